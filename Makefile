@@ -18,12 +18,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 IN_MEMORY := $(shell { [ "$$(df --output=avail /dev/shm | tail -1)" -gt 6000000 ] && echo TMPDIR=/dev/shm; } 2>&-)
 # A worker keeps to neighbouring tests, so that what a module sets up is set up once, until others run out.
 PYTEST := $(IN_MEMORY) $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+GATEWAY ?= .venv-gateway/bin/litellm
 UV := uv==0.13.8
 
 # Where it is set, each of the thousands of processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast test-system test-vllm check fix docs perf lock local assets browser sandbox screenshots recording image
+.PHONY: help demo test test-fast test-system test-gateway test-vllm check fix docs perf lock local assets browser sandbox screenshots recording image
 
 help:  ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name what; do \
@@ -41,8 +42,14 @@ test-fast: $(MADE)/dev  ## Run the unit tests: in one process each, about a minu
 test-system: $(MADE)/dev  ## Run what `make test` leaves out: browser, torch, Ray, kills, long simulations
 	$(PYTEST) -m system
 
+test-gateway: $(MADE)/dev  ## Run the tests in front of a real LiteLLM proxy: optional, 300 MB; they skip without it
+	@test -x $(GATEWAY) || { $(PYTHON) -m venv .venv-gateway && \
+		.venv-gateway/bin/python -m pip --disable-pip-version-check --quiet install 'litellm[proxy]==1.108.7'; } || \
+		echo "LiteLLM's proxy cannot be installed here: its tests are left out"
+	COEVAL_GATEWAY=$(GATEWAY) $(BIN)/python -m pytest -n 0 -rs tests/engines/test_gateway.py
+
 test-vllm: $(MADE)/dev $(VLLM)/made  ## Hold the fakes against a real vLLM on the CPU: optional, 3.5 GB, a quarter of an hour
-	COEVAL_VLLM=$(VLLM) $(BIN)/python -m pytest -n 0 -rs -s tests/engines
+	COEVAL_VLLM=$(VLLM) $(BIN)/python -m pytest -n 0 -rs -s tests/engines/test_vllm.py
 
 # The console script asks for the metadata of `vllm`; what comes for CUDA keeps transformers from loading.
 $(VLLM)/made:

@@ -1,4 +1,4 @@
-"""``python -m perf.g_study``: whether planted variances are found, and errors are those foretold.
+"""``python -m perf.g_study``: whether planted variances are found.
 
 Draws scores as sums of normal parts, of students with known means: items and judges are fresh in each run.
 Seeded.
@@ -17,7 +17,6 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.panel.d_study import Prices, best_design, designs, run_errors
 from coeval.analysis.panel.g_study import GStudy, g_study
 
 REPEATS = 1000
@@ -175,74 +174,6 @@ RELIABLE = (
 )
 
 
-# --- Errors foretold
-
-
-class Foretold(NamedTuple):
-    """The standard error of a difference of two students, in points, to other items, to other judges and to
-    both: as runs of 100 items and four judges foretell it, and the true one."""
-
-    design: Design
-    foretold: tuple[float, float, float]
-    true: tuple[float, float, float]
-
-
-def foretold(repeats: int) -> list[Foretold]:
-    generator, prices = np.random.default_rng(3), Prices(None, None, None)
-    now = Design()
-    found = []
-    for _ in range(repeats):
-        errors = designs(run_errors(grid_of(drawn(generator, now))), prices)
-        found.append([(one.over_items, one.over_judges or 0.0, one.over_both or 0.0) for one in errors])
-    roots = points(1.0) * np.sqrt((np.array(found) ** 2).mean(axis=0))
-    sizes = [(one.items + now.items, one.judges + now.judges) for one in errors]
-    rows = []
-    for (n, k), root in zip(sizes, roots, strict=True):
-        if n in (100, 200) and k in (4, 6):
-            design = Design(items=n, judges=k)
-            over_items, over_judges, both = root.tolist()
-            rows.append(Foretold(design, (over_items, over_judges, both), _true(design)))
-    return rows
-
-
-def _true(design: Design, parts: Mapping[str, float] = PARTS) -> tuple[float, float, float]:
-    n, _, k = design
-    items, judges = parts["students_items"] ** 2 / n, parts["students_judges"] ** 2 / k
-    rest = parts["residual"] ** 2 / (n * k)
-    of_items, of_judges, both = (
-        float((2 * v) ** 0.5) for v in (items + rest, judges + rest, items + judges + rest)
-    )
-    return of_items, of_judges, both
-
-
-# --- The best design for a budget
-
-
-class Bought(NamedTuple):
-    """What a run of 100 items and four judges buys for as much money again, on average, and the gap that is
-    detectable, as it is and with what was bought."""
-
-    said: str
-    items: float
-    judges: float
-    now: float
-    then: float
-
-
-def bought(repeats: int) -> Iterator[Bought]:
-    worlds = (("views of students by 4 points", PARTS), ("by 0", {**PARTS, "students_judges": 0.0}))
-    for said, parts in worlds:
-        generator, prices = np.random.default_rng(4), Prices(0.01, 0.002, 0.001)
-        rows = []
-        for _ in range(repeats):
-            errors = run_errors(grid_of(drawn(generator, Design(), parts)))
-            now = designs(errors, prices)[0]
-            best = best_design(errors, prices, 100 * (0.01 + 5 * (0.002 + 4 * 0.001)))
-            assert best is not None
-            rows.append((best.items, best.judges, points(now.detectable), points(best.detectable)))
-        yield Bought(said, *np.mean(rows, axis=0).tolist())
-
-
 def page(repeats: int) -> Iterator[str]:
     yield "# Where scores scatter"
     yield ""
@@ -272,27 +203,6 @@ def page(repeats: int) -> Iterator[str]:
         found = reliability(parts, apart, repeats, design)
         shown = f"{found.true:.3f} | {found.median:.3f} | {found.low:.2f} to {found.high:.2f}"
         yield f"| {said} | {shown} | {found.above:.1%} | {found.held:.1%} |"
-    yield ""
-    yield "## Errors foretold"
-    yield ""
-    yield "The standard error of a difference between two students, in points: foretold by runs of 100 items"
-    yield "and four judges, and true."
-    yield ""
-    yield "| items | judges | to other items | true | to other judges | true | to both | true |"
-    yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for row in foretold(repeats):
-        cells = [f"{figure:.2f}" for both in zip(row.foretold, row.true, strict=True) for figure in both]
-        yield f"| {row.design.items} | {row.design.judges} | {' | '.join(cells)} |"
-    yield ""
-    yield "## The best use of a budget"
-    yield ""
-    yield "An item costs 1 cent, an answer 0.2, a judgment 0.1; as much money again as the run has cost, $4."
-    yield ""
-    yield "| judges' views | items more | judges more | gap detectable, points | then |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
-    for each in bought(repeats):
-        more = f"{each.items:.0f} | {each.judges:.1f}"
-        yield f"| {each.said} | {more} | {each.now:.1f} | {each.then:.1f} |"
 
 
 if __name__ == "__main__":

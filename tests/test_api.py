@@ -489,6 +489,7 @@ def test_results_as_plain_data(run: coeval.Run) -> None:
             "checks_alone",
             "leads",
             "people",
+            "served",
         )
     }
     assert data["students"][0].keys() == set(StudentScore.__struct_fields__)

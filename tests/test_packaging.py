@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from coeval.core.entry_points import install_command
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = {"requirements.lock": ["build"], "requirements-dev.lock": ["build", "dev"]}
@@ -221,6 +223,55 @@ def test_the_workflow_of_the_gate_runs_commands_that_exist() -> None:
     commands = [step["run"].split()[:2] for step in steps if "run" in step]
     assert commands == [["pip", "install"], ["coeval", "run"], ["coeval", "gate"]]
     assert workflow["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("code", "gated"), [(0, True), (3, True), (1, False), (2, False), (130, False)])
+def test_the_workflow_gates_a_run_with_gaps_and_no_other_failure(
+    tmp_path: Path, code: int, gated: bool
+) -> None:
+    """Each step is run as GitHub runs it, until one fails; installing is left out."""
+    from ruamel.yaml import YAML
+
+    workflow = YAML(typ="safe").load((ROOT / "examples" / "gate_pull_request.yml").read_bytes())
+    command = tmp_path / "coeval"
+    command.write_text(f'#!/bin/sh\necho "$1" >> called\n[ "$1" != run ] || exit {code}\n')
+    command.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    steps = [step.get("run", "pip") for step in workflow["jobs"]["gate"]["steps"]]
+    for words in (words for words in steps if not words.startswith("pip")):
+        if subprocess.run(["bash", "-ec", words], cwd=tmp_path, env=environment, check=False).returncode:
+            break
+    called = (tmp_path / "called").read_text().split()
+    assert called == (["run", "gate"] if gated else ["run"])
+
+
+# An index has no `coeval`: whoever takes the name would be installed with a user's keys at hand.
+_FROM_AN_INDEX = re.compile(r"pip3? install\b[^\n`]*?[\s\"']coeval\b(?![/\w-])")
+
+
+@pytest.mark.process
+def test_nothing_says_to_install_coeval_from_an_index() -> None:
+    wrong = ("coeval", '"coeval[math]"', "-U 'coeval==1'", "requests coeval")
+    right = ("./coeval", "'.[math]' in CoEval's folder", "git+https://example.org/coeval@v1")
+    assert all(_FROM_AN_INDEX.search(f"pip install {words}") for words in wrong)
+    assert not any(_FROM_AN_INDEX.search(f"pip install {words}") for words in right)
+    listing = ["git", "-C", str(ROOT), "ls-files", "-z"]
+    files = subprocess.run(listing, capture_output=True, text=True, check=False).stdout.split("\0")
+    if not any(files):
+        pytest.skip("this is no git checkout")
+    kinds = (".py", ".md", ".yaml", ".yml", ".sh", ".ipynb", ".toml")
+    for path in (ROOT / name for name in files if name.endswith(kinds)):
+        if path != Path(__file__):
+            assert not _FROM_AN_INDEX.search(path.read_text(encoding="utf-8", errors="replace")), path
+
+
+@pytest.mark.parametrize("extra", sorted(PROJECT["project"]["optional-dependencies"]))
+def test_a_message_names_the_packages_of_an_extra(extra: str) -> None:
+    command = install_command(extra)
+    for requirement in PROJECT["project"]["optional-dependencies"][extra]:
+        assert re.split(r"[>=\[]", requirement)[0] in command
+    assert "coeval" not in command
 
 
 @pytest.mark.process

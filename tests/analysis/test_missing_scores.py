@@ -18,7 +18,7 @@ import coeval as api
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measured_run import measure
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import MeasureOptions, plain_measures
+from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_leak import TeacherLeak, teacher_leak
@@ -297,7 +297,7 @@ def run(tmp_path: Path) -> Run:
 
 def robust(run: Run, **options: Any) -> dict[str, Any]:
     with RunReader(run.folder) as reader:
-        measured = measure(reader, MeasureOptions(RobustOptions(**options)))
+        measured = measure(reader, RobustOptions(**options))
     found: dict[str, Any] = plain_measures(measured)["robust"]
     return found
 

@@ -112,7 +112,9 @@ def test_the_smallest_difference_is_that_of_a_power_analysis() -> None:
         a, b = graded(n)
         found = difference(a, b)
         effect = power.TTestPower().solve_power(nobs=n, alpha=0.05, power=0.8)
-        assert found.minimum_detectable == pytest.approx(effect * (b - a).std(ddof=1), rel=0.02)
+        needed = effect * (b - a).std(ddof=1)
+        assert found.minimum_detectable is not None
+        assert 0.99 < found.minimum_detectable / needed < 1 + 3 / n  # more where few items tell the scatter
 
 
 def test_equal_outputs_have_an_interval_with_a_width() -> None:

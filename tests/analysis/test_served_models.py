@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.analysis.served_models import is_same_model, served_models
+from coeval.analysis.served_models import is_same_model, marked_labels, served_models
 
 SAME = [
     ("gpt-4o", "gpt-4o-2024-08-06"),
@@ -23,6 +23,7 @@ SAME = [
     ("command-r-plus", "command-r-plus-08-2024"),
     ("grok-4", "grok-4-0709"),
     ("llama3", "llama3:latest"),
+    ("meta-llama/llama-3.1-8b-instruct:free", "meta-llama/llama-3.1-8b-instruct (DeepInfra)"),
     ("meta-llama/Llama-3.1-8B-Instruct:novita", "meta-llama/llama-3.1-8b-instruct"),
     ("accounts/fireworks/models/qwen3-8b", "qwen3-8b"),
     ("/data/run/step_100", "step_100"),
@@ -63,7 +64,8 @@ def test_answers_are_summed_up_over_tasks_or_by_task() -> None:
         ("student", "quiz", "gpt-4o", "gpt-4o-2024-08-06", "", 6),
     ]
     [whole] = served_models(rows, {})
-    assert (whole.clause, whole.mark) == ("3 of 12 answers came from ok", "from ok")
+    assert whole.clause == "3 of 12 answers came from ok"
+    assert marked_labels([whole], {}) == {"primary": "primary (from ok)"}
     [of_task] = served_models(rows, {}, by_task=True)
     assert (of_task.task, of_task.clause) == ("quiz", "3 of 6 answers came from ok")
     assert list(served_models(rows, {"primary": ("primary", "openai/ok")})) != [whole]

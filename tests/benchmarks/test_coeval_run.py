@@ -17,6 +17,7 @@ from coeval.core.records import Completion
 from coeval.engine.model_work import Asking, Recipe, RoleModel
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
+from coeval.store.record_index import NOT_TRIED
 
 
 def run_of(folder: Path, *tasks: dict[str, Any]) -> Path:
@@ -274,7 +275,7 @@ def test_a_simulated_model_knows_the_labels_here_as_in_the_run(tmp_path: Path) -
     requested = SimulatedModel(parse_model_option("sure:skill=1"))
     answering = RoleModel(name="sure", model="sure", role="student", recipe=Recipe.of({}), seed=7)
     asking = Asking({"sure": requested}, retries=0)
-    works = [AnswerWork(asking, answering, item.id, 0, "quiz", item, weight=1) for item in items]
+    works = [AnswerWork(asking, answering, item.id, NOT_TRIED, "quiz", item, weight=1) for item in items]
     answers = {work.item.id: asyncio.run(work.do()) for work in works}
     accuracy = benchmark.score(items, answers, {}).tables["label_accuracy"]["quiz"]["colour"]
     assert accuracy.value is not None

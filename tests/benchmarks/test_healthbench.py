@@ -13,6 +13,7 @@ from coeval.benchmarks.benchmark import Item
 from coeval.benchmarks.run.benchmark_works import JudgmentWork
 from coeval.benchmarks.tasks.healthbench import HealthBench, example_scores
 from coeval.engine.model_work import Asking, Recipe, RoleModel
+from coeval.store.record_index import NOT_TRIED
 
 
 def rubric(points: float, *tags: str) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def test_the_items_of_a_conversation_say_what_they_share_and_one_alone_shares_no
     needed = panel.asks()[0][1]
     judge = RoleModel(name="j", model="j", role="judge", recipe=Recipe.of({}))
     for alone, length in ((False, needed.request().shared), (True, 0)):
-        work = JudgmentWork(Asking({}, 0), judge, needed.id, 0, "judging", "p-1", needed, alone)
+        work = JudgmentWork(Asking({}, 0), judge, needed.id, NOT_TRIED, "judging", "p-1", needed, alone)
         assert work.question(0).shared == length
         assert work.question(0).messages == needed.request().messages
 

@@ -93,6 +93,15 @@ def test_folders_keep_their_order_or_are_refused(two: tuple[Path, Path], coeval:
 
 
 @pytest.mark.process
+def test_models_that_score_alike_on_every_item_are_identical(here: Path, coeval: Command) -> None:
+    a, b = (output(here / name, name, verdicts([1, 0, 0] * 9)) for name in ("old", "new"))
+    shown = coeval("compare", a, b)
+    assert shown.out.startswith("old and new have identical scores on ifeval: 27 paired prompts")
+    assert "tied" not in shown.out
+    assert json.loads(coeval("compare", a, b, "--json").out)["comparisons"][0]["identical"] is True
+
+
+@pytest.mark.process
 def test_what_is_not_sure_is_not_called_better(here: Path, coeval: Command) -> None:
     a = output(here / "a", "base", verdicts([1, 0] * 20))
     b = output(here / "b", "tuned", verdicts([1, 0] * 18 + [1, 1] * 2))

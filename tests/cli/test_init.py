@@ -326,6 +326,11 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command, monkeypatch: py
         (("--description", "x", "--model", "gpt-4o"), "--model: INTERFACE/MODEL"),
         (("--description", "x", "--out", "tickets.csv"), "tickets.csv is there already"),
         (("--checkpoints", "none"), "none"),
+        (
+            ("--checkpoints", "none", "--tasks", "ifeval,coeval:runs/mine"),
+            "coeval:runs/mine: a judge is needed, with the server that has it; add --judge MODEL@URL",
+        ),
+        (("--checkpoints", "none", "--tasks", "writingbench", "--judge", "flash"), "add --judge MODEL@URL"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_flag_and_nothing_is_written(

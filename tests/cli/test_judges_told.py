@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from aiohttp.test_utils import TestServer
 from cli.eval_process import finish, start
 from cli.invoked import Command
 from pipeline.experiments import Lab, model, task
-from written_run import Run
 
 import coeval
 from coeval.benchmarks.assets.library import Library, Presence
@@ -53,16 +50,12 @@ def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coev
     assert severity["fair"] == min(severity.values())
     assert measures["g_study"]["components"].keys() >= {"students_judges", "items_judges", "residual"}
     assert measures["g_study"]["worth"].keys() == {"kind", "fair", "even", "kin"}
-    assert [step["judges"] for step in measures["next"]] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
     reported = " ".join(coeval("analyze", "--run", lab.path).out.split())
     assert "kind scores answers of its own family " in reported
     assert "kin scores answers of its own family" not in reported
-    assert "To detect gaps of " in reported
     assert "Eρ² = 0." in reported
     shown = coeval("analyze", "judges", "--run", lab.path).out
-    assert all(
-        words in shown for words in ("students × judges", "What judges add to Eρ²", "What to buy next")
-    )
+    assert all(words in shown for words in ("students × judges", "What judges add to Eρ²"))
 
 
 # A judge of the leader's own family that makes the winner is told right after the leader's sentence.
@@ -235,29 +228,3 @@ async def test_what_the_page_says_gives_every_reference_a_score(
     assert ended.code == 0, ended
     scores = coeval.open_run("references").table("scores").filter("metric = 'mean_score' AND value <= 1")
     assert len(scores.fetchall()) == 4
-
-
-def test_the_best_design_is_for_a_budget(tmp_path: Path, coeval: Command) -> None:
-    """An item costs ten cents, an answer one, a judgment half of one."""
-    run, generator = Run(tmp_path / "run"), np.random.default_rng(1)
-    for n in range(1, 25):
-        run.datapoint(n, usage={"cost_usd": 0.1})
-        for student in ("one", "two", "three"):
-            run.response(n, student, usage={"cost_usd": 0.01})
-            for judge in ("j1", "j2", "j3"):
-                level = str(generator.choice(["Low", "Medium", "High"]))
-                run.evaluation(n, student, judge, {"a": level}, usage={"cost_usd": 0.005})
-
-    def best(*words: str) -> dict[str, Any]:
-        ended = coeval("analyze", "judges", "--run", run.folder, "--partial-ok", *words, "--format", "json")
-        found: dict[str, Any] = json.loads(ended.out)["best"]
-        return found
-
-    spent = 24 * (0.1 + 3 * (0.01 + 3 * 0.005))
-    each = 0.1 + 3 * (0.01 + 3 * 0.005)
-    assert spent - each < best()["cost_usd"] <= spent
-    more = best("--budget", "20")
-    assert 20 - 2 * each < more["cost_usd"] <= 20
-    assert more["detectable"] < best()["detectable"]
-    said = " ".join(coeval("analyze", "--run", run.folder, "--partial-ok", "--budget", "20").out.split())
-    assert f"Best use of ${more['cost_usd']:.2f} more: " in said

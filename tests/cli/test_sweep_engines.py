@@ -137,7 +137,7 @@ def run(*words: object) -> str:
 def test_random_checkpoints_are_served_answered_judged_and_drawn(tmp_path: Path) -> None:
     transformers = Path(sys.executable).with_name("transformers")
     if not transformers.is_file():
-        pytest.skip("there is no command `transformers`: pip install 'coeval[local]'")
+        pytest.skip("there is no command `transformers`: pip install '.[local]'")
     library = Library()
     absent = [name for name in kind_of("alpaca-eval").assets if library.presence(name)[0] is Presence.ABSENT]
     tasks = ["ifeval"] if absent else ["ifeval", "alpaca-eval"]

@@ -136,6 +136,9 @@ def test_a_refusal_that_repeats_is_printed_once_and_no_score_is(
     told = json.loads(coeval("results", "--run", "outputs", "--json").out)
     assert {metric["value"] for metric in told["metrics"]} == {None}
     with in_a_thread(fake(extra_fields=["top_k"], listed=[{"id": "tiny"}])) as mended:
+        assert evaluated(mended, "--output-dir", "other").code == 0
+        compared = coeval("compare", "other", "outputs")
+        assert "not measured: 7 bad_request" in " ".join((compared.out + compared.err).split())
         assert evaluated(mended).code == 0
     assert (summary()["not_measured"], summary()["n_failed"]) == ("", {})
 

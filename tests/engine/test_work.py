@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coeval.core.errors import (
+    AskError,
     BadRequest,
     CoevalError,
     ContentFiltered,
@@ -217,3 +218,90 @@ async def test_what_is_missing_of_a_cut_answer_is_missing_because_it_was_cut() -
             await ask(CutShort(), made.__getitem__, parse, retries=0, tally=Tally())
         assert caught.value.kind == kind
         assert ("cut off at max_tokens" in str(caught.value)) == (kind == "cut_off")
+
+
+class Cutting(Model):
+    """Answers in as many digits as it may, of ``needed``; with fewer they are cut off."""
+
+    name = interface = "cutting"
+
+    def __init__(self, needed: int, dropped: tuple[str, ...] = ()) -> None:
+        self.needed = needed
+        self.dropped = dropped
+        self.limits: list[int | None] = []
+
+    async def complete(self, request: Request) -> Completion:
+        most = request.sampling.max_tokens or self.needed
+        self.limits.append(request.sampling.max_tokens)
+        cut = most < self.needed
+        return Completion("…" if cut else "4", truncated=cut, dropped=self.dropped)
+
+
+def greedy(limit: int | None, *, theirs: bool, temperature: float | None = 0.0) -> Request:
+    sampling = SamplingParameters(temperature=temperature, max_tokens=limit)
+    droppable = () if theirs else ("temperature", "max_tokens")
+    return Request((Message("user", "2 + 2?"),), sampling=sampling, droppable=droppable)
+
+
+async def test_greedy_decoding_gets_more_room_where_the_limit_is_ours() -> None:
+    model = Cutting(needed=30)
+    assert await ask(model, lambda _: greedy(10, theirs=False), number, retries=2, tally=Tally()) == 4
+    assert model.limits == [10, 20, 40]
+
+
+@pytest.mark.parametrize(
+    ("model", "request_", "words"),
+    [
+        (Cutting(30), greedy(10, theirs=True), "cut off at your max_tokens of 10"),
+        (Scripted("four", "4"), greedy(None, theirs=True), "no number"),
+        (Scripted("", "4"), greedy(99, theirs=False), "nothing"),
+    ],
+    ids=["the user's limit", "unreadable", "empty"],
+)
+async def test_greedy_decoding_is_not_asked_the_same_again(
+    model: Model, request_: Request, words: str
+) -> None:
+    tally = Tally()
+    with pytest.raises(
+        AskError, match=f"{words}.*; no retry, as the reply at temperature 0 would be the same"
+    ):
+        await ask(model, lambda _: request_, number, retries=2, tally=tally)
+    assert tally.calls == 1
+
+
+@pytest.mark.parametrize("temperature", [None, 0.7])
+async def test_what_is_drawn_by_chance_is_asked_again_at_the_limit_that_it_has(
+    temperature: float | None,
+) -> None:
+    model = Cutting(30)
+    request = greedy(10, theirs=True, temperature=temperature)
+    with pytest.raises(AskError, match="cut off at your max_tokens of 10"):
+        await ask(model, lambda _: request, number, retries=2, tally=Tally())
+    assert model.limits == [10, 10, 10]
+
+
+async def test_a_host_that_takes_no_temperature_may_answer_otherwise() -> None:
+    model = Cutting(30, dropped=("temperature",))
+    with pytest.raises(AskError):
+        await ask(model, lambda _: greedy(10, theirs=True), number, retries=2, tally=Tally())
+    assert len(model.limits) == 3
+
+
+async def test_a_question_that_tells_why_is_asked_again() -> None:
+    def telling(attempt: int) -> Request:
+        return msgspec.structs.replace(greedy(None, theirs=True), messages=(Message("user", f"{attempt}?"),))
+
+    assert await ask(Scripted("four", "4"), telling, number, retries=2, tally=Tally()) == 4
+
+
+async def test_a_host_that_answers_nothing_keeps_the_seed_and_an_unusable_reply_moves_it() -> None:
+    role = RoleModel(name="m", model="m-1", role="judge", sampling=SAMPLING, recipe=made(), seed=7)
+    question = Request((Message("user", "Well?"),))
+    first, again, later, moved = (
+        role.request(question, "evaluation", "k", attempt, unanswered)
+        for attempt, unanswered in ((0, 0), (1, 1), (5, 5), (2, 1))
+    )
+    assert first.seed == again.seed == later.seed == CallId("k").seed(7)
+    assert moved.seed == CallId("k", 0, 1).seed(7)
+    assert len({request.call for request in (first, again, later, moved)}) == 4
+    assert "seed" in first.droppable

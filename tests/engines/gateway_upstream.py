@@ -27,7 +27,7 @@ _ERRORS: dict[str, tuple[int, dict[str, Any], dict[str, str]]] = {
     "limited": (
         429,
         {"message": "Rate limit reached.", "type": "requests", "code": "rate_limit_exceeded"},
-        {"Retry-After": "200"},
+        {"Retry-After": "25200"},
     ),
     "filtered": (
         400,
@@ -72,7 +72,7 @@ def upstream() -> Iterator[Upstream]:
             if model in _ERRORS:
                 status, error, headers = _ERRORS[model]
                 return self._send(status, {"error": error}, headers)
-            message = {"role": "assistant", "content": f"{model} says {number}"}
+            message = {"role": "assistant", "content": f"red {number} of {model}"}
             answer = {
                 "id": f"chatcmpl-{number}",
                 "object": "chat.completion",

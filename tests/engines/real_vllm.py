@@ -52,7 +52,7 @@ def command(checkpoint: str, name: str, port: str, window: int, *more: str) -> l
 def server_command(window: int) -> str:
     """What `coeval sweep` fills."""
     assigned = (f"{name}={value}" for name, value in _ENVIRONMENT.items())
-    return " ".join(["env", *assigned, *command("{path}", "{name}", "{port}", window)])
+    return " ".join(["env", *assigned, *command("{checkpoint}", "{name}", "{port}", window)])
 
 
 def _open(url: str, data: bytes | None = None, timeout_s: float = 60.0) -> Any:

@@ -34,7 +34,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python, out = home(), tmp_path_factory.mktemp("trained")
     assert python is not None
     words = [python / "bin" / "python", Path(__file__).with_name("train_tiny_model.py"), out]
-    subprocess.run([*words, *sorted(ROOT.glob("docs/*.md"))], check=True, capture_output=True)
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    words += sorted(ROOT.glob("docs/*.md"))
+    subprocess.run(words, check=True, capture_output=True, env=one_thread)
     return out
 
 
@@ -42,7 +44,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
     log = tmp_path_factory.mktemp("served") / "server.log"
     adapters = ("--enable-lora", "--lora-modules", f"polite={run / 'adapter'}")
-    compact = ("--structured-outputs-config", '{"disable_any_whitespace": true}')
+    compact = ("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}')
     with serving(run / "global_step_160", log, WINDOW, *adapters, *compact) as up:
         yield up
 
@@ -108,9 +110,12 @@ def test_the_window_is_refused_before_the_first_request(server: Vllm, tmp_path: 
 
 async def test_the_fake_says_what_the_engine_says(server: Vllm) -> None:
     """Of the three ways in which a request does not fit; a long prompt, and one that leaves little room."""
-    long, middling = "word " * 1500, "word " * 150
+    long, middling = "word " * 1500, "word " * 60
     asked = (("Hi", 2048), (long, 8), (middling, 600))
-    real = [server.ask(messages=[{"role": "user", "content": text}], max_tokens=most) for text, most in asked]
+    real = [
+        server.ask(messages=[{"role": "user", "content": text}], max_tokens=most, ignore_eos=True)
+        for text, most in asked
+    ]
     assert [reply.status for reply in real] == [400, 400, 200]
     from aiohttp import ClientSession
 
@@ -212,6 +217,7 @@ def test_a_killed_engine_is_waited_for(run: Path, tmp_path: Path) -> None:
     calm, disturbed = answers(tmp_path, "calm"), answers(tmp_path)
     differing = sum(calm[key] != disturbed[key] for key in calm)
     print(f"{differing} of {len(prompts)} answers differ from an undisturbed run")
+    assert differing <= len(prompts) / 100, "an attempt that met a dead connection keeps its seed"
 
 
 def test_a_sweep_of_three_checkpoints_goes_on_over_a_killed_server(run: Path, tmp_path: Path) -> None:

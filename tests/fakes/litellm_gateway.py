@@ -22,8 +22,8 @@ CREATED = 1_677_610_602
 """When each model of the gateway's list was made, whatever the model."""
 
 TAIL = (
-    "\n\nLiteLLM: model group '{model}' failed with the error above and no fallback model group was found for "
-    "it, so the request was not retried on another model. Fallbacks are configured for: primary. Add a "
+    "\n\nLiteLLM: model group '{model}' failed with the error above and no fallback model group was found "
+    "for it, so the request was not retried on another model. Fallbacks are configured for: primary. Add a "
     "fallbacks entry for that model group (Router fallbacks or proxy router_settings.fallbacks) to retry on "
     "another model."
 )
@@ -41,6 +41,7 @@ class Gateway(Server):
     caches: bool = False
     takes_cache_field: bool = True
     text: str = "red"
+    usage: Mapping[str, Any] | None = None
     asked: Counter[str] = field(default_factory=Counter)
     kept: dict[str, Answer] = field(default_factory=dict)
     turns: dict[str, Any] = field(default_factory=dict)
@@ -72,7 +73,9 @@ class Gateway(Server):
         }
         cost = {"x-litellm-response-cost": str(self.cost_usd[deployed])} if deployed in self.cost_usd else {}
         text = self.text.format(number=number)
-        reply = {"id": f"chatcmpl-{number}", "model": alias if group == alias else deployed}
+        reply: dict[str, Any] = {"id": f"chatcmpl-{number}", "model": alias if group == alias else deployed}
+        if self.usage is not None:
+            reply["usage"] = self.usage
         self.kept[key] = Answer(text, body=reply, headers=headers | {"x-litellm-cache-key": key})
         return Answer(text, body=reply, headers=headers | cost)
 

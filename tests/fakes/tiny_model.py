@@ -16,8 +16,8 @@ def tiny_model(
     folder: Path, *, chat_template: str | None = CHAT, context: int = 4096, hidden_size: int = 32
 ) -> Path:
     """Save a model and its tokenizer into ``folder``; skips the test where the libraries are missing."""
-    pytest.importorskip("torch", reason="torch is not installed: pip install 'coeval[local]'")
-    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'coeval[local]'")
+    pytest.importorskip("torch", reason="torch is not installed: pip install '.[local]'")
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install '.[local]'")
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast

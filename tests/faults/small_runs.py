@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from flaky_host import MODELS, PHASE_OF
+from fakes.flaky_host import MODELS, PHASE_OF
 from ruamel.yaml import YAML
 
 from coeval.engine.session import ErrorLine

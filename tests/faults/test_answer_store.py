@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import web
+from fakes.flaky_host import MODELS, Requested, hosted, said
 from fakes.moments import forks
-from flaky_host import MODELS, Requested, hosted, said
 from small_runs import content, experiment, folder_of, good_lines, records, run
 from test_budget import write_prices
 

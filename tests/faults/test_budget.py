@@ -14,11 +14,11 @@ import msgspec
 import pytest
 from cli.coeval_process import called
 from fakes.batch_jobs import DAMAGES
+from fakes.flaky_host import MODELS, Host, Requested, error, hosted
 from fakes.moments import Ended, Forks, forks
 from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer
 from fakes.threaded import in_a_thread
-from flaky_host import MODELS, Host, Requested, error, hosted
 from pipeline.experiments import Lab, model, task
 from small_runs import experiment, folder_of, run
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from cli.warm_process import WarmProcess
-from flaky_host import Requested, hosted
+from fakes.flaky_host import Requested, hosted
 from small_runs import PHASES, content, errors, experiment, folder_of, good_lines, run
 
 from coeval.core.errors import StoreError, UsageError

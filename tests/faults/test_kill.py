@@ -15,9 +15,9 @@ from cli.batched_interfaces import BATCHED, TOTAL, Batched, BatchingFake, forget
 from cli.eval_process import surroundings
 from cli.warm_process import WarmProcess
 from fakes.anthropic_batches import BatchServer
+from fakes.flaky_host import PHASE_OF, Host, hosted
 from fakes.moments import forks
 from fakes.threaded import in_a_thread
-from flaky_host import PHASE_OF, Host, hosted
 from small_runs import PHASES, content, experiment, folder_of, good_lines
 
 from coeval.store.rundir import RunDir

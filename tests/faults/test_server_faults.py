@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from flaky_host import Fault, Requested, cut, error, hosted, said, torn
+from fakes.flaky_host import Fault, Requested, cut, error, hosted, said, torn
 from small_runs import PHASES, content, errors, experiment, folder_of, good_lines, records, run
 
 from coeval.pipeline.run_session import RunSummary

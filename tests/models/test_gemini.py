@@ -181,11 +181,8 @@ async def test_a_call_of_a_tool_stands_for_the_text() -> None:
 @pytest.mark.parametrize(
     ("behaviour", "words"),
     [
-        (
-            Answer(None, finish_reason="PROHIBITED_CONTENT"),
-            r"withheld the answer \(finish reason PROHIBITED_CONTENT\)",
-        ),
-        (Answer("half", finish_reason="RECITATION"), r"withheld the answer \(finish reason RECITATION\)"),
+        (Answer(None, finish_reason="PROHIBITED_CONTENT"), r"withheld the answer \(PROHIBITED_CONTENT\)"),
+        (Answer("half", finish_reason="RECITATION"), r"withheld the answer \(RECITATION\)"),
         (Blocked("BLOCKLIST"), r"withheld the prompt \(BLOCKLIST\)"),
     ],
 )

@@ -218,7 +218,7 @@ async def test_more_important_requests_go_first(folder: Path) -> None:
 
 def test_which_rows_have_ended_is_told_on_the_models_device() -> None:
     """Torch refuses to mix devices; its device without memory stands for a GPU."""
-    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'coeval[local]'")
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install '.[local]'")
     from transformers import StoppingCriteriaList
 
     rows = Rows(torch, None, [Drawing(), Drawing()])
@@ -290,9 +290,7 @@ async def test_prompts_are_written_whatever_the_template(
 
 
 async def test_weights_in_four_bits_take_less_room_and_answer(tmp_path: Path) -> None:
-    pytest.importorskip(
-        "bitsandbytes", reason="bitsandbytes is not installed: pip install 'coeval[quantized]'"
-    )
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed: pip install '.[quantized]'")
     from transformers import AutoModelForCausalLM
 
     folder = tiny_model(tmp_path, hidden_size=128)
@@ -421,7 +419,12 @@ def fake_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     )
     module = ModuleType("vllm")
     module.__spec__ = ModuleSpec("vllm", None)
-    module.LLM = lambda **how: engine.started.append(how) or made  # type: ignore[attr-defined]
+
+    def load(**how: Any) -> SimpleNamespace:
+        engine.started.append(how)
+        return made
+
+    module.LLM = load  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setattr(local, "chosen_device", lambda *_: "cuda")
     return engine
@@ -461,11 +464,11 @@ PATIENCE_S = 180
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """``(base URL, the model's folder)``; the server is ended with all that it started."""
-    pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install 'coeval[local]'")
+    pytest.importorskip("uvicorn", reason="uvicorn is not installed: pip install '.[local]'")
     folder = tiny_model(tmp_path_factory.mktemp("served"))
     command = Path(sys.executable).with_name("transformers")
     if not command.is_file():
-        pytest.skip("there is no command `transformers`: pip install 'coeval[local]'")
+        pytest.skip("there is no command `transformers`: pip install '.[local]'")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -70,6 +70,7 @@ ODD: list[tuple[str, str, Any]] = [
     ("openai", f"{MESSAGE}.content", {"type": "text", "text": SAID}),
     ("openai", f"{MESSAGE}.content", [{"type": "output_text", "text": {"value": SAID, "annotations": []}}]),
     ("openai", f"{MESSAGE}.content", [None, {"type": "image_url"}, {"type": "text", "text": SAID}, 7]),
+    ("openai", f"{MESSAGE}.content", [{"type": "text", "text": {"text": None, "value": SAID}}]),
     ("openai", MESSAGE, SAID),
     ("openai", "choices", TYPICAL["openai"].answer["choices"][0]),
     ("openai", f"{CHOICE}.finish_reason", 1),

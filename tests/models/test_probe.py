@@ -86,6 +86,29 @@ async def test_what_a_host_lists_is_not_asked_and_the_list_is_had_once() -> None
         assert (server.requested, server.lists) == ([], 1)
 
 
+@pytest.mark.parametrize(
+    ("listed", "ok"),
+    [
+        ([{"id": "gpt-4.1", "created": 1_677_610_602}, {"id": "dead", "created": 1_677_610_602}], False),
+        ([{"id": "openai/*"}, {"id": "gpt-4.1"}, {"id": "dead"}], False),
+        ([{"id": "gpt-4.1", "created": 1_677_610_602}, {"id": "dead", "created": 1_700_000_001}], True),
+    ],
+)
+async def test_what_a_gateway_lists_is_asked_for_a_token(listed: list[dict[str, Any]], ok: bool) -> None:
+    async with fake(models=["gpt-4.1"], listed=listed) as server:
+        async with at_openai(server.url, "gpt-4.1", "dead") as models:
+            results = await probe(models)
+        assert [result.ok for result in results] == [True, ok]
+        assert [body["max_tokens"] for body in server.bodies] == ([] if ok else [1, 1])
+
+
+async def test_every_model_is_asked_where_an_answer_is_to_prove_it() -> None:
+    async with fake(models=["gpt-4.1"], listed=[{"id": "gpt-4.1"}, {"id": "dead"}]) as server:
+        async with at_openai(server.url, "gpt-4.1", "dead") as models:
+            results = await probe(models, by_list=False)
+        assert [(result.ok, result.listed) for result in results] == [(True, False), (False, False)]
+
+
 async def test_what_no_list_names_is_asked_for_one_token_before_it_is_called_bad() -> None:
     """Aliases and deployments stand in no list."""
     async with fake(models=["gpt-4.1", "an-alias"], listed=[{"id": "gpt-4.1"}]) as server:

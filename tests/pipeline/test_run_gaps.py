@@ -138,7 +138,7 @@ async def test_an_empty_answer_is_an_answer_and_is_judged(tmp_path: Path) -> Non
     assert len(lab.lines("evaluation")) == 3
 
 
-def test_what_failed_is_asked_anew_with_other_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_answered_keeps_its_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"generation_retries": 1, "probe_mode": "disable"}
     lab = Lab(tmp_path, [model("tea", "teacher", failure_rate=1), ANN], settings=settings)
     requested = listen(monkeypatch)
@@ -158,7 +158,7 @@ def test_what_failed_is_asked_anew_with_other_seeds(tmp_path: Path, monkeypatch:
     assert lab.run(continue_run=True).exit_code == 0
     assert {record["attempts"] for record in lab.records("data_generation").values()} == {3}
     seeds = [request.seed for _, request in requested.requests if request.purpose == "data_generation"]
-    assert len(seeds) == len(set(seeds)) == 9, "no seed is used twice"
+    assert (len(seeds), len(set(seeds))) == (9, 3)
 
 
 # --- models that do not answer -------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +16,9 @@ from fakes.threaded import in_a_thread
 from pipeline.experiments import Lab, model, quiz
 
 import coeval as api
+from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.folder_report import folder_report
+from coeval.store.rundir import RunDir
 
 Serve: TypeAlias = Callable[..., Gateway]
 
@@ -103,3 +106,94 @@ def test_a_load_balanced_group_is_said_as_what_it_is(tmp_path: Path, coeval: Com
     assert "its name stands for several models or providers, openai/better (3), openai/ok (3)" in ended.out
     assert "answers of same-1" not in ended.out
     assert "came from" not in ended.out
+
+
+@pytest.mark.parametrize("how", ["header", "usage"])
+def test_a_budget_holds_where_a_private_address_is_a_gateway(
+    how: str, tmp_path: Path, coeval: Command, serve: Serve
+) -> None:
+    """40 answers at $0.02 under $0.10: the interface's models are free, the gateway's are not."""
+    if how == "header":
+        host: Server = serve(routes_of={"priced-1": ["gpt"]}, cost_usd={"gpt": 0.02})
+    else:
+        usage = {"prompt_tokens": 11, "completion_tokens": 3, "cost": 0.02}
+        host = serve(routes_of={"priced-1": ["gpt"]}, usage=usage)
+    lab = lab_of(tmp_path, through(host, "priced-1"), total=40, budget_usd=0.10)
+    ended = coeval("run", "--config", lab.file)
+    assert ended.code == 3
+    assert "counted as free by the budget: priced-1, served at a private address" in ended.err
+    assert "experiment.budget_usd is $0.10" in ended.err
+    [cost] = [one for one in api.open_run(lab.path).results().costs if one.model == "priced-1"]
+    assert cost.cost_usd == pytest.approx(0.10)
+    assert cost.priced_by == "what the host says an answer cost"
+    assert sum("single word" not in str(body) for body in host.bodies) <= 5
+
+
+def test_a_server_of_ones_own_stays_free_under_a_budget(tmp_path: Path, coeval: Command) -> None:
+    with in_a_thread(fake(reply=lambda _: Answer("red"))) as host:
+        host.extra_fields = frozenset({"top_k"})
+        lab = lab_of(tmp_path, through(host, "mine-1"), total=20, budget_usd=0.01)
+        ended = coeval("run", "--config", lab.file)
+    assert ended.code == 0
+    assert "counted as free by the budget: mine-1" in ended.err
+    assert len(lab.lines("response_collection")) == 20
+
+
+def test_providers_behind_one_name_are_said(tmp_path: Path, coeval: Command) -> None:
+    providers = cycle(["DeepInfra", "Together"])
+    name = "meta-llama/llama-3.1-8b-instruct"
+    with in_a_thread(fake(reply=lambda _: Answer("red", body={"provider": next(providers)}))) as host:
+        host.extra_fields = frozenset({"top_k"})
+        ended = coeval("run", "--config", lab_of(tmp_path, through(host, "ann-1", model=name)).file)
+    assert f"{name} (DeepInfra) (3), {name} (Together) (3)" in ended.out
+    assert "came from" not in ended.out
+
+
+def sampled(host: Server, name: str, samples: int = 4, **parameters: Any) -> dict[str, Any]:
+    """A student that is asked several times without a seed, as no seed tells its requests apart."""
+    entry = through(host, name, **parameters) | {"samples": samples}
+    return entry | {"interface": "openai", "access_key": "sk-1"}
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_samples_ask_a_gateway_for_no_copies_and_copies_are_no_samples(
+    takes: bool, tmp_path: Path, coeval: Command, serve: Serve
+) -> None:
+    host = serve(routes_of={"ann-1": ["gpt"]}, caches=True, takes_cache_field=takes, text="red {number}")
+    lab = lab_of(tmp_path, sampled(host, "ann-1", max_concurrency=1))
+    ended = coeval("run", "--config", lab.file)
+    assert ended.code == 0
+    asked = [body.get("cache") for body in host.bodies if "single word" not in str(body)]
+    texts = [one["response"] for one in lab.lines("response_collection")]
+    with reading(RunDir(lab.path)) as (reader, _):
+        [(counted,)] = reader.rows("SELECT count(*) FROM answers")
+    if takes:
+        assert asked == [{"no-cache": True}] * 24
+        assert counted == len(set(texts)) == 24
+        assert "copies" not in ended.out
+    else:
+        assert asked.count(None) == 24
+        assert counted == len(set(texts)) == 6
+        assert "not counted as samples: 18 answers of ann-1, copies from a cache" in ended.out
+
+
+def test_a_host_with_one_id_for_all_replies_loses_no_samples(tmp_path: Path, coeval: Command) -> None:
+    texts = cycle(["red", "blue", "red"])
+    with in_a_thread(fake(reply=lambda _: Answer(next(texts), body={"id": "chatcmpl-0"}))) as host:
+        lab = lab_of(tmp_path, sampled(host, "ann-1", samples=3))
+        ended = coeval("run", "--config", lab.file)
+    assert "not counted" not in ended.out
+    with reading(RunDir(lab.path)) as (reader, _):
+        assert reader.rows("SELECT count(*) FROM answers") == [(18,)]
+
+
+def test_samples_that_repeat_far_more_than_those_of_others_are_said(tmp_path: Path, coeval: Command) -> None:
+    """Four distinct answers of eight, under ids of their own."""
+    number = count()
+    with in_a_thread(fake(reply=lambda _: Answer(f"red {next(number) // 2}"))) as host:
+        cached = sampled(host, "cached-1", samples=8, max_concurrency=1)
+        with in_a_thread(fake(reply=lambda _: Answer(f"red {next(number)}"))) as other:
+            lab = lab_of(tmp_path, cached, sampled(other, "other-1", samples=8))
+            ended = coeval("run", "--config", lab.file)
+    assert "samples of cached-1 repeat each other in 6 of 6 items, far more" in ended.out
+    assert "samples of other-1" not in ended.out

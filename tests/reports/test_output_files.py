@@ -76,12 +76,12 @@ def book(outputs: Path) -> Workbook:
 
 @pytest.fixture(scope="module", autouse=True)
 def written(outputs: Path) -> None:
-    from coeval.analysis.measures.run_measures import MeasureOptions
+    from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.cli.commands.analyze_command import ReportPlaces, tell_files
 
     out = outputs / "report"
     for folder, name in (("mine", "complete-report"), ("twice", "all")):
-        tell_files(outputs / folder, name, "excel", ReportPlaces(out), MeasureOptions())
+        tell_files(outputs / folder, name, "excel", ReportPlaces(out), RobustOptions())
 
 
 def test_of_several_samples_all_are_counted(outputs: Path) -> None:

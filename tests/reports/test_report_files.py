@@ -36,7 +36,7 @@ def test_every_picture_is_a_file_for_screens_and_one_for_print(
     drawings, prints = (
         {p.stem: p for p in (tmp_path / "figures").glob(f"*.{kind}")} for kind in ("svg", "png")
     )
-    assert drawings.keys() == prints.keys() >= {"forest", "matrix", "dots", "purchases"}
+    assert drawings.keys() == prints.keys() >= {"forest", "matrix", "dots"}
     assert f"{len(prints)} pictures as PNG and SVG" in ended.err
     for name, drawing in drawings.items():
         root = ElementTree.fromstring(drawing.read_text())  # noqa: S314  our own

@@ -7,7 +7,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
+
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
+from coeval.core.errors import WindowExceeded
 from coeval.core.model import ModelSpec
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.engine import SweepEngine, WorkerSlot, local_slots
@@ -52,6 +55,7 @@ class TimedJudgeWorker(JudgingProcess):
     def __init__(self, problems: Mapping[str, int] | None = None) -> None:
         super().__init__((), Path(), {})
         self.spans: list[tuple[str, float, float]] = []
+        self.refuses = False
         self._problems = dict(problems or {})
 
     async def conclude(self, name: str, evaluation: EvalSpec) -> Concluded:
@@ -60,7 +64,7 @@ class TimedJudgeWorker(JudgingProcess):
         self.spans.append((name, begun, now()))
         if self._problems.get(name, 0) > 0:
             self._problems[name] -= 1
-            return Concluded(name=name, problem="the judge does not answer")
+            return Concluded(name=name, problem="the judge does not answer", refused=self.refuses)
         runs = evaluation.tasks[0].runs
         return Concluded(name=name, samples=tuple(SampleConcluded(run=run or 0) for run in runs))
 
@@ -139,6 +143,25 @@ def test_what_ends_short_is_tried_again_elsewhere_and_then_told(tmp_path: Path) 
     assert given_up == {"step_2": "out of memory", "step_1 ifeval": "the judge does not answer"}
     [_, one, two, _] = [table.status(each, table.plan.tasks[0]) for each in table.plan.checkpoints]
     assert (one.failed, two.failed, two.problem) == (2, 2, "out of memory")
+
+
+def test_a_judge_whose_window_is_too_small_is_not_tried_again(tmp_path: Path) -> None:
+    judge_worker = TimedJudgeWorker({"step_0 ifeval": 99})
+    judge_worker.refuses = True
+    board, _ = swept(tmp_path, TimedEngine(1), judge_worker, steps=1)
+    assert len(judge_worker.spans) == 1
+    assert (board.concluded, [problem.given_up for problem in board.problems]) == (0, [True])
+
+
+def test_settings_that_fit_no_server_end_a_sweep_and_other_ends_do_not(tmp_path: Path) -> None:
+    """Where another checkpoint was answered, the settings are not the reason."""
+    refused = WorkerResult(end="refused", problem="the window is too small")
+    with pytest.raises(BaseExceptionGroup) as caught:
+        swept(tmp_path / "a", TimedEngine(1, lambda _: refused), TimedJudgeWorker(), steps=2)
+    assert caught.group_contains(WindowExceeded, match="the window is too small")
+    engine = TimedEngine(1, lambda worker: refused if worker.name == "step_1" else None)
+    board, _ = swept(tmp_path / "b", engine, TimedJudgeWorker(), steps=2)
+    assert (board.concluded, board.failed) == (2, 2)
 
 
 def test_shards_have_a_slot_each_and_are_concluded_together(tmp_path: Path) -> None:

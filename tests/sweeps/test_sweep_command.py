@@ -468,6 +468,25 @@ async def test_a_sweep_on_a_terminal_leaves_its_results_and_no_table(tmp_path: P
     assert max(map(len, seen.written)) <= 80
 
 
+@pytest.mark.process
+async def test_a_resumed_sweep_counts_what_was_left(tmp_path: Path) -> None:
+    sweeping = Sweeping(tmp_path)
+    sweeping.trained(30, 80, 90)
+    process = sweeping.start("--slots", "1", "--no-plot")
+    for _ in range(600):
+        if len(sweeping.concluded()) >= 2 or process.poll() is not None:
+            break
+        await asyncio.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    stopped = await process.output()
+    before = len(sweeping.concluded())
+    assert f"{before} of 6 jobs done" in stopped.out
+    ended = await sweeping.run("--no-plot")
+    left = 6 - before
+    assert f"{left} of {left} jobs done, {before} before" in ended.out
+    assert f"{left} jobs owed of {len({step for step, *_ in sweeping.concluded()[before:]})} ch" in ended.err
+
+
 def test_a_job_with_gaps_is_not_done_and_one_cause_is_told_once(tmp_path: Path) -> None:
     board = SweepBoard([])
     board.jobs = 3

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import shlex
 import signal
 import socket
@@ -301,6 +302,22 @@ async def test_a_restart_is_reported_with_the_errors_own_words(
     progress = read_progress(worker.folder)
     assert progress is not None
     assert progress.restarted == "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."
+
+
+@pytest.mark.process
+def test_a_server_that_is_killed_has_no_error_of_its_own(tmp_path: Path) -> None:
+    worker = a_worker(tmp_path, odd("family"), prompts=600)
+    process = WorkerProcess(worker)
+    os.killpg(process.record().group, signal.SIGKILL)
+    process.until(lambda: bool(restarts(worker)), "the restart is reported")
+    assert re.match(r"the server ended (?:while it was asked|before it was up) \(", restarts(worker))
+    process.cut()
+    process.result()
+
+
+def restarts(worker: Worker) -> str:
+    progress = read_progress(worker.folder)
+    return "" if progress is None else progress.restarted
 
 
 @pytest.mark.process

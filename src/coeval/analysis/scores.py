@@ -66,7 +66,7 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
     except StoreError as error:
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
     found = _scored(reader)
-    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs, served=reader.served)
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs, served=reader.served())
 
 
 @singledispatch

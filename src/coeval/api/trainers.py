@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from coeval.core.entry_points import install_command
 from coeval.core.errors import CoevalError, UsageError
 from coeval.sweeps.submission import no_sweep_runs, submit_checkpoint
 
@@ -21,7 +22,7 @@ def sweep_callback(out: str | Path) -> Any:
     try:
         from transformers import TrainerCallback
     except ImportError as error:
-        raise UsageError('the callback needs transformers: pip install "coeval[huggingface]"') from error
+        raise UsageError(f"the callback needs transformers: {install_command('huggingface')}") from error
 
     class SweepCallback(TrainerCallback):  # type: ignore[misc]  # untyped
         """Submits what is saved; only the process of rank 0 does."""

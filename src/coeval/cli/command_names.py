@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 
 from coeval.cli.ending import without_keys
 from coeval.core.errors import UsageError
+from coeval.core.options import ProbeMode
 from coeval.core.plain import plain_lines
 
 if TYPE_CHECKING:
@@ -166,7 +167,8 @@ OnlyModels = Annotated[
     ),
 ]
 Probe = Annotated[
-    Literal["full", "resume", "disable"] | None, typer.Option("--probe", help="Which models to probe first.")
+    ProbeMode | None,
+    typer.Option("--probe", help="Which models to probe first; answer: all, each asked for one token."),
 ]
 ProbeOnFail = Annotated[
     Literal["abort", "warn"] | None,

@@ -1,4 +1,4 @@
-"""Plugins: objects of other packages, named in their entry points and loaded on demand."""
+"""Other packages: plugins, named in their entry points and loaded on demand, and what installs an extra."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, requires
+from shlex import quote
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -120,3 +121,14 @@ def _ctrl_c_noted() -> Iterator[list[int]]:
     finally:
         if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, before)
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command for an extra's packages. It never names CoEval: no index has it, so its name
+    there could become anyone's."""
+    try:
+        requirements = [text.partition(";") for text in requires("coeval") or ()]
+    except PackageNotFoundError:  # run from its folder without an installation
+        return f"pip install '.[{extra}]' in CoEval's folder"
+    packages = [name.strip() for name, _, marker in requirements if marker.split()[-1:] == [f"'{extra}'"]]
+    return f"pip install {' '.join(map(quote, packages))}"

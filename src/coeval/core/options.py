@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal, TypeAlias
+
+ProbeMode: TypeAlias = Literal["full", "answer", "resume", "disable"]
 
 
 class Face(Enum):

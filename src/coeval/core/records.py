@@ -137,15 +137,15 @@ _SAME_AS = {"max_new_tokens": "max_tokens"}
 class Request(msgspec.Struct, frozen=True):
     """One request to a model, independent of its host.
 
-    ``call`` says what it is about; a probe, and what foreign clients ask of simulated models, has none.
-    ``droppable`` names those parameters of ``sampling`` that nobody asked for: a host that does not know
-    one is asked without it. ``seed`` is the engine's own, and goes before that of ``sampling``. ``rank`` says
-    how far downstream the work stands: where requests wait for the same endpoint, a larger rank is served
-    first. ``labels`` are the attributes that the answer is compared on, with their declared values:
-    simulated models alone are told. ``shared`` is how many characters the last message begins with, after
-    all the messages before it, as other requests do that are asked about the same time: what a host's cache
-    may keep; 0 where nobody knows of any. ``goes_on``: a reply to its record is paid already, and would be
-    lost without this one, which is sent though the run is being interrupted.
+    ``call`` says what it is about; probes, and foreign clients of simulated models, have none. ``droppable``
+    names those parameters of ``sampling`` that nobody asked for: a host that does not know one is asked
+    without it. ``seed`` is the engine's own, and goes before that of ``sampling``. Of requests that wait for
+    the same endpoint, the largest ``rank``, the work furthest downstream, is served first. ``labels`` are the
+    attributes that the answer is compared on, with their declared values, for simulated models alone.
+    ``shared`` is how many characters the last message begins with, after all the messages before it, as other
+    requests do about the same time: what a host's cache may keep. ``goes_on``: a reply to its record is paid
+    already, and would be lost without this one, which is sent though the run is being interrupted. ``fresh``:
+    it is one of several samples, and no copy will do.
     """
 
     messages: tuple[Message, ...]
@@ -160,6 +160,7 @@ class Request(msgspec.Struct, frozen=True):
     labels: dict[str, list[str]] = {}
     shared: int = 0
     goes_on: bool = False
+    fresh: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -236,6 +237,7 @@ class Completion(msgspec.Struct, frozen=True):
     served_by: str = ""
     notes: tuple[str, ...] = ()
     served_as: ServedAs = ""
+    reply_id: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -247,8 +249,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
-    ``served_by`` is the model that the reply names, where that is not the one that was asked for;
-    ``served_as``: the host says that the requested name is an alias of it, or that it answered as a fallback.
+    ``served_by`` is the model that the reply names, if not the requested one, and ``served_as`` whether the
+    host calls the requested name an alias of it, or it a fallback. ``reply_id``: the host's, kept of samples.
     ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed.
     """
 
@@ -265,6 +267,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     served_by: str = ""
     notes: tuple[str, ...] = ()
     served_as: ServedAs = ""
+    reply_id: str = ""
     repaired: bool = False
     status: Literal["ok", "failed"] = "ok"
     error: Failure | None = None
@@ -538,15 +541,12 @@ def valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
     return {factor: level for factor, level in found.items() if level is not None}
 
 
-_NUMBERS = (int, float)
-
-
 def valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
     """Keep the values that are numbers from 0 to 1, by factor; others count as missing."""
     return {
         factor: float(value)
         for factor, value in (values or {}).items()
-        if isinstance(value, _NUMBERS) and not isinstance(value, bool) and 0 <= value <= 1
+        if type(value) in (int, float) and 0 <= value <= 1
     }
 
 
@@ -560,8 +560,8 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
     for record in records:
         earlier = standing.get(record.id)
         if earlier is not None and is_good(earlier) and not is_good(record):
-            attempts = max(earlier.attempts, record.attempts - record.unanswered + earlier.unanswered)
-            record = msgspec.structs.replace(earlier, attempts=attempts)
+            attempts, unanswered = max((each.attempts, each.unanswered) for each in (earlier, record))
+            record = msgspec.structs.replace(earlier, attempts=attempts, unanswered=unanswered)
         standing[record.id] = record
     return standing
 

@@ -27,6 +27,7 @@ from coeval.core.text import canonical, digest, fill, head_length, sealed
 from coeval.engine.work import Tally, ask
 from coeval.models.catalog import HOSTS
 from coeval.models.local.callables import scripts_hash, source_hash
+from coeval.store.record_index import Attempts
 
 # --- Model roles and recipes
 #
@@ -158,6 +159,7 @@ class RoleModel:
             seed=self._seed(call._replace(attempt=attempt - unanswered)),
             rank=RANK[self.role],
             droppable=self.droppable if self.sampling.seed is not None else (*self.droppable, "seed"),
+            fresh=self.samples > 1 or self.sample > 0,
         )
 
     def _seed(self, call: CallId) -> int | None:
@@ -200,7 +202,7 @@ class _WorkFields:
     asking: Asking
     role_model: RoleModel
     key: str
-    tried: int
+    tried: Attempts
     tally: Tally = field(default_factory=Tally, init=False)
 
 
@@ -254,8 +256,9 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
     def _making(self) -> dict[str, Any]:
         """What the record is, what it took, and how the last answer came, whether it was good or not."""
         tally = self.tally
-        fields = {**self.identity(), "usage": tally.usage, "attempts": self.tried + tally.attempts}
-        fields["unanswered"] = tally.unanswered
+        fields = {**self.identity(), "usage": tally.usage}
+        fields["attempts"] = self.tried.made + tally.attempts
+        fields["unanswered"] = self.tried.unanswered + tally.unanswered
         if (last := tally.last) is not None:
             fields |= {
                 "latency_s": round(last.latency_s, 4),
@@ -266,6 +269,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
                 "served_by": last.served_by,
                 "notes": last.notes,
                 "served_as": last.served_as,
+                "reply_id": last.reply_id if self.role_model.samples > 1 else "",
             }
         return fields
 
@@ -281,8 +285,9 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         role_model, purpose = self.role_model, self.purpose
 
         def make(_: int) -> Request:
-            attempt = self.tried + tally.attempts
-            request = role_model.request(question(attempt), purpose, key, attempt, tally.unanswered)
+            attempt = self.tried.made + tally.attempts
+            unanswered = self.tried.unanswered + tally.unanswered
+            request = role_model.request(question(attempt), purpose, key, attempt, unanswered)
             return request if tally.last is None else msgspec.structs.replace(request, goes_on=True)
 
         return ask(self.asking.models[role_model.asked], make, read, retries=self.asking.retries, tally=tally)

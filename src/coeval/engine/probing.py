@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from coeval.core.errors import ModelError, ModelUnavailable, QuotaExhausted, WindowExceeded
 from coeval.core.model import Model, ModelSpec, is_own_address
-from coeval.core.options import PROBE_WARNS, max_tokens
+from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.engine.session import Session, unless_interrupted
@@ -19,10 +19,10 @@ from coeval.store.rundir import now
 
 
 class Probing(NamedTuple):
-    """Which models are probed (all, those with missing work, none), and whether a failure ends the start or
-    only warns."""
+    """Which models are probed (all, by lists or each by an answer; those with missing work; none),
+    and whether a failure ends the start or only warns."""
 
-    mode: Literal["full", "resume", "disable"] = "full"
+    mode: ProbeMode = "full"
     on_fail: Literal["abort", "warn"] = "abort"
 
 
@@ -38,7 +38,7 @@ async def try_models(session: Session, probing: Probing, owing: Collection[str] 
         return []
     session.context.watcher.note(f"probing {numbered(len(requested), 'model')}")
     results = await unless_interrupted(
-        probe(requested),
+        probe(requested, by_list=probing.mode != "answer"),
         session.context.interrupt,
         "stopped while the models were being probed; nothing was run",
     )
@@ -119,7 +119,7 @@ def _requested(
     match probing.mode:
         case "disable":
             return {}
-        case "full":
+        case "full" | "answer":
             return models if owing is None or owing else {}
         case "resume":
             return {name: model for name, model in models.items() if owing is None or name in owing}

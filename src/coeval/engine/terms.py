@@ -75,6 +75,25 @@ def batched_at_full_price(
             )
 
 
+def counted_as_free(
+    specs: Iterable[ModelSpec], terms: Mapping[str, Terms], budget_usd: float | None
+) -> Iterator[str]:
+    """Name the hosted models that a budget counts as free, and why."""
+    free = [
+        spec.name
+        for spec in specs
+        if terms[spec.name].priced_by == FREE_HERE.source
+        and (spec.base_url or HOSTS[spec.interface].url)
+        and (budget_usd is not None or terms[spec.name].max_cost_usd is not None)
+    ]
+    if free:
+        yield (
+            f"counted as free by the budget: {listed(free)}, served at a private address by an interface for "
+            "servers of your own. What a gateway there says an answer costs is booked; one that says nothing "
+            f"needs a price in {LOCAL_FILE}"
+        )
+
+
 def tariff_of_roles(spec: ModelSpec, sent: Sequence[Mapping[str, Any]], prices: PriceBook) -> Tariff | None:
     """Find a model's price when ``sent`` these parameters in its roles, since some prices depend on them.
     None where unknown, or where roles differ in price."""

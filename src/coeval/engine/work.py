@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from coeval.core.errors import (
     AskError,
@@ -28,6 +31,7 @@ from coeval.core.model import WINDOW, Model
 from coeval.core.records import Completion, Kept, Request, Usage, is_good
 
 ValueT = TypeVar("ValueT")
+log = logging.getLogger("coeval")
 
 
 class Work(Protocol):
@@ -100,12 +104,17 @@ async def ask(
     """Ask until ``parse`` accepts the answer, at most ``1 + retries`` times.
 
     ``make(i)`` is the i-th request, from 0. A reply that ``parse`` refuses with `ReplyError`, and a request
-    that failed for a passing reason, is retried. ``tally`` counts every request.
+    that failed for a passing reason, is retried. Greedy decoding would repeat a refused reply: there only one
+    that was cut off at a limit of ours is retried, with twice the limit. ``tally`` counts every request.
 
     Raises AskError: the last failure; Gap: nothing could be asked.
     """
+    limit: int | None = None
     for attempt in range(retries + 1):
         request = make(attempt)
+        if limit is not None:
+            sampling = msgspec.structs.replace(request.sampling, max_tokens=limit)
+            request = msgspec.structs.replace(request, sampling=sampling)
         tally.attempts += 1
         tally.calls += 1
         try:
@@ -122,8 +131,8 @@ async def ask(
                 if completion.finish_reason == WINDOW:
                     said = f"the answer filled its server's window (--max-model-len), so that {error}"
                     raise CutByWindow(said, raw=error.raw) from error
-                limit = model.answer_limit
-                raise CutOff(f"the answer was cut off at {limit}, so that {error}", raw=error.raw) from error
+                said = f"the answer was cut off at {_limit_of(model, request)}, so that {error}"
+                raise CutOff(said, raw=error.raw) from error
         except AskError as error:
             if isinstance(error, ReplyError) and not isinstance(error, Refused):
                 model.forget(request)
@@ -134,7 +143,36 @@ async def ask(
                     tally.spend(error.usage)
             if attempt == retries or not error.retryable or not advised:
                 raise
+            if isinstance(error, ReplyError) and _repeats(request, make(attempt + 1), tally.last):
+                limit = _higher_limit(request, error)
+                if limit is None:
+                    error.args = (f"{error}; no retry, as the reply at temperature 0 would be the same",)
+                    raise
+                log.info(
+                    "%s was cut off at our own limit; it is repeated with %d tokens", request.call, limit
+                )
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _limit_of(model: Model, request: Request) -> str:
+    """Name what an answer was cut off at, with its value where the user set it."""
+    most = request.sampling.max_tokens
+    theirs = model.answer_limit == "max_tokens" and most is not None and "max_tokens" not in request.droppable
+    return f"your max_tokens of {most}" if theirs else model.answer_limit
+
+
+def _repeats(request: Request, following: Request, completion: Completion | None) -> bool:
+    """Whether the next request would be answered alike: it says the same, and nothing is drawn by chance."""
+    greedy = request.sampling.temperature == 0 and following.messages == request.messages
+    return greedy and completion is not None and "temperature" not in completion.dropped
+
+
+def _higher_limit(request: Request, error: AskError) -> int | None:
+    """Return twice the limit that a reply was cut off at; None where the user set it, or it was not the
+    cause."""
+    most = request.sampling.max_tokens
+    ours = type(error) is CutOff and "max_tokens" in request.droppable
+    return 2 * most if ours and most is not None else None
 
 
 # --- Flow of work items in bounded memory

@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from coeval.core.entry_points import install_command
 from coeval.core.errors import UsageError
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def check_hub() -> None:
     """Raises UsageError: the hub's client is not installed."""
     if find_spec("huggingface_hub") is None:
-        raise UsageError('--push needs the client of the hub: pip install "coeval[hub]"')
+        raise UsageError(f"--push needs the client of the hub: {install_command('hub')}")
 
 
 def push_dataset(out: Path, name: str, repo: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from coeval import __version__
 from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.core.entry_points import install_command
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
@@ -68,7 +69,7 @@ def destinations(given: Iterable[str] | str) -> list[Destination]:
                 f"{text}: unknown tracker; there are {', '.join(TRACKERS)}, for example wandb:my-project"
             )
         if find_spec(tracker) is None:
-            raise UsageError(f'logging to {tracker} needs its package: pip install "coeval[{tracker}]"')
+            raise UsageError(f"logging to {tracker} needs its package: {install_command(tracker)}")
         found.append(Destination(tracker, project or _PROJECT))
     return found
 

@@ -35,7 +35,6 @@ _DIALECTS: Mapping[str, str] = MappingProxyType(
         "bedrock": f"{_OURS}.bedrock:BEDROCK",
         "cohere": f"{_OURS}.cohere:COHERE",
         "gemini": f"{_OURS}.gemini:GEMINI",
-        "openrouter_chat": f"{_OURS}.openai_chat:OPENROUTER_CHAT",
     }
 )
 

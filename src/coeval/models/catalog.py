@@ -224,7 +224,7 @@ _ROWS = (
     ),
     Host(
         name="openrouter",
-        dialect="openrouter_chat",
+        dialect="openai_chat",
         url="https://openrouter.ai/api/v1",
         listed_may_be_requested=False,
         key_env=("OPENROUTER_API_KEY",),

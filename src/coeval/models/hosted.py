@@ -12,15 +12,16 @@ import msgspec
 
 from coeval.core.errors import BadRequest, ModelError
 from coeval.core.model import Model
-from coeval.core.records import Completion, Request, Usage
+from coeval.core.records import Completion, Request, SamplingParameters, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED
-from coeval.models.gateway import through_gateway
+from coeval.models.gateway import is_of_gateway, through_gateway
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
+from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
@@ -95,7 +96,7 @@ class HostedModel(Model):
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
-        self._limit_renamed = False
+        self._limit_renamed = self._is_behind_gateway = False
         self._calls: dict[int, Call[Completion]] = {}
         self._probe: Call[Completion] | None = None
         self._prefixes = SharedPrefixes()
@@ -105,7 +106,8 @@ class HostedModel(Model):
             await reach(self._endpoint, self._path)
 
     async def is_listed(self) -> bool:
-        return await self._listed() is not None
+        listed = await self._listed()
+        return listed is not None and not listed.routed
 
     async def context_window(self) -> int | None:
         listed = await self._listed()
@@ -129,6 +131,8 @@ class HostedModel(Model):
         schema, host = request.schema, self._host
         structured = schema is not None and schema.name not in self._rejected
         sent, dropped = self._without_unknown(request) if self._unknown else (request, ())
+        if request.fresh and self._is_behind_gateway and "cache" not in self._unknown:
+            sent = self._uncached(sent)
         call = self._calls.get(request.rank) if request.purpose != "probe" else self._probe
         call = call or self._new_call(request)
         if request.goes_on:
@@ -186,17 +190,30 @@ class HostedModel(Model):
     ) -> Coroutine[Any, Any, Answered[Completion]]:
         """Have the body of a request answered, as `Http.post` does."""
         if self._priced:
-            return self._send_reserved(request, body, call)
+            tokens = most_answer_tokens(request.sampling, self._spec)
+            reservation = self._admission.reservation(len(body), tokens, request.rank)
+            return self._send_reserved(reservation, body, call)
+        if self._admission.has_budget and not call.probe:
+            return self._send_at_reported_cost(request.rank, body, call)
         return self._http.post(self._endpoint, self._path, body, call)
 
+    async def _send_at_reported_cost(
+        self, rank: int, body: bytes, call: Call[Completion]
+    ) -> Answered[Completion]:
+        """As `_send`, of a model that is counted as free: a gateway may say what its answers cost."""
+        async with self._admission.at_reported_cost(rank) as reservation:
+            if reservation is None:
+                answered = await self._http.post(self._endpoint, self._path, body, call)
+            else:
+                answered = await self._send_reserved(reservation, body, call)
+        self._admission.learn_cost(answered.value.usage)
+        return answered
+
     async def _send_reserved(
-        self, request: Request, body: bytes, call: Call[Completion]
+        self, reservation: Reservation, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
         """As `_send`, once the money is there that it may cost."""
         admission = self._admission
-        reservation = admission.reservation(
-            len(body), most_answer_tokens(request.sampling, self._spec), request.rank
-        )
         call = replace(
             call,
             decode=partial(self._decode, reservation.settle),
@@ -220,6 +237,11 @@ class HostedModel(Model):
         if request.labels and self._dialect.labels_field in self._unknown:
             sent = msgspec.structs.replace(sent, labels={})
         return sent, tuple(sorted(dropped))
+
+    def _uncached(self, request: Request) -> Request:
+        """The request with LiteLLM's word for no copy of an earlier answer; a gateway may refuse it."""
+        sampling = request.sampling | SamplingParameters(rest={"cache": {"no-cache": True}})
+        return msgspec.structs.replace(request, sampling=sampling, droppable=(*request.droppable, "cache"))
 
     def _learn(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
         """Leave out from now on what the host refused."""
@@ -260,6 +282,7 @@ class HostedModel(Model):
 
     def _decode(self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor) -> Completion:
         """The answer in a reply, booked as it comes: one that fails has been paid for as well."""
+        self._is_behind_gateway = self._is_behind_gateway or is_of_gateway(reply.headers)
         try:
             completion = self._read_body(reply, redactor)
             if not completion.usage.output_tokens:

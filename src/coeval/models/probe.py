@@ -29,23 +29,24 @@ class ProbeResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def probe(
-    models: Mapping[str, Model], *, clock: Callable[[], float] = time.perf_counter
+    models: Mapping[str, Model], *, by_list: bool = True, clock: Callable[[], float] = time.perf_counter
 ) -> list[ProbeResult]:
     """Find out of every model whether it can be asked, all at once; results in the order of ``models``.
 
-    One that its host lists is. Any other is asked for a single token: many are served under names that
-    stand in no list. Any answer will do, an empty one included. These requests count against the model's
-    quota, those for lists do not: they ask no model. A host that takes no connection is not asked, and told
-    in seconds: at the start that is a mistake more often than an outage that passes.
+    One that its host lists is, if ``by_list``. Any other is asked for a single token: many are served under
+    names that stand in no list. Any answer will do, an empty one included. These requests count against the
+    model's quota, those for lists do not: they ask no model. A host that takes no connection is not asked,
+    and told in seconds: at the start that is a mistake more often than an outage that passes.
     """
-    return list(await asyncio.gather(*(_probe_one(name, model, clock) for name, model in models.items())))
+    probes = (_probe_one(name, model, clock, by_list=by_list) for name, model in models.items())
+    return list(await asyncio.gather(*probes))
 
 
-async def _probe_one(name: str, model: Model, clock: Callable[[], float]) -> ProbeResult:
+async def _probe_one(name: str, model: Model, clock: Callable[[], float], *, by_list: bool) -> ProbeResult:
     began = clock()
     try:
         await model.reach()
-        listed = await model.is_listed()
+        listed = by_list and await model.is_listed()
         if not listed:
             await _ask(model)
     except (AskError, ModelStopped, QuotaExhausted) as error:

@@ -46,7 +46,7 @@ from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import Anew, Walk, always, spared_of
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
-from coeval.store.record_index import NO_ROW, EvaluationPart, ResponsePart
+from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, ResponsePart
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ class RunFlow:
         first, second = (came.get(key) or origin.judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
-        tried = tried_before(self._recorded.pairs, node.key) if self.builds_on_records else 0
+        tried = tried_before(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
     def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
@@ -346,7 +346,7 @@ class RunFlow:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
-                tried = tried_before(recorded.responses, key) if self.builds_on_records else 0
+                tried = tried_before(recorded.responses, key) if self.builds_on_records else NOT_TRIED
                 yield ResponseWork(self._asking, maker, key, tried, setup, origin.item)
                 continue
             if setup.pairs is not None and maker is not None:
@@ -364,7 +364,7 @@ class RunFlow:
                 at_once = self._slow[setup.task.name].isdisjoint(factors)
                 yield CheckWork(judged, key, factors, self._checks, at_once)
                 continue
-            tried = tried_before(recorded.evaluations, key) if self.builds_on_records else 0
+            tried = tried_before(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _standing_item(self, key: str) -> PreparedItem:

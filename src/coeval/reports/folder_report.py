@@ -15,7 +15,8 @@ import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.measures.measured_run import measure_output, measure_run
-from coeval.analysis.measures.run_measures import MeasureOptions, Measures
+from coeval.analysis.measures.robust_set import RobustOptions
+from coeval.analysis.measures.run_measures import Measures
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -63,7 +64,7 @@ class FolderReport:
 
 
 @contextmanager
-def folder_report(folder: Path, options: MeasureOptions | None = None) -> Iterator[FolderReport]:
+def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
     """Read a folder whose results are to be shown, and keep it open.
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read.
@@ -76,14 +77,14 @@ def folder_report(folder: Path, options: MeasureOptions | None = None) -> Iterat
 def reported(
     reader: Reader,
     notes: tuple[str, ...] = (),  # noqa: ARG001
-    options: MeasureOptions | None = None,  # noqa: ARG001
+    options: RobustOptions | None = None,  # noqa: ARG001
 ) -> FolderReport:
     """Measure what is read, and report it; ``options`` are those of the robust filter."""
     raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
 
 
 @reported.register
-def _(reader: RunReader, notes: tuple[str, ...] = (), options: MeasureOptions | None = None) -> FolderReport:
+def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
     measured = measure_run(reader, options)
     evidence, items = evidence_of(reader, measured, notes), measured.measures.items
     return FolderReport(
@@ -101,7 +102,7 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: MeasureOptions | 
 def _(
     reader: OutputReader,
     notes: tuple[str, ...] = (),
-    options: MeasureOptions | None = None,  # noqa: ARG001
+    options: RobustOptions | None = None,  # noqa: ARG001
 ) -> FolderReport:
     measures, reported = measure_output(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)

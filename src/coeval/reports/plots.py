@@ -341,31 +341,6 @@ def value_plot(table: str, amount: str, title: str, models: Sequence[str], *, lo
     return spec
 
 
-# --- Remaining uncertainty against cost
-
-
-def purchase_plot(table: str, cost: str, title: str) -> dict[str, Any]:
-    """Of a table with the columns ``step``, ``kind``, ``detectable`` (0 to 1) and the one that ``cost``
-    names."""
-    base = (
-        alt.Chart(named(table))
-        .transform_calculate(gap="100 * datum.detectable")
-        .encode(
-            x=alt.X(f"{cost}:Q", title=title, scale=alt.Scale(nice=True)),
-            y=alt.Y("gap:Q", title="detectable gap, points", scale=alt.Scale(zero=True)),
-            color=alt.Color("kind:N", sort=None, legend=alt.Legend(title=None, orient="top")),
-            tooltip=[
-                alt.Tooltip("step:N"),
-                alt.Tooltip("gap:Q", format=".1f"),
-                alt.Tooltip(f"{cost}:Q", format=",.4~f"),
-            ],
-        )
-    )
-    line = base.mark_line(strokeWidth=1.5, opacity=0.6)
-    points = base.mark_point(filled=True, size=80, opacity=1)
-    return chart_spec(alt.layer(line, points), 240, 760)
-
-
 # Pixels per row: a bar with a figure in it.
 _SHARE_STEP = 26
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from math import log
@@ -138,7 +139,7 @@ class SimulatedModel(Model):
     The text depends on the model id (``spec.model``, which is what a server is sent too), the
     messages, ``request.seed``, the schema (none with ``structured_output: false``) and the traits:
     not on sampling parameters, except that ``max_tokens`` cuts it and ``stop`` ends it, and not on
-    the state of the process. A token is four characters.
+    the state of the process, except that a request that failed may succeed next. A token is four characters.
     """
 
     interface = "simulated"
@@ -149,6 +150,7 @@ class SimulatedModel(Model):
         self.model = spec.model
         self._takes_schemas = spec.structured_output
         self.traits = traits_of(spec)
+        self._failures: Counter[int] = Counter()
 
     async def complete(self, request: Request) -> Completion:
         """Answer after the latency of its traits.
@@ -173,7 +175,9 @@ class SimulatedModel(Model):
                 status=400,
             )
         draws = Draws(self.model, request)
-        if draws.uniform("failure") < self.traits.failure_rate:
+        earlier = self._failures[draws.bits("failure")]
+        if draws.uniform(f"failure {earlier}" if earlier else "failure") < self.traits.failure_rate:
+            self._failures[draws.bits("failure")] += 1
             raise ServerFault("simulated failure", status=500)
         text = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
         schema = request.schema if self._takes_schemas else None

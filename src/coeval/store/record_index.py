@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import accumulate, chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -154,6 +154,20 @@ def _groups_of(texts: list[bytes]) -> Iterator[Lines]:
         offset += sum(map(len, group))
 
 
+class Attempts(NamedTuple):
+    """The requests for a record over all starts, and those of them that brought no reply."""
+
+    made: int = 0
+    unanswered: int = 0
+
+
+NOT_TRIED = Attempts()
+
+
+def attempts_of(record: RecordPart | Kept | None) -> Attempts:
+    return NOT_TRIED if record is None else Attempts(record.attempts, record.unanswered)
+
+
 class RecordPart(msgspec.Struct, frozen=True):
     """The fields read of every record's line; subclasses add their own."""
 
@@ -161,11 +175,6 @@ class RecordPart(msgspec.Struct, frozen=True):
     status: str = "ok"
     attempts: int = 0
     unanswered: int = 0
-
-    @property
-    def tried(self) -> int:
-        """The attempts that a host answered, usably or not."""
-        return self.attempts - self.unanswered
 
     @property
     def value(self) -> object:
@@ -197,7 +206,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
     def __init__(self) -> None:
         self.entries: dict[KeyT, EntryT] = {}
         self.positions: dict[KeyT, int] = {}
-        self.in_vain: dict[KeyT, int] = {}  # askings that failed after a good record of the key
+        self.in_vain: dict[KeyT, Attempts] = {}  # askings that failed after a good record of the key
 
     def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
         """Check whether a later ``record`` leaves its key's entry unchanged.
@@ -209,7 +218,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
             return False
         if record.status != "failed":
             raise Misshapen(f"{record.id} holds no value")
-        self.in_vain[key] = record.attempts - record.unanswered
+        self.in_vain[key] = attempts_of(record)
         return True
 
     def put(self, key: KeyT, entry: EntryT, position: int) -> None:
@@ -217,9 +226,9 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.positions[key] = position
         self.entries[key] = entry
 
-    def requested_in_vain(self, key: KeyT) -> int:
-        """Return the answered attempts of a failed record that follows a key's good one, else 0."""
-        return self.in_vain.get(key, 0)
+    def requested_in_vain(self, key: KeyT) -> Attempts:
+        """Return the attempts of a failed record that follows a key's good one, else none."""
+        return self.in_vain.get(key, NOT_TRIED)
 
 
 class Index(Generic[EntryT]):
@@ -240,7 +249,7 @@ class Index(Generic[EntryT]):
     def damaged(self) -> list[tuple[Path, int]]:
         return self._files.damaged
 
-    def requested_in_vain(self, key: str) -> int:
+    def requested_in_vain(self, key: str) -> Attempts:
         return self._column.requested_in_vain(key)
 
     def read(
@@ -317,8 +326,8 @@ class PhaseIndex(Generic[EntryT]):
         """Make a lookup by item row of the records whose ids end in ``end``."""
         return self.columns[end].entries.get
 
-    def requested_in_vain(self, key: str) -> int:
-        """Return the answered attempts of a failed record that follows the good one of an id, else 0."""
+    def requested_in_vain(self, key: str) -> Attempts:
+        """Return the attempts of a failed record that follows the good one of an id, else none."""
         column, row = self.place(key)
         return column.requested_in_vain(row)
 

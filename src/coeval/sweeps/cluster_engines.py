@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from coeval.core.entry_points import install_command
 from coeval.core.errors import UsageError
 from coeval.sweeps.engine import (
     LONGEST_END_S,
@@ -42,7 +43,7 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
     try:
         import ray
     except ImportError as error:
-        raise UsageError('--engine ray needs Ray; install it with: pip install "coeval[ray]"') from error
+        raise UsageError(f"--engine ray needs Ray: {install_command('ray')}") from error
     logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of its defaults
     ours = not ray.is_initialized()
     if ours:
@@ -133,9 +134,7 @@ def open_slurm(
     try:
         import submitit
     except ImportError as error:
-        raise UsageError(
-            '--engine slurm needs submitit; install it with: pip install "coeval[slurm]"'
-        ) from error
+        raise UsageError(f"--engine slurm needs submitit: {install_command('slurm')}") from error
     wished = {**USUAL, **settings}
     cluster = wished.pop("cluster", "slurm")
     gpus = {} if cluster == "local" else {"gpus_per_node": per_slot}

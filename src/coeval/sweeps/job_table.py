@@ -190,6 +190,10 @@ class JobTable:
             for run in range(task.samples):
                 yield task, Job(checkpoint.step, task.label, run), settings
 
+    def jobs_of(self, checkpoint: Checkpoint) -> int:
+        """How many jobs a checkpoint has, done or not."""
+        return sum(1 for _ in self._jobs(checkpoint))
+
     def done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:
         """How many jobs of these were done with other settings than the plan's, and so are owed."""
         found = 0

@@ -21,7 +21,7 @@ from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.core.errors import CoevalError
+from coeval.core.errors import CoevalError, WindowExceeded
 from coeval.core.foreign import decoder
 from coeval.core.text import numbered
 from coeval.engine.probing import Probing
@@ -62,13 +62,15 @@ class Concluded(msgspec.Struct, frozen=True, kw_only=True, tag="concluded"):
     """The end of an order. ``samples`` are those that were scored; ``problem`` says why others were not, or
     are to be tried again since the judge was away.
 
-    ``cost_usd`` is what its judging has cost over all starts, None where that is not known.
+    ``cost_usd`` is what its judging has cost over all starts, None where that is not known. ``refused``: the
+    settings do not fit the judge's server, so that another attempt would end alike.
     """
 
     name: str
     samples: tuple[SampleConcluded, ...] = ()
     problem: str = ""
     interrupted: bool = False
+    refused: bool = False
     cost_usd: float | None = None
 
 
@@ -139,7 +141,10 @@ class _Judging:
         except CoevalError as error:
             log.warning("%s: %s", order.name, error)
             interrupted = self._interrupt.is_set()
-            concluded = Concluded(name=order.name, problem=str(error), interrupted=interrupted)
+            refused = isinstance(error, WindowExceeded)
+            concluded = Concluded(
+                name=order.name, problem=str(error), interrupted=interrupted, refused=refused
+            )
         finally:
             del self._onlookers[order.name]
         tell(concluded)

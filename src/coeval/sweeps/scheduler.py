@@ -58,11 +58,12 @@ class WorkerShown(NamedTuple):
 
 
 class SweepBoard:
-    """Counts, and what runs now. ``workers``, ``jobs`` are those owed at the start (and found since)."""
+    """Counts, and what runs now. ``workers``, ``jobs`` are those owed at the start (and found since), of so
+    many ``checkpoints``; ``jobs_before`` were done then."""
 
     def __init__(self, slots: Sequence[WorkerSlot]) -> None:
         self.began = time.monotonic()
-        self.checkpoints = 0
+        self.checkpoints = self.jobs_before = 0
         self.workers = self.workers_ended = self.left = 0
         self.jobs = self.concluded = self.judged = self.failed = 0
         self.unanswered = self.unscored = self.unjudged = self.incomplete = 0
@@ -73,9 +74,10 @@ class SweepBoard:
         self._judging: dict[str, JudgingProcess] = {}
         self._costs: dict[str, float] = {}
 
-    def expect(self, jobs: int, workers: int) -> None:
-        """So much of a checkpoint is to be done."""
-        self.checkpoints += 1
+    def expect(self, jobs: int, workers: int, before: int = 0) -> None:
+        """Count what of a checkpoint is to be done, and what was done before."""
+        self.checkpoints += bool(jobs or workers)
+        self.jobs_before += before
         self.workers += workers
         self.jobs += jobs
 
@@ -216,8 +218,9 @@ class Scheduler:
         for number, samples in workers:
             self._workers.append(WorkerDue(checkpoint, number, samples))
         self._open_workers[checkpoint.step] = len(workers)
-        due = due_of(checkpoint, owed.conclusions, self._tasks, self._phases)
-        self.board.expect(sum(len(each.runs) for each in due), len(workers))
+        due = list(due_of(checkpoint, owed.conclusions, self._tasks, self._phases))
+        before = self._table.jobs_of(checkpoint) - sum(map(len, owed.conclusions.values()))
+        self.board.expect(sum(len(each.runs) for each in due), len(workers), before)
         if not workers:
             self._conclude(checkpoint)
         self._tell()
@@ -471,7 +474,7 @@ class Scheduler:
         if not self.board.judged:  # a judge that has never answered is waited for no longer than a server
             due.attempts.most = WORKER_ATTEMPTS
         due.attempts.end_short(len(ended))
-        given_up = due.attempts.exhausted
+        given_up = due.attempts.exhausted or concluded.refused
         self.board.tell_problem(due.name, concluded.problem, given_up=given_up)
         if given_up:
             for run in left:

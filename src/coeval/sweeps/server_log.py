@@ -93,14 +93,15 @@ class ServerLog:
         return next(iter(self.last_lines(1)), "")
 
     def error_line(self) -> str:
-        """The last line that names an error; the last one where none does."""
-        lines = self.last_lines()
-        return next((line.strip() for line in reversed(lines) if _ERROR.search(line)), self.last_line())
+        """The last line that names an error; empty where none does, as after a kill."""
+        return next((line.strip() for line in reversed(self.last_lines()) if _ERROR.search(line)), "")
 
     def lasting_error(self) -> str:
         """The error's line without its numbers, which differ between starts; empty where another start may
         pass it by."""
-        return "" if _PASSING.search(" ".join(self.last_lines())) else re.sub(r"\d+", "", self.error_line())
+        if _PASSING.search(" ".join(self.last_lines())):
+            return ""
+        return re.sub(r"\d+", "", self.error_line() or self.last_line())
 
     def reported(self) -> str:
         """The last lines for a message, with what they hint at."""

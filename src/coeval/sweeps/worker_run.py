@@ -513,7 +513,7 @@ class _WorkerRun:
                 raise problem
             before = words
             self.count.state = "restarting"
-            self.count.restarted = self.shown(self._log.error_line() or str(problem).partition("\n")[0])
+            self.count.restarted = self.shown(self._log.error_line() or str(problem).partition(". ")[0])
             if await self._interrupted_within(wait_s):
                 return Came("interrupted")
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from coeval.core.entry_points import install_command
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.core.text import digest, listed, numbered
@@ -228,7 +229,7 @@ def _pdf_text(file: Path) -> str:
         from pypdf import PdfReader
         from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError
     except ImportError:
-        raise _LeftOut('a PDF needs pypdf: pip install "coeval[pdf]"') from None
+        raise _LeftOut(f"a PDF needs pypdf: {install_command('pdf')}") from None
     try:
         text = "\n\n".join(page.extract_text() for page in PdfReader(file).pages)
     except (FileNotDecryptedError, DependencyError):

@@ -188,3 +188,22 @@ def test_folders_are_named_by_their_ends_and_no_folder_stands_twice(tmp_path: Pa
     for folders in ([tmp_path / "x" / "run"], [tmp_path / "x" / "run"] * 2):
         with pytest.raises(UsageError, match="name two sweeps to compare, each once"):
             read_sweeps(folders)
+
+
+@pytest.mark.parametrize(("changed", "said"), [(0, "have identical scores"), (1, "are statistically tied")])
+def test_runs_whose_items_all_score_alike_are_identical(tmp_path: Path, changed: int, said: str) -> None:
+    """A single item that scores otherwise at one step makes them a tie."""
+    scores = drawn(RISING, 60, 1, seed=8)
+    write_training(tmp_path / "a", scores)
+    for at in range(changed):
+        scores[300][at] = 1 - scores[300][at]
+    write_training(tmp_path / "b", scores)
+    found = compared(tmp_path / "a", tmp_path / "b")
+    assert found.sentences[-1].startswith(f"a and b {said} at all 3 equal steps on ifeval")
+    assert [one.identical for one in found.differences] == [True, True, not changed]
+
+
+def test_differences_that_cancel_out_are_no_identity() -> None:
+    a, once = np.array([0.0, 1.0, 0.5, 0.5]), np.ones(4)
+    assert paired_difference([PairedScores(a, a.copy(), once)]).identical
+    assert not paired_difference([PairedScores(a, a[::-1].copy(), once)]).identical

@@ -37,7 +37,7 @@ class Comparison(msgspec.Struct, frozen=True):
     found four times in five at the 5% level, two-sided. ``scale`` is how long the metric's scale is.
     Of a run that grows, p-values hold at any look: ``look`` says which this is, and ``at_any_look`` is the
     interval that holds at all of them beside ``ci95``; empty and None: the only look. ``sentence`` says it
-    all in words.
+    all in words. ``identical``: both score the same on every item.
     """
 
     a: str
@@ -69,6 +69,7 @@ class Comparison(msgspec.Struct, frozen=True):
     judges: int | None = None
     agreeing: int | None = None
     gate: str | None = None
+    identical: bool = False
 
     @property
     def significant(self) -> bool:
@@ -108,6 +109,8 @@ def sentence(one: Comparison) -> str:
             f"{better} is better than {worse} {where} by {by}, {n}{doubt}. "
             f"{detected(one, one.minimum_detectable)}"
         )
+    if one.identical:
+        return f"{one.a} and {one.b} have identical scores {where}: {n}"
     sign, ahead, behind = (-1, one.a, one.b) if one.difference < 0 else (1, one.b, one.a)
     gap = f"the gap is {shown_difference(one, sign)} points"
     said = f"{ahead} and {behind} are statistically tied {where}: {gap}, {n}"

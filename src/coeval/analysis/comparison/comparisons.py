@@ -468,6 +468,7 @@ def comparison_of(
         p_over_judges=None if over is None else over.p,
         judges=None if over is None else over.judges,
         agreeing=None if over is None else over.agreeing,
+        identical=found.identical,
     )
 
 

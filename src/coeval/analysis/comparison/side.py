@@ -198,7 +198,7 @@ def read_side(reader: Reader, model: str, label: str, cost: AnswerCost | None = 
         cost=cost,
         served={
             str(one.task): one
-            for one in reader.served_by_task
+            for one in reader.served(by_task=True)
             if one.role == "student" and one.others and (not who or one.model == model)
         },
     )

@@ -29,9 +29,8 @@ from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.opening import label_sentence
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
 from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking
-from coeval.analysis.measures.robust_set import RobustSet, robust_measures, robust_set
+from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
 from coeval.analysis.measures.run_measures import (
-    MeasureOptions,
     Measures,
     OutputMeasures,
     RunMeasures,
@@ -41,12 +40,11 @@ from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, scor
 from coeval.analysis.measures.student_measures import StudentMeasures, check_measures, student_measures
 from coeval.analysis.measures.teacher_leak import Gain
 from coeval.analysis.measures.teacher_measures import teacher_measures
-from coeval.analysis.panel.d_study import d_study
 from coeval.analysis.panel.g_study import g_study
 from coeval.analysis.panel.length_contrasts import length_findings
 from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.own_judgments import without_own_measures
-from coeval.analysis.panel.panel_findings import family_judges, next_purchases, panel_findings, reliability
+from coeval.analysis.panel.panel_findings import family_judges, panel_findings, reliability
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, contrasts_of, families_of
 from coeval.analysis.people.people_measures import people_measures, people_sentences
 from coeval.analysis.readers.output_reader import OutputReader
@@ -66,7 +64,7 @@ from coeval.core.text import listed, numbered
 
 Topic: TypeAlias = Literal["leads", "where", "judges", "cost"]
 """The question that a conclusion answers: who leads, where, whether judges are to be trusted, what is
-missing and what to buy next."""
+missing."""
 
 
 class Conclusion(NamedTuple):
@@ -106,7 +104,6 @@ def conclusions(
         ("judges", panel_findings(measures.judges)),
         ("judges", length_findings(measures.length)),
         ("judges", reliability(measures.g_study)),
-        ("cost", next_purchases(measures.next, measures.best)),
         ("cost", _missing(students)),
     )
     return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
@@ -258,32 +255,32 @@ class MeasuredRun(NamedTuple):
 
 
 @singledispatch
-def measure(reader: Reader, options: MeasureOptions | None = None) -> Measures:  # noqa: ARG001
+def measure(reader: Reader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
     """All measures of what is read."""
     raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
 
 
 @measure.register
-def _(reader: RunReader, options: MeasureOptions | None = None) -> Measures:
+def _(reader: RunReader, options: RobustOptions | None = None) -> Measures:
     return measure_run(reader, options).measures
 
 
 @measure.register
-def _(reader: OutputReader, options: MeasureOptions | None = None) -> Measures:  # noqa: ARG001
+def _(reader: OutputReader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
     return measure_output(reader)
 
 
-def measure_run(reader: RunReader, options: MeasureOptions | None = None) -> MeasuredRun:
+def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
     """All measures of a run, and what they come of."""
-    robust_options, budget_usd = options or MeasureOptions()
+    options = options or RobustOptions()
     grid = score_grid(reader)
     reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     judged = grid.judged
     pairs = judge_pairs(judged, reweighting)
     agreement = judge_agreement(judged, pairs)
-    bought, benchmark = d_study(reader, grid, budget_usd), benchmark_measures(reader, grid)
+    benchmark = benchmark_measures(reader, grid)
     students = student_measures(grid)
-    robust = robust_set(grid, agreement, robust_options)
+    robust = robust_set(grid, agreement, options)
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
@@ -298,14 +295,12 @@ def measure_run(reader: RunReader, options: MeasureOptions | None = None) -> Mea
         ),
         length=contrasts_of(reader, judged),
         g_study=g_study(judged),
-        next=bought.designs,
-        best=bought.best,
         teachers=teacher_measures(grid, reweighting),
         students=students,
         ranking=ranking(grid, students),
         labels=label_measures(reader, grid.students),
         without_own=without_own_measures(grid),
-        robust=robust_measures(grid, robust, robust_options),
+        robust=robust_measures(grid, robust, options),
         coverage=benchmark.coverage,
         leak=benchmark.leak,
         items=benchmark.items,

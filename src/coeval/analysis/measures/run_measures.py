@@ -6,7 +6,7 @@ Each part says by `Part` what it is and which analyses show it, each field of it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement, PanelMeasures
@@ -25,24 +25,15 @@ from coeval.analysis.measures.measured import (
 )
 from coeval.analysis.measures.pair_measures import PairMeasures
 from coeval.analysis.measures.ranking import Ranking
-from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions
+from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
 from coeval.analysis.measures.teacher_leak import TeacherLeak
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
-from coeval.analysis.panel.d_study import Design
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.length_contrasts import LengthContrast
 from coeval.analysis.panel.own_judgments import OthersAlone
 from coeval.analysis.people.people_measures import PeopleMeasures
 from coeval.analysis.sampled_answers import FactorSamples
-
-
-class MeasureOptions(NamedTuple):
-    """``budget_usd``: what the best design may cost; None: as much as the run has cost."""
-
-    robust: RobustOptions = RobustOptions()
-    budget_usd: float | None = None
-
 
 _ALL: tuple[Analysis, ...] = (
     "students",
@@ -87,8 +78,6 @@ class RunMeasures(Record, frozen=True):
     g_study: Annotated[
         GStudy | None, Part("Where scores scatter, and whether students would differ again", ("judges",))
     ]
-    next: Annotated[tuple[Design, ...], Part("What more items or judges are worth", ("judges",))]
-    best: Annotated[Design | None, Part("The best design for a budget", ("judges",))]
     teachers: Annotated[
         Mapping[str, TeacherMeasures],
         Part("Of each teacher", ("teachers",), "How far teachers' items tell students apart", "teacher"),

@@ -40,7 +40,7 @@ class Component(Entity, frozen=True):
         Measured, ShownAs("Its variance; below 0: an estimate too", kind="number", elsewhere=FILES)
     ]
     sd: Annotated[
-        Measured, ShownAs("The root of its variance, with the sign of that", "Scatter, sd", "sd", "points")
+        Measured, ShownAs("The root of its variance; 0 if that is below", "Scatter, sd", "sd", "points")
     ]
 
 
@@ -239,7 +239,7 @@ def _pooled(blocks: Sequence[Block], squares: Sequence[MeanSquares], name: str) 
 
 def _component(values: Floats, items: int) -> Component:
     found = _measured(values, items)
-    value, low, high = (None if one is None else float(np.sign(one) * abs(one) ** 0.5) for one in found[:3])
+    value, low, high = (None if one is None else max(one, 0.0) ** 0.5 for one in found[:3])
     return Component(found, Measured(value, low, high, items, 0))
 
 

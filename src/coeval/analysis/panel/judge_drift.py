@@ -79,19 +79,10 @@ def judge_scores(reader: RunReader, judge: str) -> Scores:
     return {ScorePlace(*place): float(value) for *place, value in rows}
 
 
-_SERVED = """
-SELECT DISTINCT served_by FROM {lines}
-WHERE judge_model_id = ? AND served_by <> '' ORDER BY ALL
-"""
-
-
 def served_by(reader: RunReader, judge: str) -> tuple[str, ...]:
     """Return the models that the judge's replies named, where they were not the one asked for."""
-    columns = {"judge_model_id": "VARCHAR", "served_by": "VARCHAR"}
-    rows = reader.of_lines(
-        "evaluation", columns, _SERVED.replace("?", f"'{judge.replace(chr(39), chr(39) * 2)}'")
-    )
-    return tuple(str(name) for (name,) in rows)
+    sql = "SELECT DISTINCT served_by::VARCHAR FROM served WHERE role = 'judge' AND model = ? ORDER BY ALL"
+    return tuple(name for (name,) in reader.rows(sql, [judge]) if name)
 
 
 def judge_drift(judge: str, anchor: Scores, again: Scores) -> JudgeDrift:

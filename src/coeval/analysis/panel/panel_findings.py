@@ -1,8 +1,8 @@
-"""What a panel's measures come to, in sentences: who leans on what, what to buy next."""
+"""What a panel's measures come to, in sentences: who leans on what, and how far it can be relied on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import JudgeMeasures
@@ -10,12 +10,11 @@ from coeval.analysis.measures.leaders import leading_pair
 from coeval.analysis.measures.ranking import Ranking, difference_between
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
-from coeval.analysis.panel.d_study import Design
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.core.figures import difference_text, fixed, points
 from coeval.core.records import model_of
-from coeval.core.text import dollars, listed, numbered, p_text
+from coeval.core.text import listed, p_text
 
 # What a judge may lean on, in words.
 _LEANINGS: dict[str, Callable[[JudgeBiases], Favour]] = {
@@ -24,8 +23,6 @@ _LEANINGS: dict[str, Callable[[JudgeBiases], Favour]] = {
 }
 # Of a score from 0 to 1: less of severity moves nothing that matters.
 _NOTEWORTHY = 0.05
-# Points: a gap that would be shown as 0.0 is no reason to buy anything.
-_SHOWN = 0.05
 # So many judges may lean apart, and nobody can tell which of them does.
 TOO_FEW_TO_TELL = 2
 
@@ -111,40 +108,6 @@ def reliability(study: GStudy | None) -> Iterator[str]:
     for judge, one in study.worth.items():
         if one.worth.value is not None and one.worth.high is not None and one.worth.high < 0:
             yield f"Without {judge} it would be {found.value - one.worth.value:.2f}."
-
-
-def next_purchases(designs: Sequence[Design], best: Design | None) -> Iterator[str]:
-    """Twice as many items, one judge more, and the best design for a budget."""
-    if not designs:
-        return
-    now = designs[0]
-    if 100 * now.detectable < _SHOWN:
-        return
-    doubled = next((one for one in designs if one.items >= 2 * designs[1].items > 0 == one.judges), None)
-    judged = next((one for one in designs if one.judges == 1), None)
-    if doubled is not None and now.detectable < 1:
-        found = f"{_gap(doubled)} instead of {_gap(now)} points, ask twice as many items"
-        other = "" if judged is None else f"; one more judge{_for(judged)} makes it {_gap(judged)}"
-        whoever = "" if now.over_both is None else ", for other judges too"
-        yield f"To detect gaps of {found}{_for(doubled)}{other}{whoever}."
-    elif judged is not None and judged.detectable < 1:
-        yield (
-            "These judges cannot show whether others would see a gap, however large; with one more judge"
-            f"{_for(judged)} a gap of {_gap(judged)} points would show."
-        )
-    if best is not None and best.detectable < now.detectable:
-        more = [numbered(best.items, "item")] * bool(best.items)
-        more += [numbered(best.judges, "judge")] * bool(best.judges)
-        bought = f"{' and '.join(more)} more, for gaps of {_gap(best)} points"
-        yield f"Best use of {dollars(best.cost_usd or 0.0)} more: {bought}."
-
-
-def _gap(design: Design) -> str:
-    return points(design.detectable)
-
-
-def _for(design: Design) -> str:
-    return f" (about {dollars(design.cost_usd)})" if design.cost_usd else ""
 
 
 # --- Judges of a leading student's family

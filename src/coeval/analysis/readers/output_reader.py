@@ -16,7 +16,7 @@ import msgspec
 
 from coeval.analysis.incomparable import Incomparable
 from coeval.analysis.pairwise.arena import VERDICTS
-from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_SQL, TRUNCATED_SQL, Reader, Stage
+from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_COLUMNS, SERVED_SQL, TRUNCATED_SQL, Reader, Stage
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
@@ -51,8 +51,7 @@ STAGES = (
             "response": "VARCHAR",
             "truncated": "BOOLEAN",
             "finish_reason": "VARCHAR",
-            "served_by": "VARCHAR",
-            "served_as": "VARCHAR",
+            **SERVED_COLUMNS,
             "status": "VARCHAR",
         },
         "id IS NOT NULL",
@@ -72,8 +71,7 @@ STAGES = (
             "recipe": "VARCHAR",
             "input_hash": "VARCHAR",
             "value": "VARCHAR",
-            "served_by": "VARCHAR",
-            "served_as": "VARCHAR",
+            **SERVED_COLUMNS,
             "status": "VARCHAR",
         },
         "id IS NOT NULL AND item IS NOT NULL",
@@ -379,7 +377,8 @@ class OutputReader(Reader):
                 )
             if summary.missing:
                 reasons = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
-                notes.append(f"{label}: records without a value: {reasons}")
+                what = "not measured" if summary.not_measured else "records without a value"
+                notes.append(f"{label}: {what}: {reasons}")
             notes += [f"{label}: {remark}" for remark in summary.remarks]
             if summary.metrics and not summary.comparable and not summary.not_measured:
                 reasons = "; ".join(summary.reasons)

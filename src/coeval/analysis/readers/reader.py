@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +39,7 @@ EMPTY_SQL = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 """Of an answer: it has no text, or only blanks."""
 
 
+SERVED_COLUMNS = {"served_by": "VARCHAR", "served_as": "VARCHAR"}
 SERVED_SQL = "nullif(served_by, '') AS served_by, coalesce(served_as, '') AS served_as"
 """Of an answer or judgment: see `Kept`."""
 
@@ -265,20 +265,10 @@ class Reader:
         )
         self.rows(f"DROP TABLE {stage.table}")
 
-    @cached_property
-    def served(self) -> tuple[ServedModel, ...]:
-        """The students and judges that other models, or several, stood in for; all their tasks together."""
-        return self._served(by_task=False)
-
-    @cached_property
-    def served_by_task(self) -> tuple[ServedModel, ...]:
-        """The same by task."""
-        return self._served(by_task=True)
-
-    def _served(self, *, by_task: bool) -> tuple[ServedModel, ...]:
-        rows = self.rows(_SERVED)
+    def served(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
+        """The students and judges that other models, or several, stood in for: in all tasks together."""
         requested = self.planned.requested if self.planned is not None else {}
-        return tuple(served_models(rows, requested, by_task=by_task))
+        return tuple(served_models(self.rows(_SERVED), requested, by_task=by_task))
 
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, and whose answers these are, one sentence each, for people."""
@@ -287,7 +277,7 @@ class Reader:
             + (" (the last one was cut off)" if damage.torn else "")
             for damage in self.damage
         )
-        return (*damaged, *(served.note for served in self.served))
+        return (*damaged, *(served.note for served in self.served()))
 
     @contextmanager
     def _loading(self) -> Iterator[None]:

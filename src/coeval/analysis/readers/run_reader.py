@@ -26,8 +26,17 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.near_duplicates import groups, near_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
-from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_SQL, TRUNCATED_SQL, Reader, Stage, Twin
+from coeval.analysis.readers.reader import (
+    EMPTY_SQL,
+    SERVED_COLUMNS,
+    SERVED_SQL,
+    TRUNCATED_SQL,
+    Reader,
+    Stage,
+    Twin,
+)
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
+from coeval.analysis.readers.sample_copies import SampleCopies
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
 from coeval.analysis.served_models import marked_labels
 from coeval.core.errors import StoreError, Undecodable, UsageError
@@ -102,15 +111,15 @@ STAGES = (
             "truncated": "BOOLEAN",
             "finish_reason": "VARCHAR",
             "response": "VARCHAR",
-            "served_by": "VARCHAR",
-            "served_as": "VARCHAR",
+            "reply_id": "VARCHAR",
+            **SERVED_COLUMNS,
             "status": "VARCHAR",
         },
         "id = datapoint_id || '__' || student_model_id || "
         f"CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample::BIGINT + 1) ELSE '' END",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
             greatest(coalesce(sample, 0), 0) AS sample, {TRUNCATED_SQL}, {EMPTY_SQL},
-            length(response)::INTEGER AS length, hash(response) AS said, {SERVED_SQL},
+            length(response)::INTEGER AS length, hash(response) AS said, reply_id, {SERVED_SQL},
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
         {"student": "term", "served_by": "term"},
     ),
@@ -128,8 +137,7 @@ STAGES = (
             "recipe": "VARCHAR",
             "input_hash": "VARCHAR",
             "criteria": "VARCHAR",
-            "served_by": "VARCHAR",
-            "served_as": "VARCHAR",
+            **SERVED_COLUMNS,
             "status": "VARCHAR",
         },
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
@@ -287,20 +295,6 @@ SELECT DISTINCT task, hashed.key, hashed.value
 FROM (SELECT task, unnest(map_entries(criteria)) AS hashed FROM checked WHERE NOT failed)
 """
 
-# Of fewer items, short answers may be the same by chance; a host that heeds the temperature repeats itself
-# in all samples of so many items only where an item has one right answer.
-FEWEST, NEARLY_ALL = 5, 0.95
-
-_IDENTICAL = """
-SELECT student::VARCHAR AS name, count(*) FILTER (texts = 1) AS alike, count(*) AS items
-FROM (
-    SELECT r.student, r.datapoint, count(DISTINCT r.said) AS texts
-    FROM response r JOIN planned d ON r.datapoint = d.key WHERE NOT r.failed AND NOT d.failed
-    GROUP BY ALL HAVING count(*) > 1
-)
-GROUP BY ALL HAVING items >= ? AND alike >= ? * items ORDER BY name
-"""
-
 BEYOND = """
 CREATE TABLE beyond AS
 SELECT key, task, failed FROM (
@@ -372,14 +366,15 @@ class RunReader(Reader):
             self.orphans = self._count_orphans()
             self.beyond_total = self._cut_off()  # after the count: what is left out is no orphan
             self.beyond_samples = self._cut_samples()
+            self.copies = SampleCopies(self.rows)
             found = [
                 RecordedFactors(*row)
                 for row in self.rows("SELECT DISTINCT task, judge, factors::VARCHAR[] FROM judged")
             ]
             self.left_out = self._leave_out(found)
             self._weigh(found)
-        if planned is not None and self.served:
-            labels = marked_labels(self.served, planned.labels)
+        if planned is not None and (served := self.served()):
+            labels = marked_labels(served, planned.labels)
             self.planned = msgspec.structs.replace(planned, labels=labels)
 
     @property
@@ -503,12 +498,7 @@ class RunReader(Reader):
         kinds = ((self.orphans.responses, "answer", "item"), (self.orphans.evaluations, "judgment", "answer"))
         if orphans := [f"{numbered(n, what)} without a good {of}" for n, what, of in kinds if n]:
             notes += (f"not counted: {', '.join(orphans)}",)
-        for student, (alike, items) in self.identical_samples.items():
-            notes += (
-                f"the samples of {student} do not differ ({alike:,} of {numbered(items, 'item')}): its host "
-                "may ignore the temperature, or it is 0; further samples add nothing",
-            )
-        return notes
+        return notes + tuple(self.copies.notes())
 
     def _made(self, stage: Stage) -> None:
         if stage.table == "datapoint":
@@ -554,12 +544,6 @@ class RunReader(Reader):
     def samples(self) -> Mapping[str, int]:
         """The most answers that each student gave to an item, by student."""
         return dict(self.rows("SELECT model, max(sample) + 1 FROM answers GROUP BY model ORDER BY model"))
-
-    @cached_property
-    def identical_samples(self) -> Mapping[str, tuple[int, int]]:
-        """By student whose several answers to an item are the same for nearly all items: for how many, and
-        how many items have several."""
-        return {name: (alike, items) for name, alike, items in self.rows(_IDENTICAL, [FEWEST, NEARLY_ALL])}
 
     @property
     def sampled(self) -> bool:

@@ -91,6 +91,7 @@ class RunDifference(msgspec.Struct, frozen=True):
     p_adjusted: float | None
     n_items: int
     minimum_detectable: float | None
+    identical: bool = False
 
     @property
     def significant(self) -> bool:
@@ -211,6 +212,7 @@ def differences(shared: CheckpointMatrix) -> Iterator[RunDifference]:
             p_adjusted=None,
             n_items=found.n,
             minimum_detectable=None if least is None else least * shared.width,
+            identical=found.identical,
         )
 
 

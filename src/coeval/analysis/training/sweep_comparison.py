@@ -243,6 +243,8 @@ def runs_sentence(rows: Sequence[RunDifference]) -> str:
     better, worse = sorted(ahead, key=lambda run: -sum(ahead[run]))
     if not any(ahead[better]):
         every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {one.step}"
+        if all(row.identical for row in rows):
+            return f"{one.a} and {one.b} have identical scores at {every}{where}."
         return f"{one.a} and {one.b} are statistically tied at {every}{where}: {gap}."
     steps = [row.step for row in rows]
     also = f", worse at {_spans(steps, ahead[worse])}" if any(ahead[worse]) else ""

@@ -145,7 +145,7 @@ class Library:
         failed: Callable[[str, str], None] | None = None,
     ) -> dict[str, Path]:
         """Fetch optional assets as `ensure` does, with one short try; missing ones are left out, and
-        ``failed`` is called with the name and reason.
+        ``failed`` is called with the name and reason of those that were tried now.
 
         They are tried again after an hour, or by `ensure`.
         """
@@ -156,7 +156,8 @@ class Library:
         found, absent = self._gather(names, fetcher, given or {}, forgiven=(SourceFailed, StoreError))
         if failed is not None:
             for name, reason in absent.items():
-                failed(name, reason)
+                if not lately.keys() & {*self.manifest.asset(name).parcels}:
+                    failed(name, reason)
         unreachable.remember({key: why for key, why in fetcher.failed.items() if key not in lately})
         return found
 

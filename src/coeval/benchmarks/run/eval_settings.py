@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from coeval.core.options import ProbeMode
 from coeval.core.settings import Setting
 
 
@@ -177,7 +178,7 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         AtLeastZero | None, Setting("Budget for all models together, over all starts.", COURSE)
     ] = None
     probe: Annotated[
-        Literal["full", "resume", "disable"], Setting("Which models to probe first.", COURSE)
+        ProbeMode, Setting("Which models to probe first; answer: each by one token.", COURSE)
     ] = "resume"
     probe_on_fail: Annotated[
         Literal["abort", "warn"], Setting("What to do if a probed model does not answer.", COURSE)

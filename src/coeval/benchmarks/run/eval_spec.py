@@ -159,12 +159,11 @@ def find_assets(
     optional = dict.fromkeys(name for kind in kinds for name in kind.optional_assets)
     reasons: dict[str, str] = {}
     soon = library.soon_had(optional, progress, given=given, failed=reasons.__setitem__)
-    if absent := [name for name in optional if name not in soon]:
-        names = ", ".join(absent)
+    if reasons:  # of an earlier command's failures, that command has said so
+        causes = dict.fromkeys(reason.rpartition(": ")[2] for reason in reasons.values())
         note(
-            f"done without {names}; what cannot be fetched is tried once an hour, and at once by "
-            f"`coeval datasets fetch {' '.join(absent)}`. Why: "
-            + "; ".join(dict.fromkeys(reasons[name] for name in absent))
+            f"done without {', '.join(reasons)} ({'; '.join(causes)}); "
+            f"`coeval datasets fetch {' '.join(reasons)}` tries again"
         )
     found |= soon
     return [

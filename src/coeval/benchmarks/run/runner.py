@@ -36,7 +36,14 @@ from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.probing import probe_models
 from coeval.engine.progress import Board, Calls, ModelCount, Watcher, WorkCounts
 from coeval.engine.session import Accounts, Session, SessionContext, opened, unless_interrupted
-from coeval.engine.terms import Ceiling, RequestedUnder, batched_at_full_price, refuse_boundless, terms_of
+from coeval.engine.terms import (
+    Ceiling,
+    RequestedUnder,
+    batched_at_full_price,
+    counted_as_free,
+    refuse_boundless,
+    terms_of,
+)
 from coeval.engine.work import Work
 from coeval.models.answer_store import AnswerStore
 from coeval.models.batch.waiting.job_list import PendingJob
@@ -142,6 +149,8 @@ async def ask_owed(
     terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
     for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
         watcher.warn(sentence)
+    for sentence in counted_as_free(specs, terms, evaluation.budget_usd):
+        watcher.note(sentence)
     refuse_boundless(_requested_under(specs, task_runs), terms, evaluation.budget_usd)
     async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)

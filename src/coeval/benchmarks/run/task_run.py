@@ -34,6 +34,7 @@ from coeval.core.errors import OF_MODEL, CoevalError, named
 from coeval.core.model import WINDOW
 from coeval.core.records import is_good
 from coeval.engine.model_work import Asking, RoleModel
+from coeval.store.record_index import attempts_of
 
 log = logging.getLogger("coeval")
 
@@ -94,7 +95,7 @@ class TaskRun:
             return []
         weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
         return [
-            AnswerWork(asking, self.tested, item.id, self._tried(earlier), self.label, item, weight)
+            AnswerWork(asking, self.tested, item.id, attempts_of(earlier), self.label, item, weight)
             for item in self.items
             if why_missing(earlier := self.answers.get(item.id)) is not None
         ]
@@ -115,7 +116,7 @@ class TaskRun:
                 role_model=self.judge,
                 asking=asking,
                 key=needed.id,
-                tried=self._tried(record),
+                tried=attempts_of(record),
                 item=item.id,
                 needed=needed,
                 alone=owed_of[item.id] == 1,
@@ -155,10 +156,6 @@ class TaskRun:
         with self.guarded():
             asks += self.benchmark.asks(item, answer)
         return asks
-
-    @staticmethod
-    def _tried(record: Answer | Judgment | None) -> int:
-        return record.attempts - record.unanswered if record is not None else 0
 
     def recorded_answers(self) -> list[Answer]:
         """Return the records of the items to score, failed ones included, in order."""

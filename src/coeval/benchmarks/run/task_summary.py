@@ -89,22 +89,17 @@ def _of_records(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
         yield f"records without a value: {shown}"
 
 
-def mixtures(task_run: TaskRun) -> Iterator[str]:
-    """Say which of the two models is several models behind one name."""
-    return (served.note for served in _served(task_run) if served.several)
-
-
-def _served(task_run: TaskRun) -> list[ServedModel]:
-    """Return the tested model and the judge, where other models, or several, answered in their place."""
-    rows: Counter[tuple[str, str, str, str, str]] = Counter()
-    for answer in task_run.recorded_answers():
-        if is_good(answer):
-            rows["student", task_run.task, answer.model, answer.served_by, answer.served_as] += 1
-    for judgment in task_run.recorded_judgments():
-        if is_good(judgment):
-            rows["judge", task_run.task, judgment.judge, judgment.served_by, judgment.served_as] += 1
+def _served(task_run: TaskRun) -> Iterator[ServedModel]:
+    """The tested model and the judge, where other models, or several, answered in their place."""
+    answers = [("student", one.model, one) for one in task_run.recorded_answers()]
+    judgments = [("judge", one.judge, one) for one in task_run.recorded_judgments()]
+    rows = [
+        (role, task_run.task, name, record.served_by, record.served_as, 1)
+        for role, name, record in (*answers, *judgments)
+        if is_good(record)
+    ]
     requested = {role.name: (role.name, role.model) for role in (task_run.tested, task_run.judge) if role}
-    return list(served_models(((*row, count) for row, count in rows.items()), requested))
+    return served_models(rows, requested)
 
 
 def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Iterator[str]:
@@ -227,7 +222,7 @@ def summarise(
         comparable=not why,
         compared_with=task_run.benchmark.compared_with,
         reasons=why,
-        remarks=(*(scored.remarks if scored is not None else ()), *mixtures(task_run)),
+        remarks=scored.remarks if scored is not None else (),
         complete=not missing and scored is not None,
         missing=missing,
         not_measured=task_run.not_measured() if scored is not None else "",

@@ -13,7 +13,7 @@ from coeval.core.errors import GAPS, UsageError
 
 if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Analysis
-    from coeval.analysis.measures.run_measures import MeasureOptions
+    from coeval.analysis.measures.robust_set import RobustOptions
 
 ReportFormat: TypeAlias = Literal["json", "csv", "markdown", "html", "excel"]
 
@@ -112,29 +112,20 @@ def analyze(
             help="Robust filter: largest distance of judges from their mean.",
         ),
     ] = 0.25,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            "--budget",
-            min=0,
-            help="US dollars to spend on more items and judges; shows which detect the smallest gap.",
-            show_default="as much as the run has cost",
-        ),
-    ] = None,
 ) -> None:
     """Explain a run's scores: who leads, and how sure that is.
 
-    It says who leads, whether that is significant, where students differ, whether
-    to trust the judges and what to buy next. No model is called. Every measure has
-    its 95% interval, its number of items (n) and of missing scores (missing);
-    docs/measures.md has the formulas. Without --out it writes nothing, except the
-    look at an unfinished run.
+    It says who leads, whether that is significant, what would settle it, where
+    students differ and whether to trust the judges. No model is called. Every
+    measure has its 95% interval, its number of items (n) and of missing scores
+    (missing); docs/measures.md has the formulas. Without --out it writes nothing,
+    except the look at an unfinished run.
 
     \b
     Examples:
       coeval analyze --run ./runs/quickstart
       coeval analyze agreement --run ./runs/quickstart
-      coeval analyze judges --run ./runs/quickstart --budget 20
+      coeval analyze judges --run ./runs/quickstart
       coeval analyze all --run ./runs/quickstart --format json > measures.json
       coeval analyze students --run ./runs/quickstart --format markdown --out ./report
       coeval analyze --run ./runs/quickstart --format html --out ./report
@@ -157,7 +148,6 @@ def analyze(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.load import need_run
     from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.analysis.measures.run_measures import MeasureOptions
     from coeval.cli import streams
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.upkeep.repair import look_for_gaps
@@ -168,7 +158,7 @@ def analyze(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
     places = ReportPlaces(out, figures)
-    _show(folder, name, report_format, places, MeasureOptions(robust, budget))
+    _show(folder, name, report_format, places, robust)
     missing = look_for_gaps(RunDir(folder))
     for note in missing.notes:
         streams.warn(streams.messages(), note)
@@ -189,7 +179,7 @@ def _named(what: str | None, word: Path | None) -> tuple[str, Path | None]:
 
 
 def _show(
-    folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: MeasureOptions
+    folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: RobustOptions
 ) -> None:
     """Show an analysis, or write it."""
     from coeval.analysis.measures.measured_run import measure
@@ -261,7 +251,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
 
 
 def tell_files(
-    folder: Path, name: str, needed: ReportFormat | None, places: ReportPlaces, options: MeasureOptions
+    folder: Path, name: str, needed: ReportFormat | None, places: ReportPlaces, options: RobustOptions
 ) -> None:
     """Write a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
     from coeval.cli import streams
@@ -295,7 +285,7 @@ def tell_files(
     streams.say(messages, f"written: {files_reported(written, figures)}")
 
 
-def _tell_page(folder: Path, section: str, out: Path | None, options: MeasureOptions) -> None:
+def _tell_page(folder: Path, section: str, out: Path | None, options: RobustOptions) -> None:
     """Write the whole page, and name the section of it that somebody asked for."""
     from coeval.cli import streams
     from coeval.reports.site.report_file import PAGE, write_report

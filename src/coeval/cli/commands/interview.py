@@ -15,6 +15,8 @@ import typer
 from msgspec.structs import replace
 from rich.console import Console
 
+from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.benchmarks.task_registry import kind_of as kind_of_task
 from coeval.cli import streams
 from coeval.cli.commands.ingest_report import take_in
 from coeval.cli.commands.sweep.sweep_report import plan_of
@@ -245,6 +247,11 @@ def ask_of_checkpoints(questions: Questions) -> dict[str, Any]:
     settings: dict[str, Any] = {"checkpoints": folder, "tasks": tasks, "out": out}
     model, _, url = judge.partition("@")
     judged = {"judge_model": model, "judge_base_url": url}
+    if lacking := [name for name in listed_names(tasks) if kind_of_task(name).needs_judge and not url]:
+        raise UsageError(
+            f"{', '.join(lacking)}: a judge is needed, with the server that has it; add --judge MODEL@URL, "
+            "such as --judge gpt-4.1@https://api.openai.com/v1, or leave them out of --tasks"
+        )
     return {**settings, **{key: value for key, value in judged.items() if value}}
 
 

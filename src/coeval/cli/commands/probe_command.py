@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from coeval.core.options import ProbeMode
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 def probe(
     config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
     mode: Annotated[
-        Literal["full", "resume", "disable"] | None,
-        typer.Option("--probe", help="All models, those with work left in the run, or none."),
+        ProbeMode | None,
+        typer.Option("--probe", help="All models, all by an answer, those with work left, or none."),
     ] = None,
     on_fail: Annotated[
         Literal["abort", "warn"] | None, typer.Option("--on-fail", help="End with exit code 2, or only warn.")
@@ -30,9 +32,9 @@ def probe(
     """Check that each model of an experiment answers.
 
     A model in its host's list passes at no cost; any other gets a request for one
-    token. The results are in probe_results.json of the run's folder. Without
-    --probe and --on-fail the file decides (probe_mode, probe_on_fail), else:
-    full, abort.
+    token, and so does each that a gateway lists, or each with --probe answer. The
+    results are in probe_results.json of the run's folder. Without --probe and
+    --on-fail the file decides (probe_mode, probe_on_fail), else: full, abort.
 
     \b
     Examples:

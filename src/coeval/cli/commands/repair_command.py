@@ -168,7 +168,7 @@ def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: 
     invalid = sum(file.invalid for file in report.files)
     counted = numbered(invalid, "invalid record")
     if report.aside is not None:
-        streams.say(console, f"{counted} set aside in {report.aside}")
+        streams.say(console, f"{counted} set aside in {report.aside.relative_to(folder.path)}")
     elif invalid:
         streams.say(console, f"{counted}. Nothing was changed; leave out --dry-run to set them aside.")
     else:

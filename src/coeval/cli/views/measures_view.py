@@ -29,7 +29,6 @@ from coeval.analysis.measures.run_measures import (
     shown_parts,
 )
 from coeval.analysis.panel.bias_ledger import Favour, Leaning
-from coeval.analysis.panel.d_study import design_name
 from coeval.analysis.panel.g_study import part_names
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.run_results import SIMULATED
@@ -50,7 +49,7 @@ from coeval.core.figures import (
 )
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import dollars, listed
+from coeval.core.text import listed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -299,8 +298,8 @@ def _print_pairs(found: PairMeasures, console: Console) -> None:
 
 
 def _print_studies(measures: RunMeasures, console: Console) -> bool:
-    """Where scores scatter, what each judge is worth, and what other designs would detect."""
-    study, of_design = measures.g_study, ("over_items", "over_judges", "over_both", "detectable")
+    """Where scores scatter, and what each judge is worth."""
+    study = measures.g_study
     printed = False
     if study is not None:
         scatter = {
@@ -310,14 +309,7 @@ def _print_studies(measures: RunMeasures, console: Console) -> bool:
         printed = print_rows("Where scores scatter: sd in points", "part", scatter, console)
         worth = {name: _cells(one) for name, one in study.worth.items()}
         printed |= print_rows("What judges add to Eρ²", "judge", worth, console)
-    rows = {}
-    for one in measures.next:
-        found = [points_text(getattr(one, name), None, None) or "" for name in of_design]
-        cells = dict(zip(("items", "judges", "both", "detectable"), found, strict=True))
-        cost = dollars(one.cost_usd) if one.cost_usd else ""
-        rows[design_name(one)] = cells | {"cost": cost}
-    title = "What to buy next: error of a difference to other items, judges, both; gap detected"
-    return print_rows(title, "design", rows, console) or printed
+    return printed
 
 
 def _print_output(measures: OutputMeasures, shown: Iterable[str], console: Console) -> bool:

@@ -98,7 +98,7 @@ def notes(results: Results, *, scored: bool) -> list[str]:
 
 def warnings(results: Results) -> Iterator[str]:
     """What speaks against trusting the scores as they are."""
-    yield from (plain(served.warning) for served in results.served if served.others)
+    yield from (plain(served.warning) for served in results.served if served.warning)
     yield from map(plain, missing_sentences(results.students))
     for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
         known = (

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
+from coeval.core.entry_points import install_command
 from coeval.core.errors import CheckFailed, Undecodable, Unparsable
 from coeval.core.foreign import decode
 from coeval.core.plain import shortened
@@ -154,7 +155,7 @@ def _same_expression(said: str, targets: tuple[str, ...]) -> CheckScore:
     try:
         from math_verify import parse, verify
     except ImportError as error:
-        raise CheckFailed('math: true needs math-verify; install it: pip install "coeval[math]"') from error
+        raise CheckFailed(f"math: true needs math-verify: {install_command('math')}") from error
 
     expression = parse(said, parsing_timeout=None)
     if not expression:

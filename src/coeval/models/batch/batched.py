@@ -80,6 +80,10 @@ class BatchedModel(HostedModel):
             return super().complete(request)
         return self._ask(request)  # what jobs hold is asked in no order: none goes ahead
 
+    def _uncached(self, request: Request) -> Request:
+        """As it is: the body is what its answer is found by."""
+        return request
+
     def _remember(self, earlier: Iterable[HostRefusals]) -> None:
         """Take over what the host had refused when earlier starts wrote requests down."""
         for refusals in earlier:

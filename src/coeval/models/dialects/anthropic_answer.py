@@ -61,7 +61,7 @@ class _AnthropicStopDetails(msgspec.Struct):
 class _AnthropicAnswer(msgspec.Struct):
     content: list[_AnthropicBlock] | None = None
     stop_reason: str | None = None
-    stop_details: msgspec.Raw = msgspec.Raw(b"null")
+    stop_details: _AnthropicStopDetails | None = None
     usage: msgspec.Raw = msgspec.Raw(b"null")
     error: Any = None
     model: Any = None
@@ -85,7 +85,7 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         raise Misshapen("no content")
     usage = _booked(bytes(answer.usage))
     if answer.stop_reason == "refusal":
-        raise ContentFiltered(_withheld(bytes(answer.stop_details), redactor), usage=usage)
+        raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
     finish = finish_of(answer.stop_reason, usage)
     calls = [arguments_text(block.input) for block in answer.content if block.type == "tool_use"]
     if calls:  # what is said beside the call of a forced tool is no part of the answer
@@ -113,12 +113,8 @@ def _reasoning(content: list[_AnthropicBlock]) -> str | None:
     return "\n".join(part for part in parts if part) or None
 
 
-def _withheld(about: bytes, redactor: Redactor) -> str:
-    try:
-        details = foreign.decode(about, _AnthropicStopDetails)
-    except Undecodable:
-        details = _AnthropicStopDetails()
-    reported = [part for part in (details.category, details.explanation) if part]
+def _withheld(details: _AnthropicStopDetails | None, redactor: Redactor) -> str:
+    reported = [part for part in (details.category, details.explanation) if part] if details else []
     why = f" ({': '.join(reported)})" if reported else ""
     return excerpt(f"the host's classifiers withheld the answer{why}", redactor)
 

@@ -50,7 +50,7 @@ class _CoherePart(msgspec.Struct):
 
 
 class _CohereMessage(msgspec.Struct):
-    content: list[_CoherePart] | str | None = None
+    content: list[_CoherePart] | None = None
 
 
 class _CohereChunk(msgspec.Struct):
@@ -132,8 +132,7 @@ class Cohere(Dialect):
         answer, notes = _read_answer(body)
         usage = _booked(bytes(answer.usage))
         finish = finish_of(answer.finish_reason, usage)
-        content = answer.message.content
-        parts = [_CoherePart(text=content)] if isinstance(content, str) else content or []
+        parts = answer.message.content or []
         completion = Completion(
             text="".join(part.text or "" for part in parts),
             usage=usage,

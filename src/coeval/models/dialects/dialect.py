@@ -13,6 +13,7 @@ from coeval.core.records import Completion, Request, TokenLogprob
 from coeval.core.redaction import PART, Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.catalog import Host
+from coeval.models.dialects.reply_reader import MENDED
 from coeval.models.transport.connection import HttpReply
 
 # No model reads four billion tokens: a larger figure is a host's "unlimited" or a mistake.
@@ -22,13 +23,15 @@ MOST_TOKENS = 1 << 32
 class ListedModel(NamedTuple):
     """A model that a host says it serves, by the id that it is asked by.
 
-    ``context_window`` is in tokens; prices are US dollars per million tokens. None is not told.
+    ``context_window`` is in tokens; prices are US dollars per million tokens. None is not told. ``routed``: a
+    gateway lists it, whatever becomes of a request for it.
     """
 
     id: str
     context_window: int | None = None
     input_usd_per_mtok: float | None = None
     output_usd_per_mtok: float | None = None
+    routed: bool = False
 
 
 class ModelPage(NamedTuple):
@@ -152,7 +155,7 @@ def finished(completion: Completion, redactor: Redactor, notes: tuple[str, ...] 
     completion = reasoning_apart(completion)
     if notes:
         lost_in_reasoning = completion.truncated and completion.reasoning
-        if not (completion.text or completion.refusal or lost_in_reasoning):
+        if not (completion.text or completion.refusal or lost_in_reasoning or notes == (MENDED,)):
             raise Misshapen("; ".join(notes))
         completion = msgspec.structs.replace(completion, notes=(*completion.notes, *notes))
     return without_secrets(completion, redactor)
@@ -163,7 +166,7 @@ def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
     if not redactor.knows_any:
         return completion
     changed: dict[str, Any] = {}
-    for name in ("text", "finish_reason", "reasoning", "refusal", "served_by"):
+    for name in ("text", "finish_reason", "reasoning", "refusal", "served_by", "reply_id"):
         said = getattr(completion, name)
         if said and (redacted := redactor.answer(said)) != said:
             changed[name] = redacted

@@ -51,14 +51,14 @@ def finish_of(reason: str | None, usage: Usage, why: str = "") -> str:
     if not reason:
         return "stop"
     ending = _ENDINGS.get(reason) or _ENDINGS.get(_ENUM.sub("", _NO_LETTER.sub("", reason.lower())))
-    detail = f"finish reason {reason}: {why}" if why else f"finish reason {reason}"
+    detail = f"{reason}: {why}" if why else reason
     match ending:
         case "filtered":
             raise ContentFiltered(f"the host's content filter withheld the answer ({detail})", usage=usage)
         case "broken_off":
-            raise ServerFault(f"the host broke off its answer ({detail})", usage=usage)
+            raise ServerFault(f"the host broke off its answer (finish reason {detail})", usage=usage)
         case "unusable":
-            raise Unreadable(f"the host broke off its answer ({detail})", usage=usage)
+            raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
         case None:
             return reason
     return ending

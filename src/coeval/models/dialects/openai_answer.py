@@ -170,7 +170,7 @@ class _CostDetails(msgspec.Struct):
 
 
 class _Charge(msgspec.Struct):
-    """What OpenRouter's usage says besides, in US dollars."""
+    """What OpenRouter's usage says besides, in US dollars; gateways before it hand that on."""
 
     cost: float | None = None
     is_byok: bool = False
@@ -182,16 +182,17 @@ class _Answer(msgspec.Struct):
     usage: msgspec.Raw = msgspec.Raw(b"null")
     error: Any = None
     model: Any = None
+    id: Any = None
+    provider: Any = None
 
 
 _read_answer = reply_reader(_Answer)
 
 
-def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Completion:
+def decode(body: bytes, redactor: Redactor) -> Completion:
     """The answer in a 200, without credentials; time and attempts are not known here.
 
-    Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``. ``charged``: the
-    host's usage says what it charges, in US dollars.
+    Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``.
 
     Raises ModelError: the body holds an error or nothing, or the host filtered or broke off the answer;
     Undecodable: it is no chat completion.
@@ -202,8 +203,8 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
     if answer.choices is None:
         raise Misshapen("no choices")
     usage = _booked(bytes(answer.usage))
-    if charged:
-        usage = msgspec.structs.replace(usage, cost_usd=_charged(bytes(answer.usage)))
+    if (usd := _charged(bytes(answer.usage))) is not None:
+        usage = msgspec.structs.replace(usage, cost_usd=usd)
     if not answer.choices:
         raise Unreadable("the answer has no choices", status=200, usage=usage)
     choice = answer.choices[0]
@@ -216,6 +217,7 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
     if text is None and reasoning and not refusal and finish == "stop":
         # vLLM's reasoning parsers take all that a model says for reasoning until it ends its thinking.
         text, reasoning, notes = reasoning, None, (*notes, FROM_REASONING)
+    model, provider = name_of(answer.model), name_of(answer.provider)  # OpenRouter says both
     completion = Completion(
         text=text or "",
         usage=usage,
@@ -224,7 +226,8 @@ def decode(body: bytes, redactor: Redactor, *, charged: bool = False) -> Complet
         logprobs=_logprobs(choice.logprobs) if choice.logprobs is not None else (),
         truncated=finish == "length",
         refusal=refusal,
-        served_by=name_of(answer.model),
+        served_by=f"{model} ({provider})" if provider else model,
+        reply_id=name_of(answer.id),
     )
     return finished(completion, redactor, notes)
 
@@ -251,7 +254,8 @@ def _booked(reported: bytes) -> Usage:
 
 
 def _charged(reported: bytes) -> float | None:
-    """US dollars; with a key of the user's own at the provider behind the host, that one's charge as well."""
+    """US dollars, where the usage says them; with a key of the user's own at the provider behind the host,
+    that one's charge as well."""
     try:
         charge = foreign.decode(reported, _Charge)
     except Undecodable:
@@ -260,7 +264,12 @@ def _charged(reported: bytes) -> float | None:
     if charge.is_byok and usd is not None:
         upstream = charge.cost_details.upstream_inference_cost if charge.cost_details is not None else None
         usd = usd + upstream if upstream is not None else None
-    return usd if usd is not None and math.isfinite(usd) and 0 <= usd <= _MOST_USD else None
+    return usd if usd is not None and is_charge(usd) else None
+
+
+def is_charge(usd: float) -> bool:
+    """Check that a number may be what one answer cost."""
+    return math.isfinite(usd) and 0 <= usd <= _MOST_USD
 
 
 def _read(said: _Said) -> tuple[str | None, str | None, str | None]:

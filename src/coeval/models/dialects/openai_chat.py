@@ -32,6 +32,7 @@ from coeval.models.transport.connection import HttpReply
 # (OpenRouter's are texts, US dollars per token; DeepInfra's are numbers, US dollars per million), and what is
 # not served or makes no text (Groq, Mistral, OpenRouter, Hugging Face).
 
+_ROUTED_AT = 1_677_610_602  # of every model that LiteLLM's proxy lists
 _WINDOWS = ("context_window", "context_length", "max_context_length", "max_model_len")
 
 
@@ -39,6 +40,7 @@ class _Model(msgspec.Struct):
     """One entry. Only its id is relied on; whether the rest is what it should be is looked at one by one."""
 
     id: str
+    created: Any = None
     context_window: Any = None
     context_length: Any = None
     max_context_length: Any = None
@@ -74,7 +76,10 @@ def _page(body: bytes) -> ModelPage:
         except Undecodable:
             raise error from None
     windows = {model.id: _window(model) for model in models}
-    return ModelPage(tuple(_listed(model, windows) for model in models if _answers(model)))
+    # Names are routes where there is a wildcard, or all were made at LiteLLM's one moment.
+    routed = any("*" in model.id for model in models) or {model.created for model in models} == {_ROUTED_AT}
+    listed = (_listed(model, windows) for model in models if _answers(model))
+    return ModelPage(tuple(model._replace(routed=routed) for model in listed))
 
 
 def _answers(model: _Model) -> bool:
@@ -153,13 +158,10 @@ METADATA = "metadata"
 
 
 class OpenAIChat(Dialect):
-    """Chat completions; see `Dialect`. ``charged``: its hosts say what they charge for an answer."""
+    """Chat completions; see `Dialect`."""
 
     labels_field = METADATA
     model_list = OPENAI_MODELS
-
-    def __init__(self, *, charged: bool = False) -> None:
-        self._charged = charged
 
     def path(self, _: ModelSpec) -> str:
         return "/chat/completions"
@@ -185,7 +187,7 @@ class OpenAIChat(Dialect):
         return msgspec.json.encode(body)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        return decode(body, redactor, charged=self._charged)
+        return decode(body, redactor)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
         passes = requested_wait_s(reply.headers) is not None
@@ -194,7 +196,6 @@ class OpenAIChat(Dialect):
 
 
 OPENAI_CHAT = OpenAIChat()
-OPENROUTER_CHAT = OpenAIChat(charged=True)
 
 
 def _response_format(

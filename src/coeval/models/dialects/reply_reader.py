@@ -107,7 +107,7 @@ class _ReplyFit:
             case list() if depth < _DEEPEST:
                 return "".join(self._text(item, depth + 1) for item in value)
             case dict() if depth < _DEEPEST:
-                inner = next((value[name] for name in _TEXTS if name in value), None)
+                inner = next((value[name] for name in _TEXTS if value.get(name) is not None), None)
                 return self._text(inner, depth + 1)
         raise _Unfit
 

@@ -61,8 +61,6 @@ class OwnCode(Model):
         self._spec = spec
         self._admission = admission
         self._drained = False
-        self._ahead: Future[None] | None = None
-        self._dearest_usd: float | None = None
         hidden = os.environ.keys() - without_credentials(os.environ).keys()
         self._redactor = Redactor(map(os.environ.__getitem__, sorted(hidden)), names=spec.open_names)
 
@@ -102,34 +100,14 @@ class OwnCode(Model):
         if self._drained and not request.goes_on:
             raise draining()
         admission = self._admission
-        if not admission.priced and admission.has_budget and self._dearest_usd != 0:
-            return await self._at_cost(request, call)
-        return self._known(await admission.asked(request, self._spec, call))
-
-    async def _at_cost(
-        self, request: Request, call: Callable[[Request], Awaitable[Completion]]
-    ) -> Completion:
-        """Set aside what the dearest call so far has cost; nobody knows it before the first one."""
-        while self._dearest_usd is None and self._ahead is not None:
-            await asyncio.wait((self._ahead,))
-        if self._drained and not request.goes_on:
-            raise draining()
-        known, admission = self._dearest_usd, self._admission
-        if known is not None:
-            return self._known(
-                await admission.paid(request, call, admission.reservation_of(known, request.rank))
-            )
-        first = self._ahead = asyncio.get_running_loop().create_future()
-        try:
-            before_usd = admission.mean_usd
-            reservation = admission.reservation_of(before_usd, request.rank)
-            return self._known(await admission.paid(request, call, reservation))
-        finally:
-            self._ahead = None
-            first.set_result(None)
-
-    def _known(self, completion: Completion) -> Completion:
-        self._dearest_usd = max(self._dearest_usd or 0.0, completion.usage.cost_usd or 0.0)
+        async with admission.at_reported_cost(request.rank) as reservation:
+            if self._drained and not request.goes_on:
+                raise draining()
+            if reservation is None:
+                completion = await admission.asked(request, self._spec, call)
+            else:
+                completion = await admission.paid(request, call, reservation)
+        admission.learn_cost(completion.usage)
         return completion
 
     def _fault(self, error: BaseException, place: str) -> ModelError:

@@ -52,6 +52,8 @@ class Admission:
         self._refusals = 0
         self._denials = self._unpaid = 0
         self._reason: str | None = None
+        self._dearest_usd: float | None = None
+        self._ahead: asyncio.Future[None] | None = None
         # Books what an answer took, as soon as it is there; the same with its price, where that is known.
         self.settle: Callable[[Usage], Usage] = _unpriced if meter is None else meter.settle
 
@@ -77,14 +79,28 @@ class Admission:
         """Whether a budget holds for what its answers say that they cost."""
         return self._meter is not None and bool(self._meter.fund.budgets)
 
-    @property
-    def mean_usd(self) -> float:
-        """What a request has cost in the mean, in this process and before."""
-        return self._account.spent_usd / max(1, self._account.requests)
+    @asynccontextmanager
+    async def at_reported_cost(self, rank: int) -> AsyncIterator[Reservation | None]:
+        """The money for a request without a price, under a budget: what the dearest answer so far cost,
+        None where they cost nothing. The first one goes ahead, as nobody knows it before."""
+        while self._dearest_usd is None and self._ahead is not None:
+            await asyncio.wait((self._ahead,))
+        if self.priced or not self.has_budget or self._dearest_usd == 0:
+            yield None
+        elif self._dearest_usd is not None:
+            yield Reservation(self._account, self._dearest_usd, rank, bounds=False)
+        else:
+            first = self._ahead = asyncio.get_running_loop().create_future()
+            mean_usd = self._account.spent_usd / max(1, self._account.requests)  # before this process, too
+            try:
+                yield Reservation(self._account, mean_usd, rank, bounds=False)
+            finally:
+                self._ahead = None
+                first.set_result(None)
 
-    def reservation_of(self, usd: float, rank: int) -> Reservation:
-        """The money for a request that is expected to cost so much, and may cost more."""
-        return Reservation(self._account, usd, rank, bounds=False)
+    def learn_cost(self, usage: Usage) -> None:
+        """Remember what an answer said it cost."""
+        self._dearest_usd = max(self._dearest_usd or 0.0, usage.cost_usd or 0.0)
 
     def reservation(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Reservation:
         """The money for a request of a `priced` model; raises as `most_usd`."""
@@ -193,7 +209,8 @@ class Admission:
     def stop_above_limit(self, error: ModelError, *, judge: bool) -> None:
         """Ask the model no more: its host refuses the limit on answers, whatever the prompt is."""
         if self._reason is None:
-            self._stop("its host refuses answers of that length", error, str(max_tokens(judge=judge)))
+            way_out = f"Correct {max_tokens(judge=judge)}"
+            self._stop("its host refuses answers of that length", error, way_out)
 
     def _refused(self, error: AccessDenied | NotFound) -> None:
         self._refusals += 1

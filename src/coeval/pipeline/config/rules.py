@@ -23,7 +23,7 @@ V-12  generation_retries is a whole number, 0 or more
 V-13  batches: batchable interfaces, phases 3–5, true or false
 V-14  what a run goes on from is its own: a meta.json with its id, in the present layout (checked at the
       start)
-V-15  probe_mode is full, resume or disable
+V-15  probe_mode is full, answer, resume or disable
 V-16  probe_on_fail is abort or warn
 V-17  label attributes are target attributes
 V-18  no unknown key
@@ -64,6 +64,7 @@ V-43  a limit on judges' answers has room for the reasons of ``rationale: true``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -405,13 +406,23 @@ def broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from item_rules(draft)
 
 
+# Names that other tools have for hosts, gateways and engines that speak as OpenAI does.
+_OPENAI_SHAPED = re.compile(
+    "litellm|portkey|compatible|custom|proxy|gateway|sglang|llama_?cpp|lm_?studio|together|fireworks|perplexity"
+)
+_AT_BASE_URL = (
+    "write `interface: openai` and `parameters: {base_url: …/v1}` (`interface: vllm`: nothing is billed)"
+)
+
+
 def _interfaces(draft: Draft) -> Iterator[Finding]:
     for index in draft.entries("models"):
         interface = draft.get("models", index, "interface")
         if interface is None:
             continue
         if interface not in INTERFACES and interface not in HOSTS:
-            way = WayOut(interface, (*HOSTS, "auto"), "known:")
+            known = () if _OPENAI_SHAPED.search(interface) else (*HOSTS, "auto")
+            way = WayOut(interface, known, "known:" if known else _AT_BASE_URL)
             path = ("models", index, "interface")
             yield Finding(path, "V-06", f"the interface '{interface}' is unknown", way)
         others = [role for role in draft.get("models", index, "roles", default=[]) if role != "teacher"]

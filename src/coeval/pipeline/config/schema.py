@@ -12,6 +12,7 @@ from pydantic import Field
 
 from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
+from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 from coeval.models.batch.waiting.job_list import BATCH_PHASES
@@ -410,9 +411,10 @@ class Experiment(Section):
         max_length=2,
         description="Seconds between two checks of a batch job: at first, and at most.",
     )
-    probe_mode: Literal["full", "resume", "disable"] = Field(
+    probe_mode: ProbeMode = Field(
         default="full",
-        description="Which models to probe before a run: all if any has work, those with work, none.",
+        description="Which models to probe before a run: all if any has work, those with work, none. "
+        "`answer`: all, each by a request for one token, listed or not.",
     )
     probe_on_fail: Literal["abort", "warn"] = Field(
         default="abort", description="What to do if a model does not answer the probe."
@@ -426,7 +428,11 @@ class Experiment(Section):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Level of run.log."
     )
-    generation_retries: int = Field(default=2, ge=0, description="Retries of an item without a usable reply.")
+    generation_retries: int = Field(
+        default=2,
+        ge=0,
+        description="Retries of an item without a usable reply; none where temperature 0 would repeat it.",
+    )
     budget_usd: float | None = Field(
         default=None, ge=0, description="Most money for the whole run, in US dollars."
     )

@@ -21,7 +21,7 @@ from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, pa
 from coeval.pipeline.plan.task_setup import role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.jsonl import read_json, write_json_atomic
-from coeval.store.record_index import Index
+from coeval.store.record_index import NOT_TRIED, Attempts, Index, attempts_of
 from coeval.store.rundir import RunDir, now
 
 Kind: TypeAlias = Literal["target", "nuanced", "rubric"]
@@ -54,7 +54,7 @@ class Proposal(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 class _ProposalEntry(msgspec.Struct, frozen=True):
     good: bool
-    attempts: int
+    attempts: Attempts
     recipe: str
 
 
@@ -122,9 +122,7 @@ class Blueprint:
         self._proposals.read(
             paths,
             Proposal,
-            lambda proposal: _ProposalEntry(
-                is_good(proposal), proposal.attempts - proposal.unanswered, proposal.recipe
-            ),
+            lambda proposal: _ProposalEntry(is_good(proposal), attempts_of(proposal), proposal.recipe),
         )
 
     def path(self, record: Kept) -> Path:
@@ -164,7 +162,7 @@ class Blueprint:
             for kind in KINDS:
                 for teacher, key in self.owed_proposals(task, kind):
                     entry = self._proposals.get(key)
-                    tried = entry.attempts if entry else 0
+                    tried = entry.attempts if entry else NOT_TRIED
                     yield ProposalWork(asking, teacher, key, tried, task.name, kind, PHASE_OF[kind])
 
     def complete(self, task: TaskConfig) -> bool:

@@ -39,7 +39,9 @@ from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content
 from coeval.store.record_index import (
     NO_LINES,
     NONE,
+    NOT_TRIED,
     NOTHING,
+    Attempts,
     EvaluationPart,
     ItemPart,
     ItemRows,
@@ -49,6 +51,7 @@ from coeval.store.record_index import (
     RecordFiles,
     RecordPart,
     ResponsePart,
+    attempts_of,
 )
 from coeval.store.rundir import PAIRS, RunDir
 
@@ -69,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
 
     good: bool
     recipe: str
-    attempts: int
+    attempts: Attempts
     fresh: bool = True
     empty: Emptiness = ""
 
@@ -142,8 +145,8 @@ class RecordNotes:
         self._older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
         self._indexes = indexes
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        self._entries: dict[tuple[bool, str, int, bool, Emptiness], Entry] = {}
-        self._pair_entries: dict[tuple[bool, str, int, bool, str], PairEntry] = {}
+        self._entries: dict[tuple[bool, str, Attempts, bool, Emptiness], Entry] = {}
+        self._pair_entries: dict[tuple[bool, str, Attempts, bool, str], PairEntry] = {}
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
@@ -172,7 +175,7 @@ class RecordNotes:
                     indexes.about[row] = part.input_hash
                 if part.filtered:
                     indexes.filtered[row] = part.filtered
-                entry = self._entry(good, base_recipe(part.recipe), part.tried, fresh=True)
+                entry = self._entry(good, base_recipe(part.recipe), attempts_of(part), fresh=True)
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.items.files.damage(position)
@@ -204,7 +207,7 @@ class RecordNotes:
                         inputs[row] = judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
-                column.put(row, self._entry(good, part.recipe, part.tried, fresh, how), position)
+                column.put(row, self._entry(good, part.recipe, attempts_of(part), fresh, how), position)
             except Undecodable:
                 indexes.responses.files.damage(position)
 
@@ -232,7 +235,7 @@ class RecordNotes:
                 status = "outdated" if outdated else part.status
                 said, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
                 valued = _valued(part)
-                alike = (said, valued, part.recipe, part.task_id, status, part.tried, fresh, labelled)
+                alike = (said, valued, part.recipe, part.task_id, status, attempts_of(part), fresh, labelled)
                 if (entry := alike_before.get(alike)) is None:  # one for all records that are alike
                     entry = alike_before[alike] = self._evaluation_entry(part, valued, outdated, fresh)
                 column.put(row, entry, position)
@@ -262,7 +265,7 @@ class RecordNotes:
                         continue
                     fresh = False
                     good = good and made_from not in older[end].get(row, ())
-                alike = (good, part.recipe, part.tried, fresh, part.winner or "")
+                alike = (good, part.recipe, attempts_of(part), fresh, part.winner or "")
                 if (entry := self._pair_entries.get(alike)) is None:
                     entry = self._pair_entries[alike] = PairEntry(*alike[:4], winner=alike[4])
                 column.put(row, entry, position)
@@ -298,7 +301,7 @@ class RecordNotes:
         if valued is None or valid_levels(scores) != scores:
             factors, self._indexes.doubtful = (), True
         scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
-        return EvaluationEntry(good, part.recipe, part.tried, fresh, scored=scored)
+        return EvaluationEntry(good, part.recipe, attempts_of(part), fresh, scored=scored)
 
     def _judge(self, part: RecordPart) -> bool:
         """Whether a record is good; one that is neither that nor failed is in doubt."""
@@ -307,7 +310,9 @@ class RecordNotes:
             self._indexes.doubtful = True
         return good
 
-    def _entry(self, good: bool, recipe: str, attempts: int, fresh: bool, empty: Emptiness = "") -> Entry:
+    def _entry(
+        self, good: bool, recipe: str, attempts: Attempts, fresh: bool, empty: Emptiness = ""
+    ) -> Entry:
         """One entry for all records that are alike."""
         alike = (good, recipe, attempts, fresh, empty)
         entry = self._entries.get(alike)
@@ -323,10 +328,10 @@ def _misnamed(part: RecordPart) -> Misshapen:
 
 def tried_before(
     index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry] | PhaseIndex[PairEntry], key: str
-) -> int:
-    """The askings that all records of an id count; the seed of the next one depends on it."""
+) -> Attempts:
+    """The attempts that all records of an id count; the seed of the next one depends on them."""
     entry = index.get(key)
-    return 0 if entry is None else max(index.requested_in_vain(key), entry.attempts)
+    return NOT_TRIED if entry is None else max(index.requested_in_vain(key), entry.attempts)
 
 
 class MadeFrom(Enum):

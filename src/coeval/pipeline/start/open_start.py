@@ -15,7 +15,14 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Usage, model_of
 from coeval.engine.progress import Board
 from coeval.engine.session import Accounts, Session, SessionContext, logged, opened
-from coeval.engine.terms import Ceiling, RequestedUnder, batched_at_full_price, refuse_boundless, terms_of
+from coeval.engine.terms import (
+    Ceiling,
+    RequestedUnder,
+    batched_at_full_price,
+    counted_as_free,
+    refuse_boundless,
+    terms_of,
+)
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, obstacle
@@ -56,6 +63,8 @@ async def open_start(
     terms, folder = terms_for(config, prices), run_folder(config)
     for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
         context.watcher.warn(sentence)
+    for sentence in counted_as_free(specs, terms, config.experiment.budget_usd):
+        context.watcher.note(sentence)
     log = logged(folder.log, config.experiment.log_level) if opening.log else nullcontext()
     with folder.locked():
         accounts = _accounts(folder.anchored(), config, terms)

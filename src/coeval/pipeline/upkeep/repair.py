@@ -460,7 +460,7 @@ def _set_aside(folder: RunDir, report: RepairReport) -> Path:
     errors = Appender(folder.errors)
     try:
         for file in touched:
-            errors.append(_set_aside_line(file, aside))  # first: a kill in between leaves no move untold
+            errors.append(_set_aside_line(file, folder, aside))  # first: a kill leaves no move untold
             _move_away(file, aside / file.path.relative_to(folder.path))
     finally:
         errors.close()
@@ -479,11 +479,11 @@ def _move_away(file: FileState, target: Path) -> None:
         raise store_error("move away", file.path, error) from error
 
 
-def _set_aside_line(file: FileState, aside: Path) -> ErrorLine:
+def _set_aside_line(file: FileState, folder: RunDir, aside: Path) -> ErrorLine:
     reasons = Counter(flaw.reason for flaw in file.flaws.values())
     why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or file.damaged
-    place = f"repaired/{aside.name}"
-    message = f"{file.path.name}: set aside to {place} ({why})"
+    path, place = (each.relative_to(folder.path) for each in (file.path, aside))
+    message = f"{path}: set aside in {place} ({why})"
     return ErrorLine(at=now(), phase=file.phase, id="", model="", kind="set_aside", message=message)
 
 

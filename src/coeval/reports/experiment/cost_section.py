@@ -9,8 +9,6 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.panel.d_study import Design, design_name
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
@@ -30,8 +28,8 @@ from coeval.reports.content import (
 )
 from coeval.reports.experiment.front import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import Named, declared_columns, measure_table
-from coeval.reports.plots import purchase_plot, value_plot
+from coeval.reports.measure_table import Named, measure_table
+from coeval.reports.plots import value_plot
 
 # --- What answers are worth
 #
@@ -262,28 +260,14 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
     said = [*_money(evidence), *_by_role(spending), *map(as_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
-    variance, steps = _variance(measures.g_study), _steps(measures.next, evidence.measured.grid)
-    pictures = []
-    if steps.rows:
-        costs = [design.cost_usd for design in measures.next]
-        priced = None not in costs and any(costs)
-        cost, title = ("cost_usd", "US dollars more") if priced else ("judgments", "judgments more")
-        pictures.append(
-            Picture(
-                "purchases",
-                "What to buy next. The gap between two students that would be detected four times in five.",
-                steps.name,
-                purchase_plot(steps.name, cost, title),
-            )
-        )
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
-    tables = (spending, _models(evidence), missing, failures, variance, steps)
+    tables = (spending, _models(evidence), missing, failures, _variance(measures.g_study))
     return section_of(
         "cost",
         "What did it cost, and what is missing?",
         [Sentence(text, "phases") for text in said],
-        pictures,
+        (),
         tables,
     )
 
@@ -354,39 +338,3 @@ def _variance(study: GStudy | None) -> ReportTable:
     who = f"{numbered(len(study.students), 'student')} and {numbered(len(study.judges), 'judge')}"
     note = f"Of the scores that all have: {who}{left}. Intervals are over items, by these judges."
     return msgspec.structs.replace(table, note=note)
-
-
-def _steps(designs: Sequence[Design], grid: ScoreGrid) -> ReportTable:
-    """The designs, each with the judgments that it takes."""
-    columns = declared_columns(Design)
-    rows: list[tuple[Cell, ...]] = []
-    for each in designs:
-        figures = [getattr(each, name) for name in columns]
-        rows.append((design_name(each), _kind(each), *figures, _judgments(each, grid)))
-    return ReportTable(
-        "next",
-        "What to buy next",
-        (
-            ReportColumn("step", "Step"),
-            ReportColumn("kind", "Judges"),
-            *columns.values(),
-            ReportColumn("judgments", "Judgments more", "count"),
-        ),
-        tuple(rows),
-        note="Standard errors of the difference between two students, in points." if rows else "",
-    )
-
-
-def _kind(design: Design) -> str:
-    return f"+{numbered(design.judges, 'judge')}" if design.judges else "these judges"
-
-
-def _judgments(design: Design, grid: ScoreGrid) -> int:
-    """Of new items by all judges, and of all items by new judges, in the tasks that are judged."""
-    judged = [task for task, tasks in enumerate(grid.designs) if tasks.factors and tasks.judges]
-    items = {task: int((grid.items.task == task).sum()) for task in judged}
-    more = design.items / max(1, sum(items.values()))
-    found = 0.0
-    for task, count in items.items():
-        found += count * (design.judges + more * (len(grid.designs[task].judges) + design.judges))
-    return round(found * len(grid.students))

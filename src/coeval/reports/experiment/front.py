@@ -96,9 +96,8 @@ def run_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
     """What a reader has to know before any figure, with the command that mends it."""
     if evidence.reader.simulated:
         yield Alert(as_sentence(SIMULATED))
-    for served in evidence.reader.served:
-        if served.others:
-            yield Alert(plain(served.warning))
+    served = evidence.reader.served()
+    yield from (Alert(plain(as_sentence(one.warning))) for one in served if one.warning)
     missing, run = evidence.missing, evidence.reader.run
     if status == "running":
         yield Alert("The run is at work: these figures are of what it has so far.", "")

@@ -10,8 +10,7 @@ import numpy as np
 
 from coeval.analysis.answer_costs import AnswerCosts, answer_costs, packed_figures
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
-from coeval.analysis.measures.robust_set import RobustSet
-from coeval.analysis.measures.run_measures import MeasureOptions
+from coeval.analysis.measures.robust_set import RobustOptions, RobustSet
 from coeval.analysis.measures.score_grid import ScoreGrid, level_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results, bill
@@ -69,7 +68,7 @@ def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]
 
 
 @contextmanager
-def run_evidence(folder: RunDir, options: MeasureOptions | None = None) -> Iterator[RunEvidence]:
+def run_evidence(folder: RunDir, options: RobustOptions | None = None) -> Iterator[RunEvidence]:
     """
     Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
     """

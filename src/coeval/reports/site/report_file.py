@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from coeval.analysis.comparison.comparison_report import ComparisonReport
-from coeval.analysis.measures.run_measures import MeasureOptions, plain_measures
+from coeval.analysis.measures.robust_set import RobustOptions
+from coeval.analysis.measures.run_measures import plain_measures
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.comparison_page import comparison_page
 from coeval.reports.content import Sentence
@@ -31,7 +32,7 @@ _NO_FILTERS = (
 )
 
 
-def write_report(folder: Path, out: Path, options: MeasureOptions | None = None) -> tuple[str, ...]:
+def write_report(folder: Path, out: Path, options: RobustOptions | None = None) -> tuple[str, ...]:
     """Write ``report.html`` and ``measures.json`` of a run, or of what ``eval-framework`` filled, into
     ``out``; the notes of whoever read it.
 

@@ -297,6 +297,8 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
     if board.incomplete:
         done += f", {board.incomplete:,} with gaps"
+    if board.jobs and board.jobs_before:
+        done += f", {board.jobs_before:,} before"
     say(results, f"{sweep.out}: {done}")
     if board.unjudged:
         say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")

@@ -62,6 +62,7 @@ from coeval.pipeline.samples import Samples
 from coeval.pricing.lengths import Cell, Lengths
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
+from coeval.store.record_index import NOT_TRIED
 
 # Seconds after which a sample is given up, and the estimate goes on without: models that think answer a
 # paragraph's question in one or two minutes.
@@ -170,7 +171,7 @@ class _LiveSamples:
             samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
             key = item_id(task.name, teacher.name, number + 1)
             kind = ItemWork if setup.task.documents is None else DocumentItemWork
-            yield kind(asking, teacher, key, 0, setup, samples.item(number + 1))
+            yield kind(asking, teacher, key, NOT_TRIED, setup, samples.item(number + 1))
 
     def _answer_works(self, asking: Asking) -> Iterator[ResponseWork]:
         possible = [setup for setup in self._setups if self._items[setup.task.name]]
@@ -178,7 +179,7 @@ class _LiveSamples:
             items = self._items[setup.task.name]
             prepared = items[number % len(items)]
             key = response_id(prepared.item.id, student.name)
-            yield ResponseWork(asking, student, key, 0, setup, prepared)
+            yield ResponseWork(asking, student, key, NOT_TRIED, setup, prepared)
 
     def _judgment_works(self, asking: Asking) -> Iterator[EvaluationWork | PairWork]:
         answers = {setup.task.name: self._answers_to(setup) for setup in self._setups}
@@ -190,9 +191,9 @@ class _LiveSamples:
                 factors = (factors[number % len(factors)],)
             judged, key = Judged(setup, prepared, response), evaluation_id(response.id, judge.name)
             if setup.pairs is not None:  # compared with itself: as long as any comparison
-                yield PairWork(asking, judge, key, 0, setup.pairs, judged, judged)
+                yield PairWork(asking, judge, key, NOT_TRIED, setup.pairs, judged, judged)
                 continue
-            yield EvaluationWork(asking, judge, key, 0, judged, factors)
+            yield EvaluationWork(asking, judge, key, NOT_TRIED, judged, factors)
 
     def _turns(
         self, phase: Phase, possible: Iterable[TaskSetup]
@@ -267,7 +268,7 @@ class _LiveSamples:
             for teacher, _ in requested:
                 self._left[teacher.name] -= 1
             works = [
-                ProposalWork(asking, teacher, key, 0, task.name, "rubric", PHASE_OF["rubric"])
+                ProposalWork(asking, teacher, key, NOT_TRIED, task.name, "rubric", PHASE_OF["rubric"])
                 for teacher, key in requested
             ]
             made = [each for each in await asyncio.gather(*map(self._made, works)) if each is not None]

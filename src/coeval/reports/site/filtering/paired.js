@@ -2,12 +2,15 @@
 
 const POWER = 0.8;
 const FEWEST_DIFFERING = 5;
+const ENOUGH = 20;
+const OPPOSITE = 0.5;
 const END = 0.1;
 const FEW_AT_END = 6;
 const ALL_FLIPS = 14;
 const NO_TAIL = 0.05;
 const FINEST = 5040;
 const EQUAL = 1e-9;
+const OF_AN_ITEM = 0.5;
 const APPROACHES = 60;
 
 const summed = (values) => values.reduce((sum, x) => sum + x, 0);
@@ -35,8 +38,11 @@ function pairedDifference(strata, family = 1) {
     return room < END && part.items * room < FEW_AT_END;
   });
   let spread = spreadOf(parts, near ? meanA * (1 - meanA) + meanB * (1 - meanB) : 0);
-  const scarce = differing < FEWEST_DIFFERING || spread.error === 0;
-  const seen = spreadOf(parts, 0);
+  const few = near ? Math.abs(difference) > OPPOSITE : n >= ENOUGH;
+  const carried = summed(apart.map(carrying));
+  const scarce = (few ? Math.min(differing, carried) : differing) < FEWEST_DIFFERING || spread.error === 0;
+  const { error, degrees: free } = spreadOf(parts, 0);
+  const seen = { error: error * (1 + OF_AN_ITEM / Math.max(carried, 1)), degrees: free };
   let bounds;
   if (scarce) {
     bounds = mover(parts, meanA, meanB);
@@ -57,6 +63,15 @@ function pairedDifference(strata, family = 1) {
     p: n > 1 ? pValue(test, strata, difference, spread) : null,
     detectable: n > 1 ? Math.min(detectable, 1) : null,
   };
+}
+
+// How many items carry the scatter of differences around their median.
+function carrying(differences) {
+  const sorted = [...differences].sort((a, b) => a - b);
+  const middle = (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+  const squares = differences.map((x) => (x - middle) ** 2);
+  const total = summed(squares);
+  return total > 0 ? total ** 2 / dotted(squares, squares) : 0;
 }
 
 // Found with 80 % power, with the scatter that there would be if one mean were so much nearer to the middle.
