@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from flaky_host import Requested, hosted
+from fakes.flaky_host import Requested, hosted
 from pipeline.experiments import Lab, model, task
 from pipeline.test_run_documents import about, handbook
 
