@@ -172,9 +172,9 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     near = _near_an_end(parts)
     spread = _spread(parts, _largest_variance(mean_a, mean_b) if near else 0.0)
     carried = sum(map(_carrying, apart))
-    if abs(difference) > _OPPOSITE if near else n >= _ENOUGH:
+    if abs(difference) > _OPPOSITE + _EQUAL if near else n >= _ENOUGH:
         differing = min(differing, carried)
-    scarce = differing < _FEWEST_DIFFERING or spread.error == 0
+    scarce = differing < _FEWEST_DIFFERING - _EQUAL or spread.error == 0
     seen = _spread(parts, 0.0)
     seen = seen._replace(error=seen.error * (1 + _UNSEEN / max(carried, 1.0)))
     if scarce:
