@@ -167,7 +167,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     mean_b = float(np.mean([part.mean_b for part in parts]))
     difference, n = mean_b - mean_a, sum(part.items for part in parts)
     apart = [pairs.summed(pairs.b - pairs.a) for pairs in strata]
-    differing = sum(int((np.abs(values) > _EQUAL).sum()) for values in apart)
+    differing = float(sum((np.abs(values) > _EQUAL).sum() for values in apart))
     binary = len(strata) == 1 and _is_binary(strata[0])
     near = _near_an_end(parts)
     spread = _spread(parts, _largest_variance(mean_a, mean_b) if near else 0.0)
