@@ -43,10 +43,10 @@ def share_of_draws(answers: Sequence[bool | None], k: int, of: Callable[[Iterabl
 @given(st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=7), st.data())
 def test_pass_rates_are_the_shares_of_all_draws(answers: Sequence[bool | None], data: st.DataObject) -> None:
     k = data.draw(st.integers(1, len(answers)))
-    counts = [np.array([float(sum(one is kind for one in answers))]) for kind in (True, None)]
+    passed, halves = (np.array([float(sum(one is kind for one in answers))]) for kind in (True, None))
     n = np.array([float(len(answers))])
-    assert pass_at(n, *counts, k)[0] == pytest.approx(share_of_draws(answers, k, any), abs=1e-12)
-    assert pass_all(n, *counts, k)[0] == pytest.approx(share_of_draws(answers, k, all), abs=1e-12)
+    assert pass_at(n, passed, halves, k)[0] == pytest.approx(share_of_draws(answers, k, any), abs=1e-12)
+    assert pass_all(n, passed, halves, k)[0] == pytest.approx(share_of_draws(answers, k, all), abs=1e-12)
 
 
 def test_a_thousand_samples_are_no_overflow() -> None:

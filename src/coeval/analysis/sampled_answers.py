@@ -52,7 +52,8 @@ def _scores(reader: RunReader, often: Sequence[str]) -> Iterator[SampledScore]:
     for task, student, factor, is_label, sharp, names, *found in reader.rows(
         _BY_ITEM.format(names=reader.names_sql), [often] * 3
     ):
-        items = _ItemSums(*(np.array(each, np.float64) for each in found), reader.clusters_of(names))
+        n, passed, halves, total, squares = (np.array(each, np.float64) for each in found)
+        items = _ItemSums(n, passed, halves, total, squares, reader.clusters_of(names))
         means = items.total / items.n
         several = items.n > 1
         within = (items.squares - items.total * means)[several] / (items.n[several] - 1)

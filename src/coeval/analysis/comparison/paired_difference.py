@@ -168,14 +168,14 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     mean_b = float(np.mean([part.mean_b for part in parts]))
     difference, n = mean_b - mean_a, sum(part.items for part in parts)
     apart = [pairs.summed(pairs.b - pairs.a) for pairs in strata]
-    differing = sum(int((np.abs(values) > _EQUAL).sum()) for values in apart)
+    differing = float(sum((np.abs(values) > _EQUAL).sum() for values in apart))
     binary = len(strata) == 1 and _is_binary(strata[0])
     near = _near_an_end(parts)
     spread = _spread(parts, _largest_variance(mean_a, mean_b) if near else 0.0)
     carried = sum(map(_carrying, apart))
-    if abs(difference) > _OPPOSITE if near else n >= _ENOUGH:
+    if abs(difference) > _OPPOSITE + _EQUAL if near else n >= _ENOUGH:
         differing = min(differing, carried)
-    scarce = differing < _FEWEST_DIFFERING or spread.error == 0
+    scarce = differing < _FEWEST_DIFFERING - _EQUAL or spread.error == 0
     seen = _spread(parts, 0.0)
     seen = seen._replace(error=seen.error * (1 + _UNSEEN / max(carried, 1.0)))
     if scarce:

@@ -38,9 +38,9 @@ function pairedDifference(strata, family = 1) {
     return room < END && part.items * room < FEW_AT_END;
   });
   let spread = spreadOf(parts, near ? meanA * (1 - meanA) + meanB * (1 - meanB) : 0);
-  const few = near ? Math.abs(difference) > OPPOSITE : n >= ENOUGH;
+  const few = near ? Math.abs(difference) > OPPOSITE + EQUAL : n >= ENOUGH;
   const carried = summed(apart.map(carrying));
-  const scarce = (few ? Math.min(differing, carried) : differing) < FEWEST_DIFFERING || spread.error === 0;
+  const scarce = (few ? Math.min(differing, carried) : differing) < FEWEST_DIFFERING - EQUAL || spread.error === 0;
   const { error, degrees: free } = spreadOf(parts, 0);
   const seen = { error: error * (1 + OF_AN_ITEM / Math.max(carried, 1)), degrees: free };
   let bounds;
