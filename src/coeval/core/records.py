@@ -249,8 +249,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored record: its id, and how it was made. ``dropped`` and ``notes`` are those of its `Completion`;
     ``served_by`` is the model that the reply names, where that is not the one that was asked for;
     ``served_as``: the host says that the requested name is an alias of it, or that it answered as a fallback.
-    ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed.
-    """
+    ``unanswered`` of the ``attempts`` brought no reply, so that the next one keeps their seed."""
 
     id: str
     recipe: str = ""
