@@ -27,7 +27,7 @@ from coeval.core.text import canonical, digest, fill, head_length, sealed
 from coeval.engine.work import Tally, ask
 from coeval.models.catalog import HOSTS
 from coeval.models.local.callables import scripts_hash, source_hash
-from coeval.store.record_index import Attempts
+from coeval.store.record_index import RequestAttempts
 
 # --- Model roles and recipes
 #
@@ -202,7 +202,7 @@ class _WorkFields:
     asking: Asking
     role_model: RoleModel
     key: str
-    tried: Attempts
+    tried: RequestAttempts
     tally: Tally = field(default_factory=Tally, init=False)
 
 

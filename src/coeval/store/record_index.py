@@ -154,18 +154,18 @@ def _groups_of(texts: list[bytes]) -> Iterator[Lines]:
         offset += sum(map(len, group))
 
 
-class Attempts(NamedTuple):
+class RequestAttempts(NamedTuple):
     """The requests for a record over all starts, and those of them that brought no reply."""
 
     made: int = 0
     unanswered: int = 0
 
 
-NOT_TRIED = Attempts()
+NOT_TRIED = RequestAttempts()
 
 
-def attempts_of(record: RecordPart | Kept | None) -> Attempts:
-    return NOT_TRIED if record is None else Attempts(record.attempts, record.unanswered)
+def attempts_of(record: RecordPart | Kept | None) -> RequestAttempts:
+    return NOT_TRIED if record is None else RequestAttempts(record.attempts, record.unanswered)
 
 
 class RecordPart(msgspec.Struct, frozen=True):
@@ -206,7 +206,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
     def __init__(self) -> None:
         self.entries: dict[KeyT, EntryT] = {}
         self.positions: dict[KeyT, int] = {}
-        self.in_vain: dict[KeyT, Attempts] = {}  # askings that failed after a good record of the key
+        self.in_vain: dict[KeyT, RequestAttempts] = {}  # askings that failed after a good record of the key
 
     def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
         """Check whether a later ``record`` leaves its key's entry unchanged.
@@ -226,7 +226,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.positions[key] = position
         self.entries[key] = entry
 
-    def requested_in_vain(self, key: KeyT) -> Attempts:
+    def requested_in_vain(self, key: KeyT) -> RequestAttempts:
         """Return the attempts of a failed record that follows a key's good one, else none."""
         return self.in_vain.get(key, NOT_TRIED)
 
@@ -249,7 +249,7 @@ class Index(Generic[EntryT]):
     def damaged(self) -> list[tuple[Path, int]]:
         return self._files.damaged
 
-    def requested_in_vain(self, key: str) -> Attempts:
+    def requested_in_vain(self, key: str) -> RequestAttempts:
         return self._column.requested_in_vain(key)
 
     def read(
@@ -326,7 +326,7 @@ class PhaseIndex(Generic[EntryT]):
         """Make a lookup by item row of the records whose ids end in ``end``."""
         return self.columns[end].entries.get
 
-    def requested_in_vain(self, key: str) -> Attempts:
+    def requested_in_vain(self, key: str) -> RequestAttempts:
         """Return the attempts of a failed record that follows the good one of an id, else none."""
         column, row = self.place(key)
         return column.requested_in_vain(row)

@@ -21,7 +21,7 @@ from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, pa
 from coeval.pipeline.plan.task_setup import role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.jsonl import read_json, write_json_atomic
-from coeval.store.record_index import NOT_TRIED, Attempts, Index, attempts_of
+from coeval.store.record_index import NOT_TRIED, Index, RequestAttempts, attempts_of
 from coeval.store.rundir import RunDir, now
 
 Kind: TypeAlias = Literal["target", "nuanced", "rubric"]
@@ -54,7 +54,7 @@ class Proposal(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 class _ProposalEntry(msgspec.Struct, frozen=True):
     good: bool
-    attempts: Attempts
+    attempts: RequestAttempts
     recipe: str
 
 

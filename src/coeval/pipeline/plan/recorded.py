@@ -41,7 +41,6 @@ from coeval.store.record_index import (
     NONE,
     NOT_TRIED,
     NOTHING,
-    Attempts,
     EvaluationPart,
     ItemPart,
     ItemRows,
@@ -50,6 +49,7 @@ from coeval.store.record_index import (
     RecordColumn,
     RecordFiles,
     RecordPart,
+    RequestAttempts,
     ResponsePart,
     attempts_of,
 )
@@ -72,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
 
     good: bool
     recipe: str
-    attempts: Attempts
+    attempts: RequestAttempts
     fresh: bool = True
     empty: Emptiness = ""
 
@@ -145,8 +145,8 @@ class RecordNotes:
         self._older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
         self._indexes = indexes
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        self._entries: dict[tuple[bool, str, Attempts, bool, Emptiness], Entry] = {}
-        self._pair_entries: dict[tuple[bool, str, Attempts, bool, str], PairEntry] = {}
+        self._entries: dict[tuple[bool, str, RequestAttempts, bool, Emptiness], Entry] = {}
+        self._pair_entries: dict[tuple[bool, str, RequestAttempts, bool, str], PairEntry] = {}
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
@@ -311,7 +311,7 @@ class RecordNotes:
         return good
 
     def _entry(
-        self, good: bool, recipe: str, attempts: Attempts, fresh: bool, empty: Emptiness = ""
+        self, good: bool, recipe: str, attempts: RequestAttempts, fresh: bool, empty: Emptiness = ""
     ) -> Entry:
         """One entry for all records that are alike."""
         alike = (good, recipe, attempts, fresh, empty)
@@ -328,7 +328,7 @@ def _misnamed(part: RecordPart) -> Misshapen:
 
 def tried_before(
     index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry] | PhaseIndex[PairEntry], key: str
-) -> Attempts:
+) -> RequestAttempts:
     """The attempts that all records of an id count; the seed of the next one depends on them."""
     entry = index.get(key)
     return NOT_TRIED if entry is None else max(index.requested_in_vain(key), entry.attempts)
