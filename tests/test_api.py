@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import re
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import fields, replace
 from inspect import getdoc, signature
 from pathlib import Path
 from typing import Any, assert_type
@@ -492,7 +492,7 @@ def test_results_as_plain_data(run: coeval.Run) -> None:
             "served",
         )
     }
-    assert data["students"][0].keys() == set(StudentScore.__struct_fields__)
+    assert data["students"][0].keys() == {field.name for field in fields(StudentScore)}
     assert msgspec.json.decode(msgspec.json.encode(data), type=Results) == run.results()
 
 

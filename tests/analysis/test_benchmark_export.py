@@ -48,7 +48,7 @@ def test_the_data_set_is_read_by_others(run: Run, tmp_path: Path, coeval: Comman
 
 def test_the_card_and_the_provenance_say_what_it_is(run: Run, tmp_path: Path, coeval: Command) -> None:
     path = "/home/me/own.csv"
-    origin = {"source": path, "files": [{"path": path, "bytes": 1, "sha256": "0"}]}
+    origin: dict[str, Any] = {"source": path, "files": [{"path": path, "bytes": 1, "sha256": "0"}]}
     origin |= {"map": {"prompt": "q"}, "rows": 1_200, "items": 900, "taken_at": "2026-02-24T12:00:00Z"}
     hub = origin | {"source": "org/set", "url": "https://hub/org/set", "license": "MIT"}
     (run.folder / "sources.json").write_text(json.dumps({"haiku": {"own": [origin], "set": [hub]}}))

@@ -18,6 +18,7 @@ from written_run import Run, append
 from coeval import export_results, import_results, open_run
 from coeval.analysis.breakdown import breakdown
 from coeval.analysis.load import load
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.exchange.exporting import FORMATS
 
@@ -173,6 +174,7 @@ def test_figures_of_tables_are_those_of_tasks_factors_and_judges(run: Path, tmp_
         value, low, high, _, n, failed, *_ = figures[score.task or "", score.student, "mean"]
         assert (value, low, high, n, failed) == (score.mean, score.low, score.high, score.n, score.failed)
     with load(run) as reader:
+        assert isinstance(reader, RunReader)
         parts = [part for by in ("factor", "judge") for part in breakdown(reader, by)]
     assert len(parts) > 8
     for part in parts:

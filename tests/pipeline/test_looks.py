@@ -239,8 +239,8 @@ def test_a_run_that_a_signal_stopped_ends_with_the_verdict_of_one_that_was_not(
         each.tasks = [task(total=30)]
         each.settings["report"] = True
     assert whole.run().exit_code == 0
-    for each in lab.models:
-        each["parameters"] |= {"latency_s": 0.15, "max_concurrency": 2}
+    for entry in lab.models:
+        entry["parameters"] |= {"latency_s": 0.15, "max_concurrency": 2}
     for flags in ((), ("--continue",)):
         code, out, err = stopped(lab, number, *flags)
         assert (code, out) == (130, ""), "no scores"
@@ -249,8 +249,8 @@ def test_a_run_that_a_signal_stopped_ends_with_the_verdict_of_one_that_was_not(
         assert not (lab.path / "report.html").exists()
         assert not (lab.path / "looks.jsonl").exists()
         assert lab.meta()["status"] == "interrupted"
-    for each in lab.models:
-        del each["parameters"]["latency_s"]
+    for entry in lab.models:
+        del entry["parameters"]["latency_s"]
     ended = lab.run(continue_run=True)
     assert ended.exit_code == 0
     assert "look at a run as it grows" not in (lab.path / "report.html").read_text()

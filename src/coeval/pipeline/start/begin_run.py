@@ -94,7 +94,8 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
             watcher.warn(remark)
         _refuse_too_dear(config, preview, prices, session, options)
         probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
-        await probe_models(session, probing, owing(preview), requested_under(config))
+        requested = requested_under(config) if options.batches.asks else ()
+        await probe_models(session, probing, owing(preview), requested)
         if config.experiment.estimate_cost:
             from coeval.pipeline.plan.estimate.live_samples import estimate_at_start
 
