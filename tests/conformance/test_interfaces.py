@@ -222,7 +222,7 @@ async def test_reasoning_is_kept_apart_from_the_answer(interface: Interface) -> 
 @every_interface
 async def test_an_answer_cut_at_its_limit_is_marked(interface: Interface) -> None:
     async with asking(interface, interface.says(Said("Once upon", ends="length"))) as it:
-        completion = await it.complete(ask(sampling=SamplingParameters(max_tokens=2000)))
+        completion = await it.complete(ask(sampling=SamplingParameters(max_tokens=2)))
     assert (completion.text, completion.finish_reason, completion.truncated) == ("Once upon", "length", True)
 
 
