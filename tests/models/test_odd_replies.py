@@ -108,7 +108,9 @@ ODD: list[tuple[str, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("interface", "place", "value"), ODD, ids=lambda value: "absent" if value is ABSENT else str(value)[:40])
+@pytest.mark.parametrize(
+    ("interface", "place", "value"), ODD, ids=lambda value: "absent" if value is ABSENT else str(value)[:40]
+)
 async def test_an_odd_field_costs_neither_the_answer_nor_its_count(
     interface: str, place: str, value: Any
 ) -> None:
