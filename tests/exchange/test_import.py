@@ -425,6 +425,21 @@ def test_each_column_of_promptfoo_is_a_model(
     )
 
 
+def test_prompts_of_promptfoo_are_compared_on_their_tests(tmp_path: Path) -> None:
+    """Texts of two prompts differ, and what they are tried on does not."""
+    rows = [
+        row | {"prompt": {"raw": f"{style} {row['vars']}"}}
+        for number, (style, passes) in enumerate((("Briefly:", "1011"), ("At length:", "0010")))
+        for row in foo(passes, number)
+    ]
+    (tmp_path / "f.json").write_text(json.dumps({"version": 3, "results": rows}))
+    made = import_results(tmp_path / "f.json", out=tmp_path / "out")
+    assert list(made.folders) == ["p", "p (2)"]
+    found = compare(*made.folders.values())
+    assert found is not None
+    assert [one.n for one in found.comparisons if one.metric == "pass"] == [4]
+
+
 def test_repetitions_of_promptfoo_are_samples(tmp_path: Path) -> None:
     """Numbered as further tests, and without numbers; the second could be another entry, which is noted."""
     case = {"assert": [{"type": "equals"}]}

@@ -275,6 +275,21 @@ async def test_so_is_one_whose_name_cannot_be_resolved() -> None:
         )
 
 
+async def test_one_that_the_user_waits_for_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach_module, "_AGAIN_AFTER_S", 0.01)
+    with nobody_listening() as (host, bound):
+        spec = ModelSpec(name="m", interface="vllm", model="m", base_url=f"http://{host}/v1", wait_s=60.0)
+        async with Models([spec], NO_KEYS) as models:
+            reached = asyncio.create_task(models["m"].reach())
+            while not models.http.troubles():  # noqa: ASYNC110  it is read as a session reads it
+                await asyncio.sleep(0.01)
+            [said] = models.http.troubles().values()
+            assert "trying again for" in said
+            bound.listen()
+            await reached
+            assert not models.http.troubles()
+
+
 @pytest.mark.process
 async def test_so_is_one_that_does_not_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach_module, "REACH_S", 0.3)

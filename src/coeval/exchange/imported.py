@@ -27,7 +27,8 @@ _MOST_TOKENS = 1 << 31
 
 class ForeignAnswer(NamedTuple):
     """One answer to one item. ``scores`` by metric, None where the other tool has no score; ``answer`` None
-    where the file holds no text, ``error`` why there is none."""
+    where the file holds no text, ``error`` why there is none. Answers of two models are compared where they
+    have the same ``matched_by``, else the same prompt."""
 
     item: str
     sample: int
@@ -37,6 +38,7 @@ class ForeignAnswer(NamedTuple):
     error: str = ""
     usage: Usage | None = None
     latency_s: float | None = None
+    matched_by: str = ""
 
 
 class ForeignResult(NamedTuple):
@@ -233,7 +235,7 @@ def _record(one: ForeignAnswer, result: ForeignResult, recipe: str) -> dict[str,
         response=one.answer,
         model=result.model,
         recipe=recipe,
-        input_hash=digest("user", one.prompt) if one.prompt else "",
+        input_hash=digest("user", text) if (text := one.matched_by or one.prompt) else "",
         usage=one.usage,
         latency_s=one.latency_s,
         status="failed" if lost else "ok",

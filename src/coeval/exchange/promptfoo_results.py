@@ -64,6 +64,11 @@ class _FooRow(msgspec.Struct, rename="camel"):
         return _Column(named.label or named.id or "model", named.id or "", label or "", self.prompt_idx)
 
     @property
+    def given(self) -> dict[str, Any]:
+        """The variables of its test."""
+        return self.vars or (self.test_case or {}).get("vars") or {}
+
+    @property
     def prompt_text(self) -> str:
         raw = self.prompt.raw if isinstance(self.prompt, _FooPrompt) else self.prompt
         return raw if isinstance(raw, str) else canonical(raw) if raw else ""
@@ -137,8 +142,9 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     for row in rows:
         by_column[row.column].append(row)
     results = []
+    several = len({row.prompt_text for row in rows}) > len({canonical(row.given) for row in rows})
     for column, model in _model_names(by_column).items():
-        answers = _answers(by_column[column])
+        answers = _answers(by_column[column], by_test=several)
         about = remarks
         if column.number is None and any(answer.sample for answer in answers):
             about = (*remarks, _UNNUMBERED)
@@ -180,35 +186,38 @@ def _model_names(columns: Iterable[_Column]) -> dict[_Column, str]:
     for column in sorted(columns, key=lambda column: -1 if column.number is None else column.number):
         by_provider[column.provider].append(column)
     names: dict[_Column, str] = {}
-    bearers: Counter[str] = Counter(by_provider.keys())
+    taken = set(by_provider)
     for provider, its in by_provider.items():
         texts = {column.prompt: " ".join(column.prompt.split()) for column in its}
         shown = fitted_names(texts.values(), _LONGEST_PROMPT)
         for number, column in enumerate(its):
             prompt = shown[texts[column.prompt]] if len(texts) > 1 else ""
             name = base = f"{provider}@{prompt}" if prompt else provider
-            while bearers[name] > (name == provider and number == 0):
-                bearers[base] += 1
-                name = f"{base} ({bearers[base]})"
-            bearers[name] += 1
+            alike = 1
+            while name in taken and (number, name) != (0, provider):
+                alike += 1
+                name = f"{base} ({alike})"
+            taken.add(name)
             names[column] = name
     return names
 
 
-def _answers(rows: Iterable[_FooRow]) -> list[ForeignAnswer]:
-    """Repetitions of a test (``--repeat``), which promptfoo numbers as further tests, are its samples."""
+def _answers(rows: Iterable[_FooRow], *, by_test: bool) -> list[ForeignAnswer]:
+    """Repetitions of a test (``--repeat``), which promptfoo numbers as further tests, are its samples.
+    ``by_test``: there are several prompts, which are compared on their tests, not on equal texts."""
     samples: Counter[str] = Counter()
     first: dict[tuple[str, str], int | None] = {}
     answers = []
     for row in sorted(rows, key=lambda row: row.test_idx or 0):
-        given = canonical(row.vars or (row.test_case or {}).get("vars") or {})
+        given = canonical(row.given)
         item, number = digest(given)[:8], row.test_idx
         if given != "{}" and row.test_case:
             number = first.setdefault((given, canonical(row.test_case)), number)
         elif given == "{}" and number is None:
             item = digest(row.prompt_text)[:8]
         item = item if number is None else f"{number}-{item}"
-        answers.append(_answer(row, item, samples[item]))
+        answer = _answer(row, item, samples[item])
+        answers.append(answer._replace(matched_by=given) if by_test and given != "{}" else answer)
         samples[item] += 1
     return answers
 

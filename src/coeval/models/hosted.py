@@ -25,7 +25,7 @@ from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.endpoint import Endpoint, reach
+from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http
 
 # --- Cutting overlong answers
@@ -103,7 +103,7 @@ class HostedModel(Model):
 
     async def reach(self) -> None:
         if self._admission.refusal() is None:  # else nothing will be asked there
-            await reach(self._endpoint, self._path)
+            await self._http.reach(self._endpoint, self._path)
 
     async def is_listed(self) -> bool:
         listed = await self._listed()

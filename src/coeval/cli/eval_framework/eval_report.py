@@ -94,7 +94,13 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     elif any(summary.to_ask for summary in gaps):
         if any(summary.missing.get("cut_off") for summary in gaps):
             warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
-        say(messages, "Fill the gaps with the same command: only what is missing is asked for.")
+        way = "Fill the gaps with the same command: only what is missing is asked for."
+        if any(summary.not_measured for summary in gaps):
+            way = (
+                "Most requests failed for a setting or the connection: correct that first. The same command then "
+                "requests only what is missing."
+            )
+        say(messages, way)
         if outcome.errors is not None:
             say(messages, f"What failed, and why: {outcome.errors}")
     folders = ", ".join(dict.fromkeys(str(task.folder) for task in outcome.tasks))

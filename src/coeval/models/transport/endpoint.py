@@ -36,6 +36,8 @@ OUTAGE_AFTER_S = 30.0
 WAIT_S, LOOPBACK_WAIT_S = 35.0, 300.0
 """How long a server that takes no connection is waited for, unless the user says it: an engine on this
 machine is restarted by whoever runs it, which takes minutes."""
+REACH_S = 3.0
+"""How long a host is tried at the start before it is said to be away, unless the user says it."""
 
 # Connections that fail within a second of a success are the host's refusal of some, not its absence.
 _LATELY_S = 1.0
@@ -119,6 +121,8 @@ class Endpoint:
         own = host in ("localhost", "::1") or host.startswith("127.")
         self.wait_s = LOOPBACK_WAIT_S if own else WAIT_S
         """How long it may take no connection before it is down."""
+        self.reach_s = REACH_S
+        """How long it is tried at the start before it is said to be away."""
         self._away = False
         self._down_since: float | None = None
         self._failed_at = 0.0
@@ -128,6 +132,10 @@ class Endpoint:
         self._numbers = count()
         self._naps: dict[asyncio.Future[None], object] = {}
         self._trouble: Trouble | None = None
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Wait for so long, at the start too, because the user says so."""
+        self.wait_s, self.reach_s = seconds, max(REACH_S, seconds)
 
     def reported(self, message: str) -> str:
         """A message of our own without the credentials. The name of a host of the catalogue is none, even if
@@ -371,36 +379,39 @@ def reported_of(endpoint: Endpoint, now: float) -> str | None:
 
 # --- Reachability check of a host
 
-REACH_S = 3.0
-"""How long a host is tried before it is said to be away."""
-# A host may be starting, a name service stumble; each further pause is twice as long.
-_AGAIN_AFTER_S = 0.5
+# A host may be starting, a name service stumble; each further pause is twice as long, up to a few seconds.
+_AGAIN_AFTER_S, _LONGEST_PAUSE_S = 0.5, 4.0
 
 
 async def reach(endpoint: Endpoint, path: str, method: str = "POST") -> None:
     """Connect to the endpoint, or to the proxy on the way there, and hang up; ``path`` and ``method`` are
     those of the request that is to follow, for the error.
 
-    Raises ConnectionFailed: that was refused, not replied to or not resolved, again and again for `REACH_S`.
+    Raises ConnectionFailed: that was refused, not replied to or not resolved, again and again for its
+    ``reach_s``.
     """
     loop = asyncio.get_running_loop()
     dialler = Dialler()
     target = endpoint.proxy or URL(endpoint.url)
     origin = Origin(target.raw_host or "", target.port or 0, tls=False)
-    deadline = loop.time() + REACH_S
+    deadline = loop.time() + endpoint.reach_s
     pause_s = _AGAIN_AFTER_S
     try:
         while True:
             try:
                 await dialler.try_out(origin, deadline - loop.time())
-                return
             except (NoConnection, ConnectTimeout, socket.gaierror) as error:
+                reported = _reported(endpoint, place(method, URL(endpoint.url + path)), error)
+                reported.args = (endpoint.reported(str(reported)),)
                 if loop.time() + pause_s > deadline:
-                    reported = _reported(endpoint, place(method, URL(endpoint.url + path)), error)
-                    reported.args = (endpoint.reported(str(reported)),)
                     raise reported from None
-            await asyncio.sleep(pause_s)
-            pause_s *= 2
+                endpoint.failed(loop.time(), away=True)
+                endpoint.troubled(str(reported), loop.time())
+            else:
+                endpoint.succeeded(loop.time())
+                return
+            await endpoint.nap(asyncio.sleep(pause_s))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
     finally:
         await dialler.aclose()
 
@@ -409,7 +420,7 @@ def _reported(
     endpoint: Endpoint, where: str, error: NoConnection | ConnectTimeout | socket.gaierror
 ) -> ModelError:
     if endpoint.proxy is None:
-        return from_exception(error, where, REACH_S)
+        return from_exception(error, where, endpoint.reach_s)
     match error:
         case NoConnection():
             return no_proxy(where, error.cause)

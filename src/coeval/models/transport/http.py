@@ -30,7 +30,7 @@ from coeval.models.pacing.rate_headers import requested_hold_s, requested_retry,
 from coeval.models.pacing.throttle import throttle_of
 from coeval.models.transport.call import Answered, Call, Fault, Tries
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.endpoint import Endpoint, reported_of
+from coeval.models.transport.endpoint import Endpoint, reach, reported_of
 from coeval.models.transport.faults import (
     foreign,
     from_exception,
@@ -147,6 +147,11 @@ class Http:
         for endpoint in self._endpoints:
             endpoint.limiter.turn_away(self, reason)
             endpoint.wake(self)
+
+    async def reach(self, endpoint: Endpoint, path: str) -> None:
+        """Find out whether the endpoint takes connections, and say how long it is waited for: see `reach`."""
+        self._endpoints.add(endpoint)
+        await reach(endpoint, path)
 
     def _refuse(self, call: Call[T]) -> None:
         """Raise Draining where nothing new is sent."""

@@ -84,7 +84,7 @@ class SharedHosts:
             endpoint = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
             self._known[key] = _Known(endpoint, limits)
         if waits := [a.spec.wait_s for a in addresses if a.spec.wait_s is not None]:
-            self._known[key].endpoint.wait_s = max(waits)
+            self._known[key].endpoint.wait_at_most(max(waits))
 
     def limiter(self, limits: EndpointLimits, url: str) -> Limiter:
         """A new limiter of requests to a base URL."""
