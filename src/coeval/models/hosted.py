@@ -20,7 +20,13 @@ from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedMo
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED
 from coeval.models.gateway import is_of_gateway, through_gateway
 from coeval.models.listing import HostModels
-from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
+from coeval.models.metering.answer_bound import (
+    at_window,
+    counted,
+    least_limit,
+    most_answer_tokens,
+    refuses_limit,
+)
 from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
@@ -111,7 +117,7 @@ class HostedModel(Model):
 
     async def context_window(self) -> int | None:
         listed = await self._listed()
-        return None if listed is None else listed.context_window
+        return listed.context_window if listed is not None and listed.bounds else None
 
     async def _listed(self) -> ListedModel | None:
         if self._host_models is None or self._admission.refusal() is not None:
@@ -151,7 +157,7 @@ class HostedModel(Model):
             return await self._ask(request)
         except BadRequest as error:
             return await self._ask_without(request, sent, error, structured=structured)
-        completion = at_window(completion, most_answer_tokens(sent.sampling, self._spec))
+        completion = at_window(completion, least_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     async def _ask_without(
@@ -163,7 +169,7 @@ class HostedModel(Model):
 
         Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
         """
-        if refuses_limit(str(error), most_answer_tokens(sent.sampling, self._spec)):
+        if refuses_limit(str(error), least_limit(sent.sampling, self._spec)):
             self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
             raise error
         schema = request.schema if structured else None

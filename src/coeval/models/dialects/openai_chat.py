@@ -110,7 +110,9 @@ def _listed(model: _Model, windows: Mapping[str, int | None]) -> ListedModel:
     window = windows[model.id]
     if window is None and isinstance(model.parent, str):  # vLLM lists an adapter without its base's window
         window = windows.get(model.parent)
-    return ListedModel(model.id, window, *_prices(model.pricing, about.get("pricing")))
+    told = {f"{provider.get('context_length')}" for provider in _behind(model) if _is_live(provider)}
+    prices = _prices(model.pricing, about.get("pricing"))
+    return ListedModel(model.id, window, *prices, bounds=len(told) < 2)
 
 
 def _window(model: _Model) -> int | None:
