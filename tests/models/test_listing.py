@@ -125,7 +125,8 @@ async def test_what_is_not_served_or_makes_no_text_is_left_out() -> None:
 
 
 async def test_a_bare_list_is_a_list_and_what_cannot_be_is_not_told() -> None:
-    odd = {"id": "m", "context_length": -3, "pricing": {"prompt": "much", "completion": None}, "metadata": 7}
+    odd = {"id": "m", "created": [1], "context_length": -3, "pricing": {"prompt": "much", "completion": None}}
+    odd["metadata"] = 7
     found, _ = await listed(json_reply([odd, {"id": "n", "context_window": True}, odd]))
     assert found == [ListedModel("m"), ListedModel("n")]
 

@@ -146,6 +146,7 @@ class Request(msgspec.Struct, frozen=True):
     all the messages before it, as other requests do that are asked about the same time: what a host's cache
     may keep; 0 where nobody knows of any. ``goes_on``: it is sent though the run is being interrupted, as a
     paid reply to its record would be lost without it. ``fresh``: no copy of another sample will do.
+    ``raised``: its limit is above that of the role's other requests.
     """
 
     messages: tuple[Message, ...]
@@ -161,6 +162,7 @@ class Request(msgspec.Struct, frozen=True):
     shared: int = 0
     goes_on: bool = False
     fresh: bool = False
+    raised: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from coeval.core.errors import (
     AskError,
+    BadRequest,
     CoevalError,
     ContentFiltered,
     CutByWindow,
@@ -110,11 +111,12 @@ async def ask(
     Raises AskError: the last failure; Gap: nothing could be asked.
     """
     limit: int | None = None
+    cut: AskError | None = None
     for attempt in range(retries + 1):
         request = make(attempt)
         if limit is not None:
             sampling = msgspec.structs.replace(request.sampling, max_tokens=limit)
-            request = msgspec.structs.replace(request, sampling=sampling)
+            request = msgspec.structs.replace(request, sampling=sampling, raised=True)
         tally.attempts += 1
         tally.calls += 1
         try:
@@ -141,10 +143,12 @@ async def ask(
                 tally.unanswered += not isinstance(error, ContentFiltered | Unreadable)
                 if error.usage is not None:
                     tally.spend(error.usage)
+            if cut is not None and isinstance(error, BadRequest):
+                raise cut from error  # the host does not take the higher limit
             if attempt == retries or not error.retryable or not advised:
                 raise
             if isinstance(error, ReplyError) and _repeats(request, make(attempt + 1), tally.last):
-                limit = _higher_limit(request, error)
+                limit, cut = _higher_limit(request, error), error
                 if limit is None:
                     error.args = (f"{error}; no retry, as the reply at temperature 0 would be the same",)
                     raise

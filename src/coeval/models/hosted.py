@@ -170,7 +170,8 @@ class HostedModel(Model):
         Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
         """
         if refuses_limit(str(error), least_limit(sent.sampling, self._spec)):
-            self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
+            if not request.raised:
+                self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
             raise error
         schema = request.schema if structured else None
         field = error.field if isinstance(error, FieldRejected) else ""
