@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Literal, NamedTuple
 
@@ -61,8 +62,16 @@ async def probe_models(
     watcher = session.context.watcher
     results = await try_models(session, probing, owing)
     asked = _requested(session.models, probing, owing)
+    away = {result.name for result in results if not result.ok}
     too_long = await unless_interrupted(
-        _above_window(session, [each for each in requested if _has_window(each.spec, asked, owing)]),
+        _above_window(
+            session.models,
+            [
+                each
+                for each in requested
+                if each.spec.name not in away and _has_window(each.spec, asked, owing)
+            ],
+        ),
         session.context.interrupt,
         "stopped before anything was run",
     )
@@ -89,14 +98,20 @@ def _has_window(spec: ModelSpec, probed: Container[str], owing: Collection[str] 
     return spec.name in probed or (works and spec.base_url is not None and is_own_address(spec.base_url))
 
 
-async def _above_window(session: Session, requested: Iterable[RequestedUnder]) -> list[str]:
+async def _above_window(models: Mapping[str, Model], requested: Iterable[RequestedUnder]) -> list[str]:
     """Say, a sentence each, which answers may be longer than the window that their server lists, so that
     every request would be refused."""
+    limited = [
+        (spec, most, judge)
+        for spec, sampling, judge in requested
+        if spec.name in models and (most := least_limit(sampling, spec)) is not None
+    ]
+    names = list(dict.fromkeys(spec.name for spec, _, _ in limited))
+    windows = dict(zip(names, await asyncio.gather(*(_window(models[name]) for name in names)), strict=True))
     problems: dict[str, None] = {}
-    for spec, sampling, judge in requested:
-        most, model = least_limit(sampling, spec), session.models.get(spec.name)
-        window = None if model is None or most is None else await _window(model)
-        if most is None or window is None or most <= window:
+    for spec, most, judge in limited:
+        window = windows[spec.name]
+        if window is None or most <= window:
             continue
         # Half of the window is left for prompts: their tokens are not counted before they are sent.
         larger = "" if spec.base_url is None else ", or serve it with a larger --max-model-len"
