@@ -123,18 +123,7 @@ async def ask(
             completion = await model.complete(request)
             tally.last = completion
             tally.spend(completion.usage)
-            try:
-                return parse(completion)
-            except (EmptyReply, Unparsable) as error:
-                # An answer that was cut off fails by that name, whatever it lacks; not where a single token
-                # was asked for, with its log-probabilities.
-                if not completion.truncated or request.top_logprobs is not None:
-                    raise
-                if completion.finish_reason == WINDOW:
-                    said = f"the answer filled its server's window (--max-model-len), so that {error}"
-                    raise CutByWindow(said, raw=error.raw) from error
-                said = f"the answer was cut off at {_limit_of(model, request)}, so that {error}"
-                raise CutOff(said, raw=error.raw) from error
+            return _parsed(model, request, completion, parse)
         except AskError as error:
             if isinstance(error, ReplyError) and not isinstance(error, Refused):
                 model.forget(request)
@@ -156,6 +145,23 @@ async def ask(
                     "%s was cut off at our own limit; it is repeated with %d tokens", request.call, limit
                 )
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _parsed(
+    model: Model, request: Request, completion: Completion, parse: Callable[[Completion], ValueT]
+) -> ValueT:
+    """Parse an answer. One that was cut off fails by that name, whatever it lacks; not where a single token
+    was asked for, with its log-probabilities."""
+    try:
+        return parse(completion)
+    except (EmptyReply, Unparsable) as error:
+        if not completion.truncated or request.top_logprobs is not None:
+            raise
+        if completion.finish_reason == WINDOW:
+            said = f"the answer filled its server's window (--max-model-len), so that {error}"
+            raise CutByWindow(said, raw=error.raw) from error
+        said = f"the answer was cut off at {_limit_of(model, request)}, so that {error}"
+        raise CutOff(said, raw=error.raw) from error
 
 
 def _limit_of(model: Model, request: Request) -> str:
