@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -258,3 +258,17 @@ async def test_a_limit_that_was_raised_for_one_answer_ends_no_model() -> None:
             await model.complete(msgspec.structs.replace(asked, raised=False))
         with pytest.raises(ModelStopped, match="its host refuses answers of that length"):
             await model.complete(Request(HELLO))
+
+
+@pytest.mark.parametrize("then", [Fault(400, "malformed"), Answer()])
+async def test_a_host_that_broke_at_a_schema_is_asked_without_it_for_good_where_that_helps(
+    then: Behaviour,
+) -> None:
+    broken = Fault(500, "xgrammar: out of memory")
+    asked = Request(HELLO, schema=LEVELS)
+    async with fake(broken, then, Answer()) as server, opened(at(server), {}) as model:
+        with suppress(BadRequest):
+            await model.complete(asked)
+        assert (await model.complete(asked)).text
+        sent = ["response_format" in each.body for each in server.requested]
+    assert sent == [True, False, isinstance(then, Fault)]

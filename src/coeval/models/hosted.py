@@ -17,7 +17,7 @@ from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
-from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED
+from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
 from coeval.models.gateway import is_of_gateway, through_gateway
 from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import (
@@ -164,8 +164,8 @@ class HostedModel(Model):
         self, request: Request, sent: Request, error: BadRequest, *, structured: bool
     ) -> Completion:
         """Ask without what the host refused, if the user did not ask for it. What its words name is learnt at
-        once; a schema that they do not name is left out once, and for good where that helps: no host lists
-        which of its models follow one.
+        once; a schema that they do not name, or that broke the host, is left out once, and for good where
+        that helps: no host lists which of its models follow one.
 
         Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
         """
@@ -180,10 +180,11 @@ class HostedModel(Model):
             return await self._ask(request)
         if schema is None or field in sent.sampling.named() or not _may_be_schema(error):
             raise error
-        if isinstance(error, SchemaRejected):
+        at_once = self._tries_at_once(request)
+        if isinstance(error, SchemaRejected) and not (at_once and is_broken(error.status)):
             self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
             return await self._ask(request)
-        if not self._tries_at_once(request):
+        if not at_once:
             raise error
         try:
             completion = await self._ask(msgspec.structs.replace(request, schema=None))
