@@ -88,6 +88,20 @@ def test_answers_above_a_window_are_refused_before_the_first_request(
     assert evaluated(small, "--max-tokens", 320, *probing, name=name).code == 0
 
 
+def test_where_a_failed_probe_only_warns_a_window_does_too(small: VllmServer, evaluated: Evaluated) -> None:
+    """A gateway's list may be wrong."""
+    ended = evaluated(small, "--probe-on-fail", "warn", "--num-threads", 1)
+    assert ended.code == 3, ended
+    assert "an answer may have 2,048 tokens" in " ".join(ended.err.split())
+    assert len(small.requested) == 1
+
+
+def test_a_list_that_bounds_prompts_or_some_providers_ends_nothing(evaluated: Evaluated) -> None:
+    providers = [{"status": "live", "context_length": length} for length in (1024, 131072)]
+    with in_a_thread(fake(extra_fields=["top_k"], listed=[{"id": "tiny", "providers": providers}])) as server:
+        assert evaluated(server).code == 0
+
+
 def test_without_a_window_in_the_list_the_first_refusal_ends_the_work(
     silent: VllmServer, evaluated: Evaluated
 ) -> None:

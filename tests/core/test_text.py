@@ -216,6 +216,11 @@ def test_numbers_beyond_reading_do_not_break_the_reply() -> None:
             "<|message|>because",
             ("because", "why\n{}", False),
         ),
+        (
+            "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>final <|constrain|>json"
+            "<|message|>because<|return|>",
+            ("because", "why", False),
+        ),
         ("<|channel|>analysis<|message|>why", ("", "why", True)),
         ("analysisWhy?assistantfinalbecause", ("because", "Why?", False)),
         ("analysis of the final", ("analysis of the final", None, False)),

@@ -15,6 +15,7 @@ from coeval.core.errors import (
     BadRequest,
     CoevalError,
     ContentFiltered,
+    CutOff,
     EmptyReply,
     QuotaExhausted,
     ServerFault,
@@ -247,6 +248,18 @@ async def test_greedy_decoding_gets_more_room_where_the_limit_is_ours() -> None:
     model = Cutting(needed=30)
     assert await ask(model, lambda _: greedy(10, theirs=False), number, retries=2, tally=Tally()) == 4
     assert model.limits == [10, 20, 40]
+
+
+async def test_a_host_that_refuses_the_room_leaves_the_answer_cut_off() -> None:
+    class Narrow(Cutting):
+        async def complete(self, request: Request) -> Completion:
+            assert request.raised == ((request.sampling.max_tokens or 0) > 10)
+            if request.raised:
+                raise BadRequest("max_tokens=20 cannot be greater than max_model_len=15")
+            return await super().complete(request)
+
+    with pytest.raises(CutOff, match="cut off at max_tokens"):
+        await ask(Narrow(30), lambda _: greedy(10, theirs=False), number, retries=2, tally=Tally())
 
 
 @pytest.mark.parametrize(

@@ -412,7 +412,7 @@ def test_a_retired_model_is_not_listed_and_an_id_may_hold_anything() -> None:
     page = ANTHROPIC_MODELS.decode(
         json.dumps({"data": models, "has_more": True, "last_id": "a b&c"}).encode()
     )
-    assert page.models == (ListedModel("a b&c"), ListedModel("new"))
+    assert page.models == (ListedModel("a b&c", bounds=False), ListedModel("new", bounds=False))
     assert ANTHROPIC_MODELS.path(page.next) == "/v1/models?limit=1000&after_id=a%20b%26c"
 
 

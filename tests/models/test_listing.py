@@ -119,13 +119,14 @@ async def test_what_is_not_served_or_makes_no_text_is_left_out() -> None:
     found, _ = await listed(json_reply({"object": "list", "data": entries}))
     assert found == [
         ListedModel("speaker", 1047576),
-        ListedModel("openai/gpt-oss-20b", 65536),
+        ListedModel("openai/gpt-oss-20b", 65536, bounds=False),
         ListedModel("odd"),
     ]
 
 
 async def test_a_bare_list_is_a_list_and_what_cannot_be_is_not_told() -> None:
-    odd = {"id": "m", "context_length": -3, "pricing": {"prompt": "much", "completion": None}, "metadata": 7}
+    odd = {"id": "m", "created": [1], "context_length": -3, "pricing": {"prompt": "much", "completion": None}}
+    odd["metadata"] = 7
     found, _ = await listed(json_reply([odd, {"id": "n", "context_window": True}, odd]))
     assert found == [ListedModel("m"), ListedModel("n")]
 
@@ -185,7 +186,7 @@ async def test_anthropics_list_is_read_page_by_page_as_its_own_client_does() -> 
     known = [f"claude-{number}" for number in range(5)]
     async with anthropic_fake(keys=[KEY], models=known) as server:
         found = await listed_at(server.url, ANTHROPIC, **{"x-api-key": KEY})
-        assert found == [ListedModel(model, 200_000) for model in known]
+        assert found == [ListedModel(model, 200_000, bounds=False) for model in known]
         assert server.pages[:2] == ["/v1/models?limit=1000", f"/v1/models?limit=1000&after_id={known[1]}"]
         assert len(server.pages) == 3
         async with AsyncAnthropic(base_url=server.url, api_key=KEY, max_retries=0) as official:
@@ -205,7 +206,10 @@ async def test_googles_list_is_read_page_by_page_those_that_answer() -> None:
     ]
     async with gemini.fake(keys=[KEY], listed=listed) as host:
         found = await listed_at(f"{host.url}/v1beta", GEMINI, **{"x-goog-api-key": KEY})
-    assert found == [ListedModel("gemini-2.5-flash", 1048576), ListedModel("gemma-3-27b-it")]
+    assert found == [
+        ListedModel("gemini-2.5-flash", 1048576, bounds=False),
+        ListedModel("gemma-3-27b-it", bounds=False),
+    ]
 
 
 async def test_coheres_list_is_read_page_by_page_those_that_chat() -> None:

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coeval.core.errors import QuotaExhausted, StoreError
-from coeval.core.records import Usage
+from coeval.core.model import ModelSpec
+from coeval.core.records import Completion, SamplingParameters, Usage
 from coeval.models.metering import account_file
 from coeval.models.metering import meter as metering
 from coeval.models.metering.account_file import Terms, read_accounts
-from coeval.models.metering.answer_bound import refuses_limit
+from coeval.models.metering.answer_bound import at_window, least_limit, refuses_limit
 from coeval.models.metering.budget_gate import Held
 from coeval.models.metering.ledger import Ledger
 from coeval.models.metering.meter import Meter, Reservation
@@ -590,3 +591,41 @@ def test_a_limit_that_no_request_can_have_is_told_from_a_prompt_that_is_too_long
 @pytest.mark.parametrize("message", OF_A_PROMPT)
 def test_what_is_wrong_with_one_prompt_does_not_end_a_model(message: str) -> None:
     assert not refuses_limit(message, 2048)
+
+
+# --- Answers that end below their limit
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "output", "finish"),
+    [
+        ("word " * 100, None, 100, "window"),
+        ("word " * 100, None, 290, "length"),
+        ("word " * 300, None, 30, "length"),  # words are not what it counts
+        ("word " * 30, "word " * 270, 30, "length"),  # reasoning is not counted
+        ("----" * 20, None, 20, "window"),
+    ],
+)
+def test_a_count_too_small_for_its_text_is_no_sign_of_a_window(
+    text: str, reasoning: str | None, output: int, finish: str
+) -> None:
+    cut = Completion(text, Usage(20, output), finish_reason="length", reasoning=reasoning, truncated=True)
+    assert at_window(cut, 300).finish_reason == finish
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "extra", "limit"),
+    [
+        (2048, {}, 2048),
+        (2048, {"max_tokens": 256}, 256),
+        (2048, {"n": 4}, 2048),
+        (None, {"options": {"num_predict": 64}}, 64),
+        (2048, {"max_tokens": -1}, None),
+        (None, {}, None),
+    ],
+)
+def test_one_answer_is_limited_by_what_is_laid_over_it_however_many_there_are(
+    max_tokens: int | None, extra: dict[str, Any], limit: int | None
+) -> None:
+    spec = ModelSpec(name="m", interface="openai", model="m", extra_body=extra)
+    assert least_limit(SamplingParameters(max_tokens=max_tokens), spec) == limit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,3 +245,30 @@ def test_the_gateways_own_advice_is_cut_off_a_message(tail: str) -> None:
 def test_a_prompt_that_speaks_of_seeds_is_no_refusal_of_one(status: int) -> None:
     assert refusal_of(status, "The prompt 'When do I sow seeds?' is empty") is None
     assert isinstance(refusal_of(status, "guided_grammar is set twice"), SchemaRejected)
+
+
+async def test_a_limit_that_was_raised_for_one_answer_ends_no_model() -> None:
+    too_large = Fault(400, "max_tokens=128 cannot be greater than max_model_len=100")
+    asked = Request(HELLO, sampling=SamplingParameters(max_tokens=128), raised=True)
+    async with fake(too_large, Answer(), too_large) as server, opened(at(server), {}) as model:
+        with pytest.raises(BadRequest, match="max_model_len=100"):
+            await model.complete(asked)
+        assert (await model.complete(Request(HELLO))).text
+        with pytest.raises(BadRequest, match="max_model_len=100"):
+            await model.complete(msgspec.structs.replace(asked, raised=False))
+        with pytest.raises(ModelStopped, match="its host refuses answers of that length"):
+            await model.complete(Request(HELLO))
+
+
+@pytest.mark.parametrize("then", [Fault(400, "malformed"), Answer()])
+async def test_a_host_that_broke_at_a_schema_is_asked_without_it_for_good_where_that_helps(
+    then: Behaviour,
+) -> None:
+    broken = Fault(500, "xgrammar: out of memory")
+    asked = Request(HELLO, schema=LEVELS)
+    async with fake(broken, then, Answer()) as server, opened(at(server), {}) as model:
+        with suppress(BadRequest):
+            await model.complete(asked)
+        assert (await model.complete(asked)).text
+        sent = ["response_format" in each.body for each in server.requested]
+    assert sent == [True, False, isinstance(then, Fault)]

@@ -6,7 +6,15 @@ import random
 
 import pytest
 
-from coeval.core.errors import ConnectionFailed, ModelError, RateLimited, RequestTimeout, Unreadable
+from coeval.core.errors import (
+    ConnectionFailed,
+    ModelError,
+    RateLimited,
+    RequestTimeout,
+    ServerFault,
+    Unreadable,
+)
+from coeval.core.records import Usage
 from coeval.models.transport.call import ATTEMPTS, TURNED_AWAY, Fault, Tries
 
 PASSING = Fault(RateLimited("429"), again=True)
@@ -37,6 +45,14 @@ def test_a_mixture_has_eight_attempts_and_two_time_outs() -> None:
     late = Fault(RequestTimeout("late"), again=True)
     assert attempts(late, *[PASSING] * 20) == ATTEMPTS
     assert attempts(PASSING, late, PASSING, late, PASSING) == 4
+
+
+def test_replies_that_are_billed_and_broken_off_are_not_bought_eight_times() -> None:
+    broken = Fault(ServerFault("broken off", usage=Usage(20, 500)), again=True)
+    assert attempts(broken) == 2
+    assert broken.error.retry_advised is False
+    assert attempts(broken, *[PASSING] * 3, broken, PASSING) == 5
+    assert attempts(Fault(ServerFault("away", usage=Usage(0, 0)), again=True)) == ATTEMPTS
 
 
 def test_an_item_whose_time_outs_are_spent_is_not_asked_anew() -> None:

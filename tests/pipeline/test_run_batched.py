@@ -249,6 +249,21 @@ async def test_a_schema_that_a_host_refuses_is_left_out_of_the_next_job(tmp_path
 
 
 @pytest.mark.process
+async def test_what_a_window_cut_off_is_called_so_whatever_the_host_has_refused(tmp_path: Path) -> None:
+    def says(body: dict[str, Any]) -> Behaviour:
+        if "response_format" in body:
+            return Fault(400, "'response_format' is not supported with this model.", param="response_format")
+        return Answer(VERDICT, finish_reason="length", usage=(200, 30))
+
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = says
+        exp = lab(tmp_path, host)
+        run = await exp.arun()
+    assert run.exit_code == 0, run.summary
+    assert {record["finish_reason"] for record in exp.records("evaluation").values()} == {"window"}
+
+
+@pytest.mark.process
 async def test_each_factor_by_itself_waits_and_comes_together(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda _: Answer('{"score": "High"}')

@@ -142,10 +142,10 @@ class Request(msgspec.Struct, frozen=True):
     one is asked without it. ``seed`` is the engine's own, and goes before that of ``sampling``. ``rank`` says
     how far downstream the work stands: where requests wait for the same endpoint, a larger rank is served
     first. ``labels`` are the attributes that the answer is compared on, with their declared values:
-    simulated models alone are told. ``shared`` is how many characters the last message begins with, after
-    all the messages before it, as other requests do that are asked about the same time: what a host's cache
-    may keep; 0 where nobody knows of any. ``goes_on``: it is sent though the run is being interrupted, as a
-    paid reply to its record would be lost without it. ``fresh``: no copy of another sample will do.
+    simulated models alone are told. ``shared`` counts the characters that the last message begins with, after
+    those before it, as other requests about the same time do: what a host's cache may keep; 0 where nobody
+    knows of any. ``goes_on``: it is sent though the run is being interrupted, as a paid reply would be lost
+    without it. ``fresh``: no copy of another sample will do. ``raised``: its limit is above its role's.
     """
 
     messages: tuple[Message, ...]
@@ -161,6 +161,7 @@ class Request(msgspec.Struct, frozen=True):
     shared: int = 0
     goes_on: bool = False
     fresh: bool = False
+    raised: bool = False
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -215,13 +216,11 @@ class TokenLogprob(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A model's answer.
-
-    ``text`` is the answer without its reasoning; ``finish_reason`` is one of ``stop``,
-    ``length``, ``window``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is
-    the time of the attempt that answered; ``attempts`` counts the transport's attempts;
-    ``dropped`` names the sampling parameters that the host refused and was asked without; ``served_by`` is
-    the model that the reply names, ``served_as`` as in `Kept`; ``notes`` say what of it could not be read.
+    """A model's answer. ``text`` is the answer without its reasoning; ``finish_reason`` is one of ``stop``,
+    ``length``, ``window``, ``content_filter``, ``tool_calls`` or what the provider said; ``latency_s`` is the
+    time of the attempt that answered; ``attempts`` counts the transport's attempts; ``dropped`` names the
+    sampling parameters that the host refused and was asked without; ``served_by`` is the model that the reply
+    names, ``served_as`` as in `Kept`; ``notes`` say what of it could not be read.
     """
 
     text: str

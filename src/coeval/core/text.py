@@ -265,6 +265,7 @@ _OPEN_ON_A_LINE = re.compile(rf"^[ \t]*(?:{_OPEN.pattern})", re.IGNORECASE | re.
 # OpenAI's harmony (gpt-oss), and what decoders leave of it that skip special tokens.
 _CHANNELS = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>")
 _END_OF_MESSAGE = re.compile(r"<\|(?:end|return|call|start)\|>")
+_FINAL = re.compile(r"\s*final\b")  # `final <|constrain|>json` where a schema was sent
 _BARE_CHANNELS = re.compile(r"\s*(?:assistant)?analysis(.*?)assistantfinal(.*)", re.DOTALL)
 
 
@@ -314,7 +315,7 @@ def _split_channels(text: str) -> tuple[str, str | None, bool]:
     said: dict[bool, list[str]] = {True: [], False: []}
     for part in text.split("<|channel|>")[1:]:
         head, _, message = part.partition("<|message|>")
-        said[head.strip() == "final"].append(_END_OF_MESSAGE.split(message, 1)[0].strip())
+        said[_FINAL.match(head) is not None].append(_END_OF_MESSAGE.split(message, 1)[0].strip())
     return "\n".join(said[True]), "\n".join(filter(None, said[False])) or None, not said[True]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Literal, NamedTuple
 
@@ -12,7 +13,7 @@ from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.engine.session import Session, unless_interrupted
 from coeval.engine.terms import RequestedUnder
-from coeval.models.metering.answer_bound import most_answer_tokens
+from coeval.models.metering.answer_bound import least_limit
 from coeval.models.probe import ProbeResult, probe
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import now
@@ -55,16 +56,29 @@ async def probe_models(
     """Probe the models as `try_models` does, before a start, and ask for the windows of those ``requested``.
 
     Raises ModelUnavailable: one does not answer, and that is to end the start; WindowExceeded: answers of the
-    length that is requested do not fit into a model's window; Draining: somebody interrupted it meanwhile.
+    length that is requested do not fit into a model's window, likewise; Draining: somebody interrupted it
+    meanwhile.
     """
     watcher = session.context.watcher
     results = await try_models(session, probing, owing)
     asked = _requested(session.models, probing, owing)
-    await unless_interrupted(
-        _refuse_above_window(session, [each for each in requested if _has_window(each.spec, asked, owing)]),
+    away = {result.name for result in results if not result.ok}
+    too_long = await unless_interrupted(
+        _above_window(
+            session.models,
+            [
+                each
+                for each in requested
+                if each.spec.name not in away and _has_window(each.spec, asked, owing)
+            ],
+        ),
         session.context.interrupt,
         "stopped before anything was run",
     )
+    if too_long and probing.on_fail == "abort":
+        raise WindowExceeded("\n".join([*too_long, "Nothing was run."]))
+    for sentence in too_long:
+        watcher.warn(sentence)
     reasons = list(silent(results, watcher.warn))
     if not reasons:
         return
@@ -84,25 +98,29 @@ def _has_window(spec: ModelSpec, probed: Container[str], owing: Collection[str] 
     return spec.name in probed or (works and spec.base_url is not None and is_own_address(spec.base_url))
 
 
-async def _refuse_above_window(session: Session, requested: Iterable[RequestedUnder]) -> None:
-    """Check that the longest answers fit into the windows that servers list.
-
-    Raises WindowExceeded: they do not, so that every request would be refused.
-    """
+async def _above_window(models: Mapping[str, Model], requested: Iterable[RequestedUnder]) -> list[str]:
+    """Say, a sentence each, which answers may be longer than the window that their server lists, so that
+    every request would be refused."""
+    limited = [
+        (spec, most, judge)
+        for spec, sampling, judge in requested
+        if spec.name in models and (most := least_limit(sampling, spec)) is not None
+    ]
+    names = list(dict.fromkeys(spec.name for spec, _, _ in limited))
+    windows = dict(zip(names, await asyncio.gather(*(_window(models[name]) for name in names)), strict=True))
     problems: dict[str, None] = {}
-    for spec, sampling, judge in requested:
-        most, model = most_answer_tokens(sampling, spec), session.models.get(spec.name)
-        window = None if model is None or most is None else await _window(model)
-        if most is None or window is None or most <= window:
+    for spec, most, judge in limited:
+        window = windows[spec.name]
+        if window is None or most <= window:
             continue
         # Half of the window is left for prompts: their tokens are not counted before they are sent.
+        larger = "" if spec.base_url is None else ", or serve it with a larger --max-model-len"
         problems[
             f"{plain(spec.name)}: an answer may have {most:,} tokens, and its server's window "
             f"(max_model_len) has {window:,}: every request would be refused. Use {max_tokens(judge=judge)} "
-            f"{max(1, window // 2)}, or serve it with a larger --max-model-len"
+            f"{max(1, window // 2)}{larger}"
         ] = None
-    if problems:
-        raise WindowExceeded("\n".join([*problems, "Nothing was run."]))
+    return list(problems)
 
 
 async def _window(model: Model) -> int | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from coeval.core.errors import (
     AskError,
+    BadRequest,
     CoevalError,
     ContentFiltered,
     CutByWindow,
@@ -110,29 +111,19 @@ async def ask(
     Raises AskError: the last failure; Gap: nothing could be asked.
     """
     limit: int | None = None
+    cut: AskError | None = None
     for attempt in range(retries + 1):
         request = make(attempt)
         if limit is not None:
             sampling = msgspec.structs.replace(request.sampling, max_tokens=limit)
-            request = msgspec.structs.replace(request, sampling=sampling)
+            request = msgspec.structs.replace(request, sampling=sampling, raised=True)
         tally.attempts += 1
         tally.calls += 1
         try:
             completion = await model.complete(request)
             tally.last = completion
             tally.spend(completion.usage)
-            try:
-                return parse(completion)
-            except (EmptyReply, Unparsable) as error:
-                # An answer that was cut off fails by that name, whatever it lacks; not where a single token
-                # was asked for, with its log-probabilities.
-                if not completion.truncated or request.top_logprobs is not None:
-                    raise
-                if completion.finish_reason == WINDOW:
-                    said = f"the answer filled its server's window (--max-model-len), so that {error}"
-                    raise CutByWindow(said, raw=error.raw) from error
-                said = f"the answer was cut off at {_limit_of(model, request)}, so that {error}"
-                raise CutOff(said, raw=error.raw) from error
+            return _parsed(model, request, completion, parse)
         except AskError as error:
             if isinstance(error, ReplyError) and not isinstance(error, Refused):
                 model.forget(request)
@@ -141,10 +132,12 @@ async def ask(
                 tally.unanswered += not isinstance(error, ContentFiltered | Unreadable)
                 if error.usage is not None:
                     tally.spend(error.usage)
+            if cut is not None and isinstance(error, BadRequest):
+                raise cut from error  # the host does not take the higher limit
             if attempt == retries or not error.retryable or not advised:
                 raise
             if isinstance(error, ReplyError) and _repeats(request, make(attempt + 1), tally.last):
-                limit = _higher_limit(request, error)
+                limit, cut = _higher_limit(request, error), error
                 if limit is None:
                     error.args = (f"{error}; no retry, as the reply at temperature 0 would be the same",)
                     raise
@@ -152,6 +145,23 @@ async def ask(
                     "%s was cut off at our own limit; it is repeated with %d tokens", request.call, limit
                 )
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _parsed(
+    model: Model, request: Request, completion: Completion, parse: Callable[[Completion], ValueT]
+) -> ValueT:
+    """Parse an answer. One that was cut off fails by that name, whatever it lacks; not where a single token
+    was asked for, with its log-probabilities."""
+    try:
+        return parse(completion)
+    except (EmptyReply, Unparsable) as error:
+        if not completion.truncated or request.top_logprobs is not None:
+            raise
+        if completion.finish_reason == WINDOW:
+            said = f"the answer filled its server's window (--max-model-len), so that {error}"
+            raise CutByWindow(said, raw=error.raw) from error
+        said = f"the answer was cut off at {_limit_of(model, request)}, so that {error}"
+        raise CutOff(said, raw=error.raw) from error
 
 
 def _limit_of(model: Model, request: Request) -> str:

@@ -17,10 +17,16 @@ from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
-from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED
+from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
 from coeval.models.gateway import is_of_gateway, through_gateway
 from coeval.models.listing import HostModels
-from coeval.models.metering.answer_bound import at_window, counted, most_answer_tokens, refuses_limit
+from coeval.models.metering.answer_bound import (
+    at_window,
+    counted,
+    least_limit,
+    most_answer_tokens,
+    refuses_limit,
+)
 from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
@@ -111,7 +117,7 @@ class HostedModel(Model):
 
     async def context_window(self) -> int | None:
         listed = await self._listed()
-        return None if listed is None else listed.context_window
+        return listed.context_window if listed is not None and listed.bounds else None
 
     async def _listed(self) -> ListedModel | None:
         if self._host_models is None or self._admission.refusal() is not None:
@@ -151,20 +157,21 @@ class HostedModel(Model):
             return await self._ask(request)
         except BadRequest as error:
             return await self._ask_without(request, sent, error, structured=structured)
-        completion = at_window(completion, most_answer_tokens(sent.sampling, self._spec))
+        completion = at_window(completion, least_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     async def _ask_without(
         self, request: Request, sent: Request, error: BadRequest, *, structured: bool
     ) -> Completion:
         """Ask without what the host refused, if the user did not ask for it. What its words name is learnt at
-        once; a schema that they do not name is left out once, and for good where that helps: no host lists
-        which of its models follow one.
+        once; a schema that they do not name, or that broke the host, is left out once, and for good where
+        that helps: no host lists which of its models follow one.
 
         Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
         """
-        if refuses_limit(str(error), most_answer_tokens(sent.sampling, self._spec)):
-            self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
+        if refuses_limit(str(error), least_limit(sent.sampling, self._spec)):
+            if not request.raised:
+                self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
             raise error
         schema = request.schema if structured else None
         field = error.field if isinstance(error, FieldRejected) else ""
@@ -173,10 +180,11 @@ class HostedModel(Model):
             return await self._ask(request)
         if schema is None or field in sent.sampling.named() or not _may_be_schema(error):
             raise error
-        if isinstance(error, SchemaRejected):
+        at_once = self._tries_at_once(request)
+        if isinstance(error, SchemaRejected) and not (at_once and is_broken(error.status)):
             self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
             return await self._ask(request)
-        if not self._tries_at_once(request):
+        if not at_once:
             raise error
         try:
             completion = await self._ask(msgspec.structs.replace(request, schema=None))

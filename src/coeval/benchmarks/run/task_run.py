@@ -166,7 +166,7 @@ class TaskRun:
         return [record for key in self.needed if (record := self.judgments.get(key)) is not None]
 
     def cut_off(self) -> CutOffAnswers:
-        """Number of good answers cut off by max_tokens."""
+        """Number of good answers that are cut off, by max_tokens or their server's window."""
         good = self._good_answers()
         by_window = sum(record.truncated and record.finish_reason == WINDOW for record in good)
         return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good), by_window)

@@ -18,7 +18,7 @@ from coeval.models.batch.waiting.batch_index import BatchOutcome, Source, Stored
 from coeval.models.batch.waiting.batches import Batches
 from coeval.models.batch.waiting.job_list import BATCH_PHASES, HostRefusals
 from coeval.models.hosted import HostedModel, bounded
-from coeval.models.metering.answer_bound import counted, most_answer_tokens
+from coeval.models.metering.answer_bound import at_window, counted, least_limit, most_answer_tokens
 from coeval.models.metering.meter import Meter
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.connection import HttpReply
@@ -129,7 +129,8 @@ class BatchedModel(HostedModel):
         outcome = self._queue.index.outcome(_identity(about, body))
         if outcome is None or outcome.completion is None:
             return None
-        return msgspec.structs.replace(outcome.completion, attempts=1, dropped=dropped)
+        completion = at_window(outcome.completion, least_limit(sent.sampling, self._spec))
+        return msgspec.structs.replace(completion, attempts=1, dropped=dropped)
 
     def _tries_at_once(self, request: Request) -> bool:
         return request.purpose not in self._parked

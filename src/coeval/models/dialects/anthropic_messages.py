@@ -54,7 +54,7 @@ def _path(last: str | None) -> str:
 def _page(body: bytes) -> ModelPage:
     page = _read_page(body)
     models = tuple(
-        ListedModel(model.id, read_count(model.max_input_tokens) or None)
+        ListedModel(model.id, read_count(model.max_input_tokens) or None, bounds=False)
         for model in page.data
         if model.lifecycle != _GONE
     )

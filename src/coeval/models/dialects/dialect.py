@@ -24,7 +24,8 @@ class ListedModel(NamedTuple):
     """A model that a host says it serves, by the id that it is asked by.
 
     ``context_window`` is in tokens; prices are US dollars per million tokens. None is not told. ``routed``: a
-    gateway lists it, whatever becomes of a request for it.
+    gateway lists it, whatever becomes of a request for it. ``bounds``: a prompt and its answer together never
+    exceed ``context_window``, which may be of prompts alone, or of one of several that serve the model.
     """
 
     id: str
@@ -32,6 +33,7 @@ class ListedModel(NamedTuple):
     input_usd_per_mtok: float | None = None
     output_usd_per_mtok: float | None = None
     routed: bool = False
+    bounds: bool = True
 
 
 class ModelPage(NamedTuple):

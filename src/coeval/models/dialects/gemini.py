@@ -328,7 +328,7 @@ def _page(body: bytes) -> ModelPage:
 def _listed(model: _GeminiModel) -> ListedModel:
     window = model.input_token_limit
     known = type(window) is int and 0 < window <= MOST_TOKENS
-    return ListedModel(model.name.removeprefix("models/"), window if known else None)
+    return ListedModel(model.name.removeprefix("models/"), window if known else None, bounds=False)
 
 
 GEMINI_MODELS = ModelList(_path, _page)

@@ -77,7 +77,8 @@ def _page(body: bytes) -> ModelPage:
             raise error from None
     windows = {model.id: _window(model) for model in models}
     # Names are routes where there is a wildcard, or all were made at LiteLLM's one moment.
-    routed = any("*" in model.id for model in models) or {model.created for model in models} == {_ROUTED_AT}
+    at_once = bool(models) and all(model.created == _ROUTED_AT for model in models)
+    routed = at_once or any("*" in model.id for model in models)
     listed = (_listed(model, windows) for model in models if _answers(model))
     return ModelPage(tuple(model._replace(routed=routed) for model in listed))
 
@@ -110,7 +111,9 @@ def _listed(model: _Model, windows: Mapping[str, int | None]) -> ListedModel:
     window = windows[model.id]
     if window is None and isinstance(model.parent, str):  # vLLM lists an adapter without its base's window
         window = windows.get(model.parent)
-    return ListedModel(model.id, window, *_prices(model.pricing, about.get("pricing")))
+    told = {f"{provider.get('context_length')}" for provider in _behind(model) if _is_live(provider)}
+    prices = _prices(model.pricing, about.get("pricing"))
+    return ListedModel(model.id, window, *prices, bounds=len(told) < 2)
 
 
 def _window(model: _Model) -> int | None:

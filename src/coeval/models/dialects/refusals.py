@@ -25,6 +25,11 @@ UNPROCESSED = (400, 422)
 _BROKEN = (500, 501)
 
 
+def is_broken(status: int | None) -> bool:
+    """Check whether a host has failed at a request, which another one of its kind may not."""
+    return status in _BROKEN
+
+
 class _Row(NamedTuple):
     """``statuses``: those in which the words mean that; none: in any. ``passes``: not where the host says
     when to try again."""

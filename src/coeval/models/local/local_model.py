@@ -40,7 +40,7 @@ from coeval.models.local.local_request import (
     prompt,
 )
 from coeval.models.local.local_transformers import TransformersEngine
-from coeval.models.metering.answer_bound import at_window, most_answer_tokens
+from coeval.models.metering.answer_bound import at_window, least_limit
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import draining
@@ -185,7 +185,7 @@ class InProcess(Model):
         if self._own is not None:  # it books each call by itself, when it is made
             return bounded(await self._own.complete(request), self._most)
         completion = await self._admission.asked(request, self._spec, self._model.complete)
-        return bounded(at_window(completion, most_answer_tokens(request.sampling, self._spec)), self._most)
+        return bounded(at_window(completion, least_limit(request.sampling, self._spec)), self._most)
 
 
 Library: TypeAlias = Literal["vllm", "transformers"]

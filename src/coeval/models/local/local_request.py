@@ -14,9 +14,9 @@ from coeval.core.records import TYPED_PARAMETERS, Completion, Message, Request, 
 from coeval.models.dialects.dialect import reasoning_apart
 
 FOUR_BITS = "load_in_4bit"
-ENGINE_OPTIONS = ("max_model_len", "dtype", "gpu_memory_utilization")
-"""Parameters of a local model that vLLM takes by these names; of transformers, the first two."""
 """The option that keeps a model's weights in 4 bits."""
+ENGINE_OPTIONS = ("max_model_len", "dtype", "gpu_memory_utilization")
+"""Parameters of a local model that vLLM takes by these names; transformers takes the first two."""
 
 # The limit of an answer where the request sets none.
 USUAL_TOKENS = 2048

@@ -32,6 +32,8 @@ _GROUPS = frozenset({"generationConfig", "generation_config", "inferenceConfig",
 
 # Hosts count a few tokens of an answer otherwise than they limit it: those of its end, or of its template.
 _BELOW_LIMIT = 0.95
+# Characters of a token, in the mean of any text; of one that has more, not all tokens were counted.
+_MOST_CHARACTERS = 8
 # Limits that hosts take for none: llama.cpp and its like the first, Ollama's ``num_predict`` both.
 NO_LIMIT = (-1, -2)
 
@@ -42,16 +44,31 @@ def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | N
     What the user has laid over the body counts by the names that hosts have for it, the largest of all. A
     limit below 1 bounds nothing: -1 is no limit to many hosts.
     """
+    limits, answers = _bounds(sampling, spec)
+    if not limits or not all(type(each) is int for each in answers):
+        return None
+    return max(limits) * max(answers)
+
+
+def least_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+    """The limit on one answer, the least where a request sets several: what is laid over the body replaces
+    what is ours, and a host heeds one of two names. None: nothing bounds it."""
+    limits, _ = _bounds(sampling, spec)
+    return min(limits, default=None)
+
+
+def _bounds(sampling: SamplingParameters, spec: ModelSpec) -> tuple[list[int], list[Any]]:
+    """The limits on an answer that a request sets, none where one of them bounds nothing; and what it says of
+    the number of answers."""
     limits: list[Any] = [] if sampling.max_tokens is None else [sampling.max_tokens]
-    answers = [1]
+    answers: list[Any] = [1]
     for path, value in chain(_fields(sampling.rest), _fields(spec.extra_body)):
         if path[-1] in _LIMITS:
             limits.append(value)
         elif path[-1] in _ANSWERS:
             answers.append(value)
-    if not limits or not all(type(each) is int for each in (*limits, *answers)) or min(limits) < 1:
-        return None
-    return int(max(limits)) * max(answers)
+    bounds = all(type(limit) is int and limit > 0 for limit in limits)
+    return limits if bounds else [], answers
 
 
 # A limit on answers by its names in refusals; and the most that a host takes. The tokens of the prompt, which
@@ -107,9 +124,12 @@ def counted(completion: Completion) -> Completion:
 
 def at_window(completion: Completion, limit: int | None) -> Completion:
     """The completion, marked where its server cut it off below ``limit``: prompt and answer fill its window,
-    and it says nothing but "length"."""
+    and it says nothing but "length". A count that is too small for the text is no sign of that."""
+    tokens = completion.usage.output_tokens
     cut = completion.finish_reason == "length" and completion.truncated and not completion.usage.uncounted
-    if limit is None or not cut or not 0 < completion.usage.output_tokens < _BELOW_LIMIT * limit:
+    if limit is None or not cut or not 0 < tokens < _BELOW_LIMIT * limit:
+        return completion
+    if len(completion.text) + len(completion.reasoning or "") > _MOST_CHARACTERS * tokens:
         return completion
     return msgspec.structs.replace(completion, finish_reason=WINDOW)
 

@@ -88,6 +88,8 @@ ATTEMPTS = len(BACKOFF_S) + 1
 FEWER_ATTEMPTS: Mapping[type[ModelError], int] = {AccessDenied: 2, RequestTimeout: 2, Unreadable: 2}
 """Of these, so many end a request, whatever else it met with: another try gains little and may cost a lot.
 Without access there is one more only where the credential has been renewed."""
+PAID_ATTEMPTS = 2
+"""Replies that are billed and no answer, as one that the host broke off: so many end a request too."""
 TURNED_AWAY = 64
 """Times that a request is turned away because of others, before it is taken to be itself the reason."""
 # A place at a crowded host is free within an answer or two; waiting longer would leave it idle.
@@ -111,10 +113,10 @@ class Fault(NamedTuple):
 class Tries:
     """What failed attempts of one request have come to."""
 
-    __slots__ = ("_awaited", "_counted", "_met", "_turned_away")
+    __slots__ = ("_awaited", "_counted", "_met", "_paid", "_turned_away")
 
     def __init__(self) -> None:
-        self._awaited = self._counted = self._turned_away = 0
+        self._awaited = self._counted = self._paid = self._turned_away = 0
         self._met: Counter[type[ModelError]] = Counter()
 
     def failed(self, fault: Fault) -> bool:
@@ -126,9 +128,10 @@ class Tries:
             self._awaited += 1
             return fault.again
         self._counted += 1
-        kind = type(fault.error)
+        kind, usage = type(fault.error), fault.error.usage
         self._met[kind] += 1
-        if self._met[kind] == FEWER_ATTEMPTS.get(kind):
+        self._paid += usage is not None and usage.tokens > 0
+        if self._met[kind] == FEWER_ATTEMPTS.get(kind) or self._paid == PAID_ATTEMPTS:
             fault.error.retry_advised = False
             return False
         return fault.again and self._counted < ATTEMPTS
