@@ -92,13 +92,13 @@ def test_a_loss_is_no_go_only_where_it_is_significantly_more_than_allowed(
 @pytest.mark.parametrize(
     ("policy", "warned"),
     [
-        ({"max_drop": 0.05}, ["max_drop: 0.05 is 0.05 points of 100; for 5% of it write 5"]),
-        ({"max_drop": 0.3}, ["max_drop: 0.3 is 0.3 points of 100; for 30% of it write 30"]),
+        ({"max_drop": 0.05}, ["max_drop: 0.05 means 0.05 of 100 points; for 5 points write 5"]),
+        ({"max_drop": 0.3}, ["max_drop: 0.3 means 0.3 of 100 points; for 30 points write 30"]),
         ({"max_drop": 0.5}, []),
         ({"max_drop": 0}, []),
         (
             {"max_drop": 2, "tasks": {"ifeval": {"max_drop": 0.01}}},
-            ["max_drop of ifeval: 0.01 is 0.01 points of 100; for 1% of it write 1"],
+            ["max_drop of ifeval: 0.01 means 0.01 of 100 points; for 1 points write 1"],
         ),
     ],
 )

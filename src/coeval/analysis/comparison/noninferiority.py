@@ -93,7 +93,8 @@ class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for place, drop in {"": self.max_drop, **own}.items():
             if 0 < drop < _SMALLEST:
                 share = f"{100 * drop:g}"
-                yield f"max_drop{place}: {drop:g} is {drop:g} points of 100; for {share}% of it write {share}"
+                way = f"for {share} points write {share}"
+                yield f"max_drop{place}: {drop:g} means {drop:g} of 100 points; {way}"
 
 
 # --- Verdicts
