@@ -268,7 +268,11 @@ class Reader:
     def served(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
         """The students and judges that other models, or several, stood in for: in all tasks together."""
         requested = self.planned.requested if self.planned is not None else {}
-        return tuple(served_models(self.rows(_SERVED), requested, by_task=by_task))
+        return tuple(served_models(self._count_served(), requested, by_task=by_task))
+
+    def _count_served(self) -> list[tuple[Any, ...]]:
+        """Count good records by role, task, model, the model that replies name, and how it is called."""
+        return self.rows(_SERVED)
 
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, and whose answers these are, one sentence each, for people."""
