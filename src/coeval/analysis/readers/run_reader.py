@@ -34,7 +34,6 @@ from coeval.analysis.readers.reader import (
     Reader,
     Stage,
     Twin,
-    literally,
 )
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
 from coeval.analysis.readers.sample_copies import SampleCopies
@@ -296,13 +295,6 @@ SELECT DISTINCT task, hashed.key, hashed.value
 FROM (SELECT task, unnest(map_entries(criteria)) AS hashed FROM checked WHERE NOT failed)
 """
 
-_SERVED_PAIRS = f"""
-SELECT 'judge', task_id, judge_model_id, served_by, served_as, count(DISTINCT id)
-FROM (SELECT * EXCLUDE (served_by, served_as), {SERVED_SQL} FROM {{lines}})
-WHERE id IS NOT NULL AND judge_model_id IS NOT NULL AND {good_sql("winner IS NOT NULL")}
-GROUP BY ALL ORDER BY ALL
-"""  # noqa: S608 - ours
-
 BEYOND = """
 CREATE TABLE beyond AS
 SELECT key, task, failed FROM (
@@ -370,7 +362,7 @@ class RunReader(Reader):
         self.run.refuse_unreadable()
         super().__init__(self.run.path)
         with self._loading():
-            self._load({stage.files: self.run.files(stage.files) for stage in self.stages})
+            self._load({kind: self.run.files(kind) for kind in (*(stage.files for stage in STAGES), PAIRS)})
             self.orphans = self._count_orphans()
             self.beyond_total = self._cut_off()  # after the count: what is left out is no orphan
             self.beyond_samples = self._cut_samples()
@@ -507,20 +499,6 @@ class RunReader(Reader):
         if orphans := [f"{numbered(n, what)} without a good {of}" for n, what, of in kinds if n]:
             notes += (f"not counted: {', '.join(orphans)}",)
         return notes + tuple(self.copies.notes())
-
-    def _count_served(self) -> list[tuple[Any, ...]]:
-        return super()._count_served() + self._served_pairs
-
-    @cached_property
-    def _served_pairs(self) -> list[tuple[Any, ...]]:
-        """The same of comparisons."""
-        if not (files := self.run.files(PAIRS)):
-            return []
-        kinds = dict.fromkeys(("id", "task_id", "judge_model_id", "winner", "status"), "VARCHAR")
-        lines = self._lines(Stage(PAIRS, "", kinds | SERVED_COLUMNS, "", "", {}), [""])
-        counted = self.rows(_SERVED_PAIRS.format(lines=lines), [[literally(file) for file in files]])
-        planned = self.planned
-        return [row for row in counted if planned is None or planned.counts(row[1], "judge", row[2])]
 
     def _made(self, stage: Stage) -> None:
         if stage.table == "datapoint":
