@@ -438,3 +438,22 @@ def test_a_verdict_says_whether_other_judges_would_agree(here: Path, coeval: Com
     shown = coeval("gate", here / "split", "--students", "ann,ben", "--policy", policy).out
     assert "other judges" in shown
     assert "open" in shown
+
+
+def test_other_judges_would_agree_with_a_no_go_if_their_loss_too_is_more_than_allowed(
+    here: Path, coeval: Command
+) -> None:
+    """The judges see losses of 100, 50 and 60 points: others would see one, perhaps a smaller one than 40."""
+    run = Run(here / "run")
+    for n in range(1, 101):
+        for student in ("ann", "ben"):
+            run.datapoint(n)
+            run.response(n, student)
+            levels = ("Low", "Medium", "Low" if n % 5 == 0 else "Medium")
+            for judge, level in enumerate(levels):
+                run.evaluation(n, student, f"judge{judge}", {"a": level if student == "ben" else "High"})
+    for drop, other in ((1, "same"), (40, "open")):
+        policy = written(here, f"max_drop: {drop}")
+        code, found = gated(coeval, here / "run", "--students", "ann,ben", "--policy", policy)
+        [one] = found["candidates"][0]["tasks"]
+        assert (code, one["verdict"], one["other_judges"]) == (4, "NO-GO", other), one["sentence"]

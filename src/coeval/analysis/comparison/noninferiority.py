@@ -493,7 +493,8 @@ def _other_judges(
     least = min(over[0] / found.scale, task.lower)
     if task.verdict == "INCONCLUSIVE":
         return None, least
-    same = over[1] < 0 if task.verdict == "NO-GO" else least >= -task.max_drop
+    allowed = -task.max_drop
+    same = over[1] / found.scale < allowed if task.verdict == "NO-GO" else least >= allowed
     return "same" if same else "open", least
 
 
