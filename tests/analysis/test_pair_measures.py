@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import choix
@@ -18,7 +19,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import PAIRS, RunDir
 from perf.pairs import TEN, WORLDS, World, active_order, coverage
 
 
@@ -115,6 +116,17 @@ def test_what_is_no_longer_planned_or_has_lost_its_answer_counts_nowhere(lab: La
     less.lose("response_collection", "story__tea__00001__ann")
     results = open_run(less.path).results()
     assert {one.student: one.comparisons for one in results.pairs} == {"ann": 152, "ben": 156, "cid": 156}
+
+
+def test_comparisons_by_another_judge_than_the_requested_one_are_said(lab: Lab, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(lab.path, folder)
+    [file, *_] = RunDir(folder).files(PAIRS)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    [judge] = {one["judge_model_id"] for one in lines}
+    file.write_text("".join(f"{json.dumps({**one, 'served_by': 'backup'})}\n" for one in lines))
+    [served] = open_run(folder).results().served
+    assert (served.role, served.model, served.others) == ("judge", judge, {"backup": len(lines)})
 
 
 @pytest.mark.process

@@ -16,9 +16,9 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.measures.leaders import leader_sentences, place_sentences
+from coeval.analysis.measures.leaders import leader_sentences, place_sentences, settling_sentence
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.ranking import Level, ranked, ranking
+from coeval.analysis.measures.ranking import Level, StudentGap, ranked, ranking
 from coeval.analysis.measures.student_measures import Headline, item_scores, student_measures
 from perf.measure_coverage import World, drawn_grid
 from perf.planted import judge_missing, judging_themselves
@@ -216,6 +216,12 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     students = {name: Headline(Measured(score, 0.0, 1.0, 36, 0), {}) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
     assert f"statistically tied: on 26 shared items, b is ahead by {100 * reported.by:.1f} " in said
+
+
+@pytest.mark.parametrize(("judges", "by"), [(None, ""), (3, " by these judges")])
+def test_items_that_settle_a_gap_name_judges_only_if_there_are_any(judges: int | None, by: str) -> None:
+    gap = StudentGap(Measured(0.05, -0.02, 0.12, 60, 0), 0.2, 0.2, 0.1, judges=judges)
+    assert settling_sentence(gap) == f"If the gap is real, about 240 items would show it{by} (now 60)."
 
 
 def test_students_who_share_no_score_are_not_called_apart() -> None:

@@ -92,13 +92,13 @@ def test_a_loss_is_no_go_only_where_it_is_significantly_more_than_allowed(
 @pytest.mark.parametrize(
     ("policy", "warned"),
     [
-        ({"max_drop": 0.05}, ["max_drop: 0.05 is 0.05 points of 100; for 5% of it write 5"]),
-        ({"max_drop": 0.3}, ["max_drop: 0.3 is 0.3 points of 100; for 30% of it write 30"]),
+        ({"max_drop": 0.05}, ["max_drop: 0.05 means 0.05 of 100 points; for 5 points write 5"]),
+        ({"max_drop": 0.3}, ["max_drop: 0.3 means 0.3 of 100 points; for 30 points write 30"]),
         ({"max_drop": 0.5}, []),
         ({"max_drop": 0}, []),
         (
             {"max_drop": 2, "tasks": {"ifeval": {"max_drop": 0.01}}},
-            ["max_drop of ifeval: 0.01 is 0.01 points of 100; for 1% of it write 1"],
+            ["max_drop of ifeval: 0.01 means 0.01 of 100 points; for 1 points write 1"],
         ),
     ],
 )
@@ -438,3 +438,22 @@ def test_a_verdict_says_whether_other_judges_would_agree(here: Path, coeval: Com
     shown = coeval("gate", here / "split", "--students", "ann,ben", "--policy", policy).out
     assert "other judges" in shown
     assert "open" in shown
+
+
+def test_other_judges_would_agree_with_a_no_go_if_their_loss_too_is_more_than_allowed(
+    here: Path, coeval: Command
+) -> None:
+    """The judges see losses of 100, 50 and 60 points: others would see one, perhaps a smaller one than 40."""
+    run = Run(here / "run")
+    for n in range(1, 101):
+        for student in ("ann", "ben"):
+            run.datapoint(n)
+            run.response(n, student)
+            levels = ("Low", "Medium", "Low" if n % 5 == 0 else "Medium")
+            for judge, level in enumerate(levels):
+                run.evaluation(n, student, f"judge{judge}", {"a": level if student == "ben" else "High"})
+    for drop, other in ((1, "same"), (40, "open")):
+        policy = written(here, f"max_drop: {drop}")
+        code, found = gated(coeval, here / "run", "--students", "ann,ben", "--policy", policy)
+        [one] = found["candidates"][0]["tasks"]
+        assert (code, one["verdict"], one["other_judges"]) == (4, "NO-GO", other), one["sentence"]

@@ -374,8 +374,8 @@ def test_a_reader_that_has_seen_enough_is_no_error(judged: Lab) -> None:
     ("status", "said"),
     [
         ({}, "a scores 50.0, the only student: add another to compare."),
-        ({"response": {"status": "failed"}}, "There is no score: 6 answers failed."),
-        ({"evaluation": {"status": "failed"}}, "There is no score: 6 judgments failed."),
+        ({"response": {"status": "failed"}}, "No scores: 6 answers failed."),
+        ({"evaluation": {"status": "failed"}}, "No scores: 6 judgments failed."),
     ],
 )
 def test_a_run_of_one_student_or_without_a_score_says_so(

@@ -508,6 +508,7 @@ def test_a_table_of_judges_counts_what_all_of_them_scored(tmp_path: Path) -> Non
         ("t.jsonl", '{"item":1,"model":"m","score":true,"prompt":"\\"Infinity"}', [1.0]),
         ("t.json", '[{"item":1,"model":"m","score":NaN},{"item":2,"model":"m","score":1}]', [None, 1]),
         ("t.csv", "item,model,judge,score\n1,m,a,inf\n1,m,b,-inf\n2,m,a,1\n2,m,b,1e999", [None, None]),
+        ("t.csv", "item,model,judge,score" + "".join(f"\n1,m,{judge},1" for judge in range(9)), [1.0]),
     ],
 )
 def test_scores_as_spreadsheets_and_python_write_them(

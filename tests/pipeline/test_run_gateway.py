@@ -174,7 +174,7 @@ def test_samples_ask_a_gateway_for_no_copies_and_copies_are_no_samples(
     else:
         assert asked.count(None) == 24
         assert counted == len(set(texts)) == 6
-        assert "not counted as samples: 18 answers of ann-1, copies from a cache" in ended.out
+        assert "not counted as samples: 18 answers of ann-1 from a cache" in ended.out
 
 
 def test_a_host_with_one_id_for_all_replies_loses_no_samples(tmp_path: Path, coeval: Command) -> None:

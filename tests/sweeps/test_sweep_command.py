@@ -483,7 +483,7 @@ async def test_a_resumed_sweep_counts_what_was_left(tmp_path: Path) -> None:
     assert f"{before} of 6 jobs done" in stopped.out
     ended = await sweeping.run("--no-plot")
     left = 6 - before
-    assert f"{left} of {left} jobs done, {before} before" in ended.out
+    assert f"{left} of {left} jobs done; {before} were done before" in ended.out
     assert f"{left} jobs owed of {len({step for step, *_ in sweeping.concluded()[before:]})} ch" in ended.err
 
 

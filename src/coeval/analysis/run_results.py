@@ -281,7 +281,7 @@ class Results(msgspec.Struct, frozen=True):
         try:
             from pandas import DataFrame
         except ImportError:
-            raise UsageError("a frame needs pandas: pip install pandas; table() needs nothing") from None
+            raise UsageError("frame() needs pandas (pip install pandas); table() does not") from None
         return DataFrame(self.table(name))
 
     def __repr__(self) -> str:

@@ -110,12 +110,13 @@ def pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
 def pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
     """Estimate without bias how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves``
     as in `pass_at`."""
-    heads, drawn = np.arange(halves.max(initial=0) + 1)[:, None, None], np.arange(k)[:, None]
-    # in logarithms, and factor by factor: binomials of 1,000 are beyond floats
-    ways = gammaln(halves + 1) - gammaln(heads + 1) - gammaln(halves - heads + 1) - halves * np.log(2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.prod(np.maximum(passed + heads - drawn, 0) / (n - drawn), axis=1)
-    return np.asarray((np.exp(ways[:, 0]) * shares).sum(axis=0), np.float64)
+    drawn, every = np.arange(k)[:, None], np.zeros(len(n))
+    for heads in range(int(halves.max(initial=0)) + 1):  # one by one: together they take gigabytes
+        # in logarithms, and factor by factor: binomials of 1,000 are beyond floats
+        ways = gammaln(halves + 1) - gammaln(heads + 1) - gammaln(halves - heads + 1) - halves * np.log(2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            every += np.exp(ways) * np.prod(np.maximum(passed + heads - drawn, 0) / (n - drawn), axis=0)
+    return every
 
 
 # Several judges of an answer decide by majority: above a half it passes, and at a half it does half.

@@ -242,7 +242,7 @@ def unscored_notes(reader: RunReader) -> Iterator[str]:
     [(known, *failed)] = reader.rows(_FAILURES)
     lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
     if lost and not known and not reader.run.files(PAIRS):
-        yield f"There is no score: {' and '.join(lost)} failed."
+        yield f"No scores: {' and '.join(lost)} failed."
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for task, student, scored in reader.rows(_UNSCORED) if reader.weighed else ():
         lacking = tuple(sorted(reader.weighed.get(task, {}).keys() - {*scored}))

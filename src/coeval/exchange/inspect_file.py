@@ -119,9 +119,9 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes) -> byt
     elif info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         stream = archive.open(info)
     else:
-        raise zipfile.BadZipFile(f"{info.filename} is compressed as Inspect never does")
+        raise zipfile.BadZipFile(f"{info.filename} has a compression that Inspect does not use")
     with stream:  # a few kilobytes can unpack to gigabytes: no more than the archive declares
         content: bytes = stream.read(info.file_size + 1)
     if len(content) != info.file_size or zlib.crc32(content) != info.CRC:
-        raise zipfile.BadZipFile(f"{info.filename} has another length or checksum than the archive declares")
+        raise zipfile.BadZipFile(f"{info.filename} differs from the length or checksum in the archive")
     return content

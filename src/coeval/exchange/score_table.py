@@ -98,7 +98,8 @@ def _result(
         if (of_task, whose) == (task, model):
             whole = panel[task, metric]
             known = [value for judge in whole if (value := by_judge.get(judge)) is not None]
-            whole_mean = sum(value / len(whole) for value in sorted(known))  # may be infinite: counted later
+            # Each addend divided, nine scores of 1 come to more than 1; an infinite mean is counted later.
+            whole_mean = sum(sorted(known)) / len(whole)
             of_answer[item, sample][metric] = whole_mean if len(known) == len(whole) else None
             short[metric] += 0 < len(known) < len(whole)
             if named := sorted(filter(None, whole)):

@@ -91,7 +91,7 @@ def log_results(
     folder: str | Path, to: Iterable[str] | str, tell: Callable[[str], None] = lambda _: None
 ) -> dict[str, int]:
     """Log the figures of a run, an output folder or a sweep, with its page and JSON; return by tracker how
-    many figures were new. What a tracker has already is not sent again; ``WANDB_MODE=disabled`` is kept to.
+    many figures were new. What a tracker has already is not sent again; ``WANDB_MODE=disabled`` is respected.
 
     Parameters
     ----------

@@ -120,7 +120,8 @@ def figure(report: Report, name: str = "") -> Figure:
     """Draw a picture of a report, by default its first. Raises UsageError: there is none of that name."""
     pictures = _pictures(report)
     if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
-        raise UsageError(f"the report has no picture {name}; there are {listed(pictures) or 'none'}")
+        there = f" {name}; there are {listed(pictures)}" if pictures else ""
+        raise UsageError(f"the report has no picture{there}")
     png = vl_convert.vegalite_to_png(
         _drawable(picture, report), config=_config(), allowed_base_urls=[], ppi=PPI
     )

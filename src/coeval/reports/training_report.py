@@ -115,9 +115,7 @@ def _last_steps(found: SweepComparison) -> ReportTable:
             ReportColumn("run", "Run"),
             ReportColumn("task", "Task"),
             ReportColumn("steps", "Steps"),
-            ReportColumn(
-                "difference", "Difference", "gap", "The last step less the one before, paired by item"
-            ),
+            ReportColumn("difference", "Difference", "gap", "Last step − the one before, paired by item"),
             ReportColumn("p", "p", "probability", "Adjusted for all tasks and runs"),
             ReportColumn("trend", "Trend"),
         ),

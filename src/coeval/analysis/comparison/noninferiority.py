@@ -93,7 +93,8 @@ class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for place, drop in {"": self.max_drop, **own}.items():
             if 0 < drop < _SMALLEST:
                 share = f"{100 * drop:g}"
-                yield f"max_drop{place}: {drop:g} is {drop:g} points of 100; for {share}% of it write {share}"
+                way = f"for {share} points write {share}"
+                yield f"max_drop{place}: {drop:g} means {drop:g} of 100 points; {way}"
 
 
 # --- Verdicts
@@ -492,7 +493,8 @@ def _other_judges(
     least = min(over[0] / found.scale, task.lower)
     if task.verdict == "INCONCLUSIVE":
         return None, least
-    same = over[1] < 0 if task.verdict == "NO-GO" else least >= -task.max_drop
+    allowed = -task.max_drop
+    same = over[1] / found.scale < allowed if task.verdict == "NO-GO" else least >= allowed
     return "same" if same else "open", least
 
 

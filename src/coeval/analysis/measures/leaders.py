@@ -100,8 +100,8 @@ def _without_leader(ranks: Ranking) -> str:
 
 
 def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str:
-    """How many items would settle a gap of this size by these judges, four times in five; empty where it is
-    settled."""
+    """How many items would settle a gap of this size, by these judges if there are any, four times in five;
+    empty where it is settled."""
     least, by = gap.minimum_detectable, abs(gap.by)
     if gap.sure:
         return ""
@@ -113,7 +113,8 @@ def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str
         return f"The gap is too small for more items to settle it: {_MOST_TIMES} times as many would not."
     needed = max(int(float(f"{gap.n * (least / by) ** 2:.2g}")), gap.n + 1)
     price = "" if not usd_per_item else f", about {dollars((needed - gap.n) * usd_per_item)} more"
-    return f"If the gap is real, about {needed:,} items would show it by these judges (now {gap.n:,}{price})."
+    by_whom = "" if gap.judges is None else " by these judges"
+    return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,}{price})."
 
 
 def _judges_must(gap: StudentGap) -> bool:

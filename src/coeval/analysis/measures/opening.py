@@ -189,7 +189,7 @@ def _of_pairs(found: PairMeasures) -> Iterator[str]:
     yield next(pair_sentences(found))
     first = next(iter(found.students))
     if len(found.groups) > 1:
-        yield "Only comparisons of a student of one group with one of another can rank them together."
+        yield "To rank them together, compare students across groups."
     elif found.students[first].ranks != (1, 1):
         yield "Their ranks overlap: more compared items would separate the strongest."
     else:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +25,10 @@ from coeval.analysis.run_results import MetricScore
 from coeval.analysis.served_models import ServedModel, served_models
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import WINDOW
-from coeval.core.records import counting_sql
+from coeval.core.records import counting_sql, good_sql
 from coeval.core.text import listed, numbered
 from coeval.store.jsonl import store_error, torn_tail
+from coeval.store.rundir import PAIRS
 
 # Bytes: the default of DuckDB's ``maximum_object_size``, of which it holds two.
 _LONGEST_LINE = 1 << 24
@@ -56,6 +58,14 @@ _SERVED = """
 SELECT role, task::VARCHAR, model::VARCHAR, served_by::VARCHAR, served_as, count(*)
 FROM served GROUP BY ALL ORDER BY ALL
 """
+
+
+_SERVED_PAIRS = f"""
+SELECT 'judge', task_id, judge_model_id, served_by, served_as, count(DISTINCT id)
+FROM (SELECT * EXCLUDE (served_by, served_as), {SERVED_SQL} FROM {{lines}})
+WHERE id IS NOT NULL AND judge_model_id IS NOT NULL AND {good_sql("winner IS NOT NULL")}
+GROUP BY ALL ORDER BY ALL
+"""  # noqa: S608 - ours
 
 
 class Stage(NamedTuple):
@@ -268,7 +278,15 @@ class Reader:
     def served(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
         """The students and judges that other models, or several, stood in for: in all tasks together."""
         requested = self.planned.requested if self.planned is not None else {}
-        return tuple(served_models(self.rows(_SERVED), requested, by_task=by_task))
+        counts = self.rows(_SERVED) + self._served_pairs
+        return tuple(served_models(counts, requested, by_task=by_task))
+
+    @cached_property
+    def _served_pairs(self) -> list[tuple[Any, ...]]:
+        """Count the good comparisons of planned judges likewise."""
+        kinds = dict.fromkeys(("id", "task_id", "judge_model_id", "winner", "status"), "VARCHAR")
+        rows, planned = self.of_lines(PAIRS, kinds | SERVED_COLUMNS, _SERVED_PAIRS), self.planned
+        return [row for row in rows if planned is None or planned.counts(row[1], "judge", row[2])]
 
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, and whose answers these are, one sentence each, for people."""

@@ -362,7 +362,7 @@ class RunReader(Reader):
         self.run.refuse_unreadable()
         super().__init__(self.run.path)
         with self._loading():
-            self._load({stage.files: self.run.files(stage.files) for stage in self.stages})
+            self._load({kind: self.run.files(kind) for kind in (*(stage.files for stage in STAGES), PAIRS)})
             self.orphans = self._count_orphans()
             self.beyond_total = self._cut_off()  # after the count: what is left out is no orphan
             self.beyond_samples = self._cut_samples()

@@ -51,8 +51,8 @@ class SampleCopies:
         """A sentence on each student with copies, or with answers that repeat each other."""
         for student, copies in self.by_student.items():
             yield (
-                f"not counted as samples: {numbered(copies, 'answer')} of {student}, copies from a cache by "
-                "the ids of their replies; turn caching off at the gateway"
+                f"not counted as samples: {numbered(copies, 'answer')} of {student} from a cache, by the ids "
+                "of their replies; turn caching off at the gateway"
             )
         found = self._rows(_REPEATED, [FEWEST])
         shares = {student: repeated / items for student, _, repeated, items in found}

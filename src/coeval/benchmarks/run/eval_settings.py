@@ -178,7 +178,7 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         AtLeastZero | None, Setting("Budget for all models together, over all starts.", COURSE)
     ] = None
     probe: Annotated[
-        ProbeMode, Setting("Which models to probe first; answer: each by one token.", COURSE)
+        ProbeMode, Setting("Which models to probe first; answer: all, by one token each.", COURSE)
     ] = "resume"
     probe_on_fail: Annotated[
         Literal["abort", "warn"], Setting("What to do if a probed model does not answer.", COURSE)

@@ -73,7 +73,9 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     id: Annotated[
         _Text,
-        Setting("Column of the ids, else one called like an id, else numbers.", _TABLE, metavar="COLUMN"),
+        Setting(
+            "Column of item ids; without it, one named like an id, else numbers.", _TABLE, metavar="COLUMN"
+        ),
     ] = None
     response: Annotated[_Text, Setting("Of the answers.", _TABLE, metavar="COLUMN")] = None
     answers_prompt: Annotated[

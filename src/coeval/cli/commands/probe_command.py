@@ -20,7 +20,10 @@ def probe(
     config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
     mode: Annotated[
         ProbeMode | None,
-        typer.Option("--probe", help="All models, all by an answer, those with work left, or none."),
+        typer.Option(
+            "--probe",
+            help="full: all; answer: all, by one token each; resume: those with work left; disable: none.",
+        ),
     ] = None,
     on_fail: Annotated[
         Literal["abort", "warn"] | None, typer.Option("--on-fail", help="End with exit code 2, or only warn.")

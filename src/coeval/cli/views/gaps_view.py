@@ -98,7 +98,7 @@ def tell_gaps(summary: RunSummary, messages: Console) -> None:
     print_table(messages, "", "phase", columns, rows)
 
 
-_GAPS = {BatchLost.kind: "the batch job came to nothing (reason above)"}
+_GAPS = {BatchLost.kind: "the batch job failed (reason above)"}
 
 
 def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:

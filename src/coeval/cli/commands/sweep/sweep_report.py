@@ -298,7 +298,7 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     if board.incomplete:
         done += f", {board.incomplete:,} with gaps"
     if board.jobs and board.jobs_before:
-        done += f", {board.jobs_before:,} before"
+        done += f"; {board.jobs_before:,} were done before"
     say(results, f"{sweep.out}: {done}")
     if board.unjudged:
         say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")

@@ -57,7 +57,7 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
     return other ? `${other.words[0].toUpperCase()}${other.words.slice(1)}, ${students[other.order[0]]} has the highest score.` : "";
   }
 
-  // How many items would settle a gap of this size by these judges.
+  // How many items would settle a gap of this size, by these judges if there are any.
   function settling() {
     const { detectable, difference, n } = pair;
     const by = Math.abs(difference);
@@ -67,7 +67,8 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
     const times = (detectable / by) ** 2;
     if (times > MOST_TIMES) return `The gap is too small for more items to settle it: ${MOST_TIMES} times as many would not.`;
     const needed = Math.max(Math.trunc(Number((n * times).toPrecision(2))), n + 1);
-    return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it by these judges (now ${n.toLocaleString("en-US")}).`;
+    const byWhom = pair.over ? " by these judges" : "";
+    return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it${byWhom} (now ${n.toLocaleString("en-US")}).`;
   }
 
   // Whether what judges add to the interval leaves zero in it even with so many times the items.
