@@ -27,6 +27,9 @@ from coeval.sweeps.engine import (
 )
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
 
+# Each look asks the scheduler, or tries the cluster's ports.
+_LOOK_S = 1.0
+
 # --- Ray: the cluster there is, or one of this machine
 
 
@@ -64,9 +67,14 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
     return RayEngine(ray, slots, per_slot if takes_gpus else 0, environment, ours=ours)
 
 
+# Ray ends this process after 60 s without the cluster's head, and leaving the cluster takes it 8 s.
+_LOST_S = 20.0
+
+
 class RayEngine(SweepEngine):
     """Each worker is a task that waits beside the worker's process. Ray gives it its GPUs, and never runs it
-    again by itself: whether a worker is owed once more is the sweep's affair."""
+    again by itself: whether a worker is owed once more is the sweep's affair. Of a dead cluster Ray reports
+    nothing, and its tasks never end: so its ports are tried."""
 
     def __init__(
         self, ray: Any, slots: int, gpus_each: int, environment: Mapping[str, str], *, ours: bool
@@ -74,25 +82,38 @@ class RayEngine(SweepEngine):
         super().__init__(local_slots((), 1, slots), environment)
         self._ray = ray
         self._ours = ours
+        self._lost = ""
         self._task = ray.remote(num_cpus=0, num_gpus=gpus_each, max_retries=0)(wait_for_worker)
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Ray finds the place
         write_worker(worker)
-        reference = self._task.remote(
-            worker_command(worker.folder.resolve()),
-            str((worker.folder / "worker.log").resolve()),
-            str(Path.cwd()),
-            passed_on(self._environment, worker.key_variable),
-        )
+        if (reference := self._hand_in(worker)) is None:
+            return WorkerResult(end="failed", problem=f"the Ray cluster {self._lost}", again=False)
         try:
             code = await asyncio.shield(asyncio.wrap_future(reference.future()))
         except asyncio.CancelledError:
-            await self._end(reference, worker)
+            if not self._lost:
+                await self._end(reference, worker)
             raise
-        except self._ray.exceptions.RayError as error:
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
             why = f"was left by its Ray task ({type(error).__name__})"
             return await reported_end(worker, why, LONGEST_END_S)
         return await reported_end(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
+
+    def _hand_in(self, worker: Worker) -> Any:
+        """Return the reference of the worker's task, or None where the cluster is lost."""
+        if self._lost:
+            return None  # Ray would start another cluster
+        try:
+            return self._task.remote(
+                worker_command(worker.folder.resolve()),
+                str((worker.folder / "worker.log").resolve()),
+                str(Path.cwd()),
+                passed_on(self._environment, worker.key_variable),
+            )
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
+            self._lost = f"takes no more tasks ({type(error).__name__}: {error})"
+            return None
 
     async def _end(self, reference: Any, worker: Worker) -> None:
         self._ray.cancel(reference)
@@ -102,9 +123,41 @@ class RayEngine(SweepEngine):
             self._ray.cancel(reference, force=True)
             raise
 
+    async def lost(self) -> str:
+        loop = asyncio.get_running_loop()
+        ports = [port for port in cluster_ports(self._ray) if await _is_open(*port)]
+        reached = loop.time()
+        while not self._lost:
+            await asyncio.sleep(_LOOK_S)
+            closed = [port for port in ports if not await _is_open(*port)]
+            if not closed:
+                reached = loop.time()
+            elif loop.time() - reached >= _LOST_S:
+                self._lost = f"has not answered at {closed[0][0]}:{closed[0][1]} for {_LOST_S:.0f} s"
+        await self.aclose()
+        return f"the Ray cluster {self._lost}"
+
     async def aclose(self) -> None:
         if self._ours:
             await asyncio.to_thread(self._ray.shutdown)
+
+
+def cluster_ports(ray: Any) -> list[tuple[str, int]]:
+    """Where the cluster's head listens, and Ray's process of this machine, by which tasks are handed in."""
+    context = ray.get_runtime_context()
+    host, _, port = context.gcs_address.rpartition(":")
+    own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
+    return [(host.strip("[]"), int(port)), *((at["NodeManagerAddress"], at["NodeManagerPort"]) for at in own)]
+
+
+async def _is_open(host: str, port: int) -> bool:
+    try:
+        async with asyncio.timeout(_LOST_S / 4):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError:  # a time-out is one
+        return False
+    writer.close()
+    return True
 
 
 # --- Slurm
@@ -112,8 +165,6 @@ class RayEngine(SweepEngine):
 USUAL: Mapping[str, Any] = {"timeout_min": 24 * 60, "cpus_per_task": 8}
 # A start where nobody says how many: jobs queue at the cluster anyway.
 _SLOTS = 4
-# Each look asks the scheduler.
-_LOOK_S = 1.0
 
 
 def open_slurm(

@@ -61,6 +61,11 @@ class SweepEngine(ABC):
         Raises StoreError: the worker's folder cannot be written.
         """
 
+    async def lost(self) -> str:
+        """Wait until no worker can run here any more, and return why: where that can be, of a cluster."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
     async def free(self, slot: WorkerSlot) -> None:  # noqa: B027 - of a cluster it holds nothing
         """Give back what a slot holds: no further worker comes to it."""
 

@@ -8,6 +8,7 @@ bounded number of times without progress; then its jobs are told as failed, and 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,8 @@ from coeval.sweeps.server_command import PRESETS
 from coeval.sweeps.swapping import base_of
 from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
+
+log = logging.getLogger("coeval")
 
 # --- Sweep board
 
@@ -195,7 +198,7 @@ class Scheduler:
         self._workers: deque[WorkerDue] = deque()
         self._open_workers: dict[int, int] = {}
         self._conclusions: deque[ConclusionDue] = deque()
-        self._running = 0
+        self._running: list[WorkerDue] = []
         self._given_up = 0
         self._answered = 0
         self._watching = False
@@ -237,8 +240,8 @@ class Scheduler:
             slots = [group.create_task(self._serve(slot)) for slot in self._engine.slots]
             judges = [group.create_task(self._judge()) for _ in range(self._sweep.judge_jobs)]
             beside = [group.create_task(self._stop_when(interrupt, slots))]
-            if source is not None:
-                beside.append(group.create_task(self._follow(source)))
+            follows = [] if source is None else [group.create_task(self._follow(source))]
+            beside += [*follows, group.create_task(self._leave_when_lost([*slots, *follows]))]
             try:
                 await asyncio.wait([*slots, *judges])
             finally:
@@ -252,6 +255,22 @@ class Scheduler:
         for slot in slots:
             slot.cancel()
         await self._judge_worker.aclose()
+
+    async def _leave_when_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Where workers can run nowhere any more, leave what they were to do, and have the rest judged."""
+        why = await self._engine.lost()
+        left = [due.checkpoint.name for due in (*self._running, *self._workers)]
+        if not left and not self._watching:
+            return
+        log.warning("%s: no more servers are started", why)
+        for name in left or ["further checkpoints"]:
+            self.board.tell_problem(name, f"left, since {why}; the same command continues", given_up=True)
+        self.board.left += max(1, len(left))
+        self._workers.clear()
+        self._watching = False
+        for task in tasks:
+            task.cancel()
+        self._tell()
 
     async def _follow(self, source: CheckpointWatch) -> None:
         while (found := await source.next()) is not None:
@@ -289,11 +308,11 @@ class Scheduler:
     async def _serve(self, slot: WorkerSlot) -> None:
         """Run workers in a slot until there are none; then its GPUs are free, while others are judged."""
         while (due := await self._next(self._workers, self._no_worker_to_come)) is not None:
-            self._running += 1
+            self._running.append(due)
             try:
                 await self._run_worker(due, slot)
             finally:
-                self._running -= 1
+                self._running.remove(due)
                 self._tell()
         await self._engine.free(slot)
 
