@@ -185,7 +185,7 @@ def test_where_nothing_comes_of_the_first_the_rest_is_left(tmp_path: Path) -> No
 
 
 def test_where_workers_can_run_nowhere_the_rest_is_left_and_what_is_answered_is_judged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
 ) -> None:
     """Workers of a dead cluster never end."""
 
@@ -198,9 +198,8 @@ def test_where_workers_can_run_nowhere_the_rest_is_left_and_what_is_answered_is_
     board, _ = swept(tmp_path, engine, judge_worker, steps=8)
     assert len(engine.spans) == len(judge_worker.spans) == 4
     assert (board.concluded, board.failed, board.left, board.waiting, board.exit_code) == (8, 0, 4, 0, 3)
-    left = "step_4, step_5, step_6, step_7: left, since the cluster is dead; the same command continues"
+    left = "4 more: left, since the cluster is dead; the same command continues"
     assert board.gaps == (left,)
-    assert "the cluster is dead: no more servers are started" in caplog.text
 
 
 def test_an_engine_that_is_lost_when_all_is_answered_is_no_gap(tmp_path: Path) -> None:

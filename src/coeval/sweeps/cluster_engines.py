@@ -29,6 +29,8 @@ from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_
 
 # Each look asks the scheduler, or tries the cluster's ports.
 _LOOK_S = 1.0
+# Ray ends this process after 60 s without the cluster's head; a look takes 2 s at most, leaving Ray 8 s.
+_LOOKS = 20
 
 # --- Ray: the cluster there is, or one of this machine
 
@@ -67,10 +69,6 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
     return RayEngine(ray, slots, per_slot if takes_gpus else 0, environment, ours=ours)
 
 
-# Ray ends this process after 60 s without the cluster's head, and leaving the cluster takes it 8 s.
-_LOST_S = 20.0
-
-
 class RayEngine(SweepEngine):
     """Each worker is a task that waits beside the worker's process. Ray gives it its GPUs, and never runs it
     again by itself: whether a worker is owed once more is the sweep's affair. Of a dead cluster Ray reports
@@ -87,8 +85,18 @@ class RayEngine(SweepEngine):
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Ray finds the place
         write_worker(worker)
-        if (reference := self._hand_in(worker)) is None:
-            return WorkerResult(end="failed", problem=f"the Ray cluster {self._lost}", again=False)
+        if not self._lost:  # Ray would start another cluster
+            try:
+                reference = self._task.remote(
+                    worker_command(worker.folder.resolve()),
+                    str((worker.folder / "worker.log").resolve()),
+                    str(Path.cwd()),
+                    passed_on(self._environment, worker.key_variable),
+                )
+            except (self._ray.exceptions.RayError, ConnectionError) as error:
+                self._lost = f"the Ray cluster takes no more tasks ({type(error).__name__}: {error})"
+        if self._lost:
+            return WorkerResult(end="failed", problem=self._lost, again=False)
         try:
             code = await asyncio.shield(asyncio.wrap_future(reference.future()))
         except asyncio.CancelledError:
@@ -100,21 +108,6 @@ class RayEngine(SweepEngine):
             return await reported_end(worker, why, LONGEST_END_S)
         return await reported_end(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
 
-    def _hand_in(self, worker: Worker) -> Any:
-        """Return the reference of the worker's task, or None where the cluster is lost."""
-        if self._lost:
-            return None  # Ray would start another cluster
-        try:
-            return self._task.remote(
-                worker_command(worker.folder.resolve()),
-                str((worker.folder / "worker.log").resolve()),
-                str(Path.cwd()),
-                passed_on(self._environment, worker.key_variable),
-            )
-        except (self._ray.exceptions.RayError, ConnectionError) as error:
-            self._lost = f"takes no more tasks ({type(error).__name__}: {error})"
-            return None
-
     async def _end(self, reference: Any, worker: Worker) -> None:
         self._ray.cancel(reference)
         try:
@@ -124,40 +117,38 @@ class RayEngine(SweepEngine):
             raise
 
     async def lost(self) -> str:
-        loop = asyncio.get_running_loop()
-        ports = [port for port in cluster_ports(self._ray) if await _is_open(*port)]
-        reached = loop.time()
+        addresses = [address for address in cluster_addresses(self._ray) if await _is_open(address)]
+        looks = 0
         while not self._lost:
             await asyncio.sleep(_LOOK_S)
-            closed = [port for port in ports if not await _is_open(*port)]
-            if not closed:
-                reached = loop.time()
-            elif loop.time() - reached >= _LOST_S:
-                self._lost = f"has not answered at {closed[0][0]}:{closed[0][1]} for {_LOST_S:.0f} s"
+            closed = [address for address in addresses if not await _is_open(address)]
+            looks = looks + 1 if closed else 0
+            if looks == _LOOKS:
+                self._lost = f"the Ray cluster does not answer any more at {closed[0]}"
+        logging.getLogger("coeval").warning("%s: no more servers are started", self._lost)
         await self.aclose()
-        return f"the Ray cluster {self._lost}"
+        return self._lost
 
     async def aclose(self) -> None:
         if self._ours:
             await asyncio.to_thread(self._ray.shutdown)
 
 
-def cluster_ports(ray: Any) -> list[tuple[str, int]]:
-    """Where the cluster's head listens, and Ray's process of this machine, by which tasks are handed in."""
+def cluster_addresses(ray: Any) -> list[str]:
+    """Return where the cluster's head listens, and Ray's process of this machine, which takes the tasks."""
     context = ray.get_runtime_context()
-    host, _, port = context.gcs_address.rpartition(":")
     own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
-    return [(host.strip("[]"), int(port)), *((at["NodeManagerAddress"], at["NodeManagerPort"]) for at in own)]
+    return [context.gcs_address, *(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own)]
 
 
-async def _is_open(host: str, port: int) -> bool:
-    try:
-        async with asyncio.timeout(_LOST_S / 4):
-            _, writer = await asyncio.open_connection(host, port)
-    except OSError:  # a time-out is one
-        return False
-    writer.close()
-    return True
+async def _is_open(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with suppress(OSError):  # a time-out is one
+        async with asyncio.timeout(_LOOK_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        writer.close()
+        return True
+    return False
 
 
 # --- Slurm

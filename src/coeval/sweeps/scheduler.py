@@ -8,7 +8,6 @@ bounded number of times without progress; then its jobs are told as failed, and 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +36,6 @@ from coeval.sweeps.server_command import PRESETS
 from coeval.sweeps.swapping import base_of
 from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
-
-log = logging.getLogger("coeval")
 
 # --- Sweep board
 
@@ -198,7 +195,7 @@ class Scheduler:
         self._workers: deque[WorkerDue] = deque()
         self._open_workers: dict[int, int] = {}
         self._conclusions: deque[ConclusionDue] = deque()
-        self._running: list[WorkerDue] = []
+        self._running = 0
         self._given_up = 0
         self._answered = 0
         self._watching = False
@@ -259,14 +256,9 @@ class Scheduler:
     async def _leave_when_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         """Where workers can run nowhere any more, leave what they were to do, and have the rest judged."""
         why = await self._engine.lost()
-        left = [due.checkpoint.name for due in (*self._running, *self._workers)]
-        if not left and not self._watching:
+        if self._no_worker_to_come():
             return
-        log.warning("%s: no more servers are started", why)
-        for name in left or ["further checkpoints"]:
-            self.board.tell_problem(name, f"left, since {why}; the same command continues", given_up=True)
-        self.board.left += max(1, len(left))
-        self._workers.clear()
+        self._leave(f"{why}; the same command continues", self._running)
         self._watching = False
         for task in tasks:
             task.cancel()
@@ -308,11 +300,11 @@ class Scheduler:
     async def _serve(self, slot: WorkerSlot) -> None:
         """Run workers in a slot until there are none; then its GPUs are free, while others are judged."""
         while (due := await self._next(self._workers, self._no_worker_to_come)) is not None:
-            self._running.append(due)
+            self._running += 1
             try:
                 await self._run_worker(due, slot)
             finally:
-                self._running.remove(due)
+                self._running -= 1
                 self._tell()
         await self._engine.free(slot)
 
@@ -415,12 +407,13 @@ class Scheduler:
         """Where nothing has come of the first checkpoints, nothing will of the others."""
         if self._given_up < HOPELESS or self._answered or not self._workers:
             return
-        self.board.tell_problem(
-            f"{len(self._workers):,} more",
-            "left, since none of the first came to anything; mend what they say and start again",
-            given_up=True,
-        )
-        self.board.left += len(self._workers)
+        self._leave("none of the first came to anything; mend what they say and start again")
+
+    def _leave(self, why: str, running: int = 0) -> None:
+        count = len(self._workers) + running
+        what = f"{count:,} more" if count else "later checkpoints"
+        self.board.tell_problem(what, f"left, since {why}", given_up=True)
+        self.board.left += count or 1
         self._workers.clear()
 
     def _end_worker(self, due: WorkerDue) -> None:
