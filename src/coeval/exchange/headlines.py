@@ -31,8 +31,7 @@ _FILE = "tracked.json"
 
 class _Tracked(msgspec.Struct, frozen=True):
     """The folder's ``tracked.json``: a key that only it has, and by tracker what was sent whole. ``place``:
-    hashes of its path and of its file's number, ``judged_by`` its judges' recipes, when it was sent. ``name``
-    is what the run is called: the folder's, before it moved."""
+    hashes of its path and file number, ``judged_by`` its judges' recipes, ``name`` its run's."""
 
     key: str
     sent: dict[str, str] = {}

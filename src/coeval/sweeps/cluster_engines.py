@@ -20,16 +20,15 @@ from coeval.sweeps.engine import (
     SweepEngine,
     WorkerSlot,
     local_slots,
-    passed_on,
     reported_end,
     wait_for_worker,
-    worker_command,
+    waiting_for,
 )
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
 
 # Each look asks the scheduler, or tries the cluster's ports.
 _LOOK_S = 1.0
-# Ray ends this process after 60 s without the cluster's head; a look takes 2 s at most, leaving Ray 8 s.
+# Ray reports no dead cluster, and ends this process after 60 s: looks take 40 s at most, leaving Ray 8 s.
 _LOOKS = 20
 
 # --- Ray: the cluster there is, or one of this machine
@@ -71,8 +70,7 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
 
 class RayEngine(SweepEngine):
     """Each worker is a task that waits beside the worker's process. Ray gives it its GPUs, and never runs it
-    again by itself: whether a worker is owed once more is the sweep's affair. Of a dead cluster Ray reports
-    nothing, and its tasks never end: so its ports are tried."""
+    again by itself: whether a worker is owed once more is the sweep's affair."""
 
     def __init__(
         self, ray: Any, slots: int, gpus_each: int, environment: Mapping[str, str], *, ours: bool
@@ -87,12 +85,7 @@ class RayEngine(SweepEngine):
         write_worker(worker)
         if not self._lost:  # Ray would start another cluster
             try:
-                reference = self._task.remote(
-                    worker_command(worker.folder.resolve()),
-                    str((worker.folder / "worker.log").resolve()),
-                    str(Path.cwd()),
-                    passed_on(self._environment, worker.key_variable),
-                )
+                reference = self._task.remote(*waiting_for(worker, self._environment, worker.key_variable))
             except (self._ray.exceptions.RayError, ConnectionError) as error:
                 self._lost = f"the Ray cluster takes no more tasks ({type(error).__name__}: {error})"
         if self._lost:
@@ -145,8 +138,7 @@ async def _is_open(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with suppress(OSError):  # a time-out is one
         async with asyncio.timeout(_LOOK_S):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        writer.close()
+            (await asyncio.open_connection(host.strip("[]"), int(port)))[1].close()
         return True
     return False
 
@@ -215,14 +207,8 @@ class SlurmEngine(SweepEngine):
         write_worker(worker)
         if worker.key_variable in self._environment:  # submitit keeps what a job is given in a file
             os.environ[worker.key_variable] = self._environment[worker.key_variable]
-        job = await asyncio.to_thread(
-            self._executor.submit,
-            wait_for_worker,
-            worker_command(worker.folder.resolve()),
-            str((worker.folder / "worker.log").resolve()),
-            str(Path.cwd()),
-            passed_on(self._environment),
-        )
+        call = waiting_for(worker, self._environment)
+        job = await asyncio.to_thread(self._executor.submit, wait_for_worker, *call)
         self._jobs.append(job)
         try:
             while read_result(worker) is None and not await asyncio.to_thread(job.done):  # noqa: ASYNC110

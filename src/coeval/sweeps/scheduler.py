@@ -256,9 +256,8 @@ class Scheduler:
     async def _leave_when_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         """Where workers can run nowhere any more, leave what they were to do, and have the rest judged."""
         why = await self._engine.lost()
-        if self._no_worker_to_come():
-            return
-        self._leave(f"{why}; the same command continues", self._running)
+        if not self._no_worker_to_come():
+            self._leave(f"{why}; the same command continues", self._running)
         self._watching = False
         for task in tasks:
             task.cancel()
@@ -390,7 +389,8 @@ class Scheduler:
             self.board.unavailable = not self._answered and result.end == "server_failed"
             self._given_up += 1
             self._give_up(due, worker.name, problem)
-            self._leave_the_rest()
+            if self._given_up >= HOPELESS and not self._answered and self._workers:
+                self._leave("none of the first came to anything; mend what they say and start again")
             return
         self.board.tell_problem(worker.name, problem, given_up=False)
         self._workers.appendleft(due)
@@ -402,12 +402,6 @@ class Scheduler:
                     self._fail(due.checkpoint, self._tasks[task], run, problem)
         self.board.tell_problem(name, problem, given_up=True)
         self._end_worker(due)
-
-    def _leave_the_rest(self) -> None:
-        """Where nothing has come of the first checkpoints, nothing will of the others."""
-        if self._given_up < HOPELESS or self._answered or not self._workers:
-            return
-        self._leave("none of the first came to anything; mend what they say and start again")
 
     def _leave(self, why: str, running: int = 0) -> None:
         count = len(self._workers) + running
