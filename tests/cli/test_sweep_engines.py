@@ -121,6 +121,40 @@ def test_what_a_killed_worker_of_ray_left_is_done_by_another(
     assert list(workers_of(out)) == []
 
 
+@pytest.mark.parametrize("part", ["gcs_server", "raylet"])
+def test_a_sweep_ends_with_its_summary_where_its_own_ray_cluster_dies(
+    folder: Path, tmp_path: Path, part: str
+) -> None:
+    """Ray says nothing of it, and would end this process after a minute."""
+    out = tmp_path / "out"
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    with subprocess.Popen(
+        words(folder, out, "--engine", "ray", "--num-threads", "1", "--no-plot", latency_s=5.0),
+        env={**environment, "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as sweep:  # fmt: skip
+        while not any(out.glob("step_*/run_*/*/responses.jsonl")) and sweep.poll() is None:
+            time.sleep(0.05)
+        [process] = processes_of(sweep.pid, f"/{part}")
+        os.kill(process, signal.SIGKILL)
+        said, warned = sweep.communicate(timeout=150)
+    assert sweep.returncode == 3, warned
+    assert f"{out}: 0 of 4 jobs done" in said
+    assert "no more servers are started" in warned
+    assert "2 more: left, since the Ray cluster does not answer any more at" in " ".join(warned.split())
+    assert list(workers_of(out)) == []
+
+
+def processes_of(parent: int, program: str) -> list[int]:
+    """The children of a process that run a program."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0].decode().endswith(program)
+    ]
+
+
 # A whole sweep over checkpoints of random weights, served by `transformers serve` on the CPU, to curves.
 STEPS = (10, 20)
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes.ray_cluster import ray_cluster
+from fakes.ray_cluster import ActorDiedError, DyingCluster, RaySystemError, ray_cluster
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import started
-from coeval.sweeps.cluster_engines import cancel_earlier, open_ray, open_slurm
+from coeval.sweeps.cluster_engines import RayEngine, cancel_earlier, open_ray, open_slurm
 from coeval.sweeps.engine import SweepEngine, WorkerSlot, reported_end
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
 
@@ -30,7 +30,7 @@ KEY = "sk-of-the-tested-model"
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_KEY", "that of the shell")
     monkeypatch.setattr(
-        "coeval.sweeps.cluster_engines.worker_command",
+        "coeval.sweeps.engine.worker_command",
         lambda folder: (sys.executable, str(STAND_IN), str(folder)),
     )
 
@@ -128,6 +128,52 @@ async def test_as_many_slots_as_the_cluster_has_gpus_for(cluster: Any) -> None:
     assert open_ray(1, 3, {}).slots == (WorkerSlot(0), WorkerSlot(1), WorkerSlot(2))
     with pytest.raises(UsageError, match=r"has 4 GPUs, and a slot takes 8 \(--tp-size\)"):
         open_ray(8, None, {})
+
+
+@pytest.mark.parametrize("part", ["head", "node"])
+async def test_a_cluster_that_is_dead_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Its tasks never end, and are not waited for; Ray, which would end this process, is left."""
+    monkeypatch.setattr("coeval.sweeps.cluster_engines._LOOKS", 3)
+    monkeypatch.setattr("coeval.sweeps.cluster_engines._LOOK_S", 0.1)
+    async with DyingCluster() as dying:
+        engine = RayEngine(dying, 1, 0, {}, ours=True)
+        lost = asyncio.create_task(engine.lost())
+        running = asyncio.create_task(engine.run(worker(tmp_path, "wait"), engine.slots[0]))
+        await asyncio.sleep(0.5)
+        assert not lost.done()
+        port = dying.port(part)
+        await dying.end(part)
+        async with asyncio.timeout(30):
+            assert await lost == f"the Ray cluster does not answer any more at 127.0.0.1:{port}"
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (dying.left, dying.cancelled, len(dying.tasks)) == (1, 0, 1)
+        result = await engine.run(worker(tmp_path, "later"), engine.slots[0])
+        assert (result.end, result.again, len(dying.tasks)) == ("failed", False, 1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RaySystemError("System error: Broken pipe"),
+        ActorDiedError("The actor died unexpectedly"),
+        ConnectionError("Ray Client is not connected"),
+        ConnectionResetError("Connection reset by peer"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_cluster_that_takes_no_tasks_is_lost(tmp_path: Path, error: Exception) -> None:
+    async with DyingCluster(error) as dying:
+        engine = RayEngine(dying, 1, 0, {}, ours=False)
+        result = await engine.run(worker(tmp_path, "wait"), engine.slots[0])
+        said = f"the Ray cluster takes no more tasks ({type(error).__name__}: {error})"
+        assert (result.end, result.problem, result.again) == ("failed", said, False)
+        async with asyncio.timeout(30):
+            assert await engine.lost() == said
+        assert dying.left == 0, "who joined the cluster leaves it"
 
 
 @pytest.mark.process

@@ -182,3 +182,31 @@ def test_where_nothing_comes_of_the_first_the_rest_is_left(tmp_path: Path) -> No
     assert any("none of the first came to anything" in problem.why for problem in board.problems)
     assert board.unavailable
     assert board.waiting == 0
+
+
+def test_where_workers_can_run_nowhere_the_rest_is_left_and_what_is_answered_is_judged(
+    tmp_path: Path,
+) -> None:
+    """Workers of a dead cluster never end."""
+
+    class Lost(TimedEngine):
+        async def lost(self) -> str:
+            await asyncio.sleep(2.5 * WORKER_S)
+            return "the cluster is dead"
+
+    engine, judge_worker = Lost(2), TimedJudgeWorker()
+    board, _ = swept(tmp_path, engine, judge_worker, steps=8)
+    assert len(engine.spans) == len(judge_worker.spans) == 4
+    assert (board.concluded, board.failed, board.left, board.waiting, board.exit_code) == (8, 0, 4, 0, 3)
+    left = "4 more: left, since the cluster is dead; the same command continues"
+    assert board.gaps == (left,)
+
+
+def test_an_engine_that_is_lost_when_all_is_answered_is_no_gap(tmp_path: Path) -> None:
+    class Lost(TimedEngine):
+        async def lost(self) -> str:
+            await asyncio.sleep(WORKER_S + JUDGING_S / 2)
+            return "the cluster is dead"
+
+    board, _ = swept(tmp_path, Lost(2), TimedJudgeWorker(), steps=2)
+    assert (board.concluded, board.gaps, board.exit_code) == (4, (), 0)

@@ -96,6 +96,24 @@ async def test_a_run_of_ones_own_is_a_task_that_is_answered_now_and_judged_later
 
 
 @pytest.mark.process
+async def test_a_sweep_is_logged_though_nothing_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mlflow")
+    tracking = {"MLFLOW_TRACKING_URI": (tmp_path / "ml").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"}
+    sweeping = Sweeping(tmp_path, prompts=2)
+    environment = sweeping.environment() | tracking
+    monkeypatch.setattr(sweeping, "environment", lambda: environment)
+    sweeping.trained(30, 80)
+    ended = await sweeping.run("--no-plot", "--log-to", "mlflow:mine")
+    assert ended.code == 0, ended
+    assert not (sweeping.out / "plots").exists()
+    [file] = (tmp_path / "ml").glob("*/*/metrics/ifeval/prompt_level_strict_accuracy_n")
+    logged = [line.split()[1:] for line in file.read_text().splitlines()]
+    assert [(int(step), float(n)) for n, step in logged] == [(30, 2.0), (80, 2.0)]
+
+
+@pytest.mark.process
 async def test_a_judge_that_does_not_answer_is_told_before_a_server_starts(tmp_path: Path) -> None:
     lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=3)])
     assert (await asyncio.to_thread(lab.run)).exit_code == 0

@@ -31,12 +31,13 @@ _FILE = "tracked.json"
 
 class _Tracked(msgspec.Struct, frozen=True):
     """The folder's ``tracked.json``: a key that only it has, and by tracker what was sent whole. ``place``:
-    hashes of its path and of its file's number, ``judged_by`` its judges' recipes, when it was sent."""
+    hashes of its path and file number, ``judged_by`` its judges' recipes, ``name`` its run's."""
 
     key: str
     sent: dict[str, str] = {}
     place: tuple[str, ...] = ()
     judged_by: dict[str, str] = {}
+    name: str = ""
 
     def is_of(self, place: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
         """Say why a folder is another run of a tracker; "" where it is this one, moved or grown."""
@@ -69,10 +70,10 @@ class Tracking:
         reason = before.is_of(place, judged_by)
         self.news = f"{self._folder.name} begins a new run: {reason}" if reason else ""
         key, sent = (token_hex(8), {}) if reason else (before.key, before.sent)
-        self._tracked = _Tracked(key, sent, place, before.judged_by | judged_by)
+        self.name = ("" if reason else before.name) or _clean(self._folder.name)
+        self._tracked = _Tracked(key, sent, place, before.judged_by | judged_by, self.name)
         if self._tracked != before or not before.place:
             write_json_atomic(self._folder / _FILE, self._tracked)
-        self.name = _clean(self._folder.name)
         self.key = key
 
     @property

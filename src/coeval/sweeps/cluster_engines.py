@@ -20,12 +20,16 @@ from coeval.sweeps.engine import (
     SweepEngine,
     WorkerSlot,
     local_slots,
-    passed_on,
     reported_end,
     wait_for_worker,
-    worker_command,
+    waiting_for,
 )
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
+
+# Each look asks the scheduler, or tries the cluster's ports.
+_LOOK_S = 1.0
+# Ray reports no dead cluster, and ends this process after 60 s: looks take 40 s at most, leaving Ray 8 s.
+_LOOKS = 20
 
 # --- Ray: the cluster there is, or one of this machine
 
@@ -74,22 +78,25 @@ class RayEngine(SweepEngine):
         super().__init__(local_slots((), 1, slots), environment)
         self._ray = ray
         self._ours = ours
+        self._lost = ""
         self._task = ray.remote(num_cpus=0, num_gpus=gpus_each, max_retries=0)(wait_for_worker)
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Ray finds the place
         write_worker(worker)
-        reference = self._task.remote(
-            worker_command(worker.folder.resolve()),
-            str((worker.folder / "worker.log").resolve()),
-            str(Path.cwd()),
-            passed_on(self._environment, worker.key_variable),
-        )
+        if not self._lost:  # Ray would start another cluster
+            try:
+                reference = self._task.remote(*waiting_for(worker, self._environment, worker.key_variable))
+            except (self._ray.exceptions.RayError, ConnectionError) as error:
+                self._lost = f"the Ray cluster takes no more tasks ({type(error).__name__}: {error})"
+        if self._lost:
+            return WorkerResult(end="failed", problem=self._lost, again=False)
         try:
             code = await asyncio.shield(asyncio.wrap_future(reference.future()))
         except asyncio.CancelledError:
-            await self._end(reference, worker)
+            if not self._lost:
+                await self._end(reference, worker)
             raise
-        except self._ray.exceptions.RayError as error:
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
             why = f"was left by its Ray task ({type(error).__name__})"
             return await reported_end(worker, why, LONGEST_END_S)
         return await reported_end(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
@@ -102,9 +109,38 @@ class RayEngine(SweepEngine):
             self._ray.cancel(reference, force=True)
             raise
 
+    async def lost(self) -> str:
+        addresses = [address for address in cluster_addresses(self._ray) if await _is_open(address)]
+        looks = 0
+        while not self._lost:
+            await asyncio.sleep(_LOOK_S)
+            closed = [address for address in addresses if not await _is_open(address)]
+            looks = looks + 1 if closed else 0
+            if looks == _LOOKS:
+                self._lost = f"the Ray cluster does not answer any more at {closed[0]}"
+        logging.getLogger("coeval").warning("%s: no more servers are started", self._lost)
+        await self.aclose()
+        return self._lost
+
     async def aclose(self) -> None:
         if self._ours:
             await asyncio.to_thread(self._ray.shutdown)
+
+
+def cluster_addresses(ray: Any) -> list[str]:
+    """Return where the cluster's head listens, and Ray's process of this machine, which takes the tasks."""
+    context = ray.get_runtime_context()
+    own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
+    return [context.gcs_address, *(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own)]
+
+
+async def _is_open(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with suppress(OSError):  # a time-out is one
+        async with asyncio.timeout(_LOOK_S):
+            (await asyncio.open_connection(host.strip("[]"), int(port)))[1].close()
+        return True
+    return False
 
 
 # --- Slurm
@@ -112,8 +148,6 @@ class RayEngine(SweepEngine):
 USUAL: Mapping[str, Any] = {"timeout_min": 24 * 60, "cpus_per_task": 8}
 # A start where nobody says how many: jobs queue at the cluster anyway.
 _SLOTS = 4
-# Each look asks the scheduler.
-_LOOK_S = 1.0
 
 
 def open_slurm(
@@ -173,14 +207,8 @@ class SlurmEngine(SweepEngine):
         write_worker(worker)
         if worker.key_variable in self._environment:  # submitit keeps what a job is given in a file
             os.environ[worker.key_variable] = self._environment[worker.key_variable]
-        job = await asyncio.to_thread(
-            self._executor.submit,
-            wait_for_worker,
-            worker_command(worker.folder.resolve()),
-            str((worker.folder / "worker.log").resolve()),
-            str(Path.cwd()),
-            passed_on(self._environment),
-        )
+        call = waiting_for(worker, self._environment)
+        job = await asyncio.to_thread(self._executor.submit, wait_for_worker, *call)
         self._jobs.append(job)
         try:
             while read_result(worker) is None and not await asyncio.to_thread(job.done):  # noqa: ASYNC110

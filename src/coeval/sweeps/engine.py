@@ -61,6 +61,11 @@ class SweepEngine(ABC):
         Raises StoreError: the worker's folder cannot be written.
         """
 
+    async def lost(self) -> str:
+        """Wait until no worker can run here any more, and return why: where that can be, of a cluster."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
+
     async def free(self, slot: WorkerSlot) -> None:  # noqa: B027 - of a cluster it holds nothing
         """Give back what a slot holds: no further worker comes to it."""
 
@@ -116,10 +121,11 @@ PASSED_ON = (
 """Of the sweep's environment, beside the tested model's key: a cluster starts its processes with another."""
 
 
-def passed_on(environment: Mapping[str, str], key_variable: str = "") -> dict[str, str]:
-    """What of the sweep's environment its workers are given."""
-    names = (*PASSED_ON, key_variable)
-    return {name: environment[name] for name in names if name and name in environment}
+def waiting_for(worker: Worker, environment: Mapping[str, str], key: str = "") -> tuple[object, ...]:
+    """Return the arguments of `wait_for_worker`; ``key`` is the variable of the tested model's key."""
+    given = {name: environment[name] for name in (*PASSED_ON, key) if name in environment}
+    folder = worker.folder.resolve()
+    return worker_command(folder), str(folder / "worker.log"), str(Path.cwd()), given
 
 
 def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: Mapping[str, str]) -> int:

@@ -237,8 +237,8 @@ class Scheduler:
             slots = [group.create_task(self._serve(slot)) for slot in self._engine.slots]
             judges = [group.create_task(self._judge()) for _ in range(self._sweep.judge_jobs)]
             beside = [group.create_task(self._stop_when(interrupt, slots))]
-            if source is not None:
-                beside.append(group.create_task(self._follow(source)))
+            follows = [] if source is None else [group.create_task(self._follow(source))]
+            beside += [*follows, group.create_task(self._leave_when_lost([*slots, *follows]))]
             try:
                 await asyncio.wait([*slots, *judges])
             finally:
@@ -252,6 +252,16 @@ class Scheduler:
         for slot in slots:
             slot.cancel()
         await self._judge_worker.aclose()
+
+    async def _leave_when_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Where workers can run nowhere any more, leave what they were to do, and have the rest judged."""
+        why = await self._engine.lost()
+        if not self._no_worker_to_come():
+            self._leave(f"{why}; the same command continues", self._running)
+        self._watching = False
+        for task in tasks:
+            task.cancel()
+        self._tell()
 
     async def _follow(self, source: CheckpointWatch) -> None:
         while (found := await source.next()) is not None:
@@ -379,7 +389,8 @@ class Scheduler:
             self.board.unavailable = not self._answered and result.end == "server_failed"
             self._given_up += 1
             self._give_up(due, worker.name, problem)
-            self._leave_the_rest()
+            if self._given_up >= HOPELESS and not self._answered and self._workers:
+                self._leave("none of the first came to anything; mend what they say and start again")
             return
         self.board.tell_problem(worker.name, problem, given_up=False)
         self._workers.appendleft(due)
@@ -392,16 +403,11 @@ class Scheduler:
         self.board.tell_problem(name, problem, given_up=True)
         self._end_worker(due)
 
-    def _leave_the_rest(self) -> None:
-        """Where nothing has come of the first checkpoints, nothing will of the others."""
-        if self._given_up < HOPELESS or self._answered or not self._workers:
-            return
-        self.board.tell_problem(
-            f"{len(self._workers):,} more",
-            "left, since none of the first came to anything; mend what they say and start again",
-            given_up=True,
-        )
-        self.board.left += len(self._workers)
+    def _leave(self, why: str, running: int = 0) -> None:
+        count = len(self._workers) + running
+        what = f"{count:,} more" if count else "later checkpoints"
+        self.board.tell_problem(what, f"left, since {why}", given_up=True)
+        self.board.left += count or 1
         self._workers.clear()
 
     def _end_worker(self, due: WorkerDue) -> None:
