@@ -243,6 +243,14 @@ ENDINGS: dict[str, str | type[ModelError]] = {
 }
 
 
+def test_an_unclear_reason_takes_no_text_away() -> None:
+    assert decoded("openai", changed("openai", REASON["openai"], "other")).text == SAID
+    nothing = changed("openai", f"{MESSAGE}.content", "")
+    nothing["choices"][0]["finish_reason"] = "other"
+    with pytest.raises(Unreadable):
+        decoded("openai", nothing)
+
+
 @pytest.mark.parametrize("interface", REASON)
 @pytest.mark.parametrize(("reason", "ending"), ENDINGS.items())
 def test_how_an_answer_ended_is_read_in_the_words_of_any_house(

@@ -97,8 +97,8 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         way = "Fill the gaps with the same command: only what is missing is asked for."
         if any(summary.not_measured for summary in gaps):
             way = (
-                "Most requests failed for a setting or the connection: correct that first. The same command then "
-                "requests only what is missing."
+                "Most requests failed for a setting or the connection: correct that first. Then the same "
+                "command requests only what is missing."
             )
         say(messages, way)
         if outcome.errors is not None:

@@ -42,10 +42,10 @@ _NO_LETTER = re.compile(r"[^a-z]")
 _ENUM = re.compile(r"^(?:finish|stop)?reason")
 
 
-def finish_of(reason: str | None, usage: Usage, why: str = "") -> str:
+def finish_of(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
     """Return ``stop``, ``length`` or ``tool_calls`` for a host's finish reason, or an unknown one as it came.
 
-    ``why`` is what the host says of it, redacted. Raises ContentFiltered: the host withheld the answer;
+    ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it. Raises ContentFiltered: the host withheld the answer;
     ServerFault, Unreadable: it broke it off.
     """
     if not reason:
@@ -57,8 +57,8 @@ def finish_of(reason: str | None, usage: Usage, why: str = "") -> str:
             raise ContentFiltered(f"the host's content filter withheld the answer ({detail})", usage=usage)
         case "broken_off":
             raise ServerFault(f"the host broke off its answer (finish reason {detail})", usage=usage)
-        case "unusable":
+        case "unusable" if not (text and reason.lower() == "other"):
             raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
-        case None:
+        case "unusable" | None:
             return reason
     return ending

@@ -212,8 +212,8 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         error = inner_error(msgspec.json.encode({"error": choice.error}), redactor)
         error.usage = usage
         raise error
-    finish = finish_of(choice.finish_reason, usage)
     text, reasoning, refusal = _read(choice.message)
+    finish = finish_of(choice.finish_reason, usage, text=text)
     if text is None and reasoning and not refusal and finish == "stop":
         # vLLM's reasoning parsers take all that a model says for reasoning until it ends its thinking.
         text, reasoning, notes = reasoning, None, (*notes, FROM_REASONING)
