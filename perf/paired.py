@@ -289,8 +289,8 @@ INTRODUCTION = """\
 
 Written by `python -m perf.paired`, which draws the scores of two models on the same items, with known means.
 Each cell is of {repeats} experiments: how many in a hundred 95% intervals hold the true difference, and how
-wide they are on average. *Ours* is the interval of `coeval compare` ([how it is made](../compare.md)), *t* the
-paired t interval. Columns are items.
+wide they are on average. *Ours* is the interval of `coeval compare` ([how it is made](../compare.md)), *t*
+the paired t interval. Columns are items.
 
 Where both means lie at the end and items are few, these intervals hold the truth in all cases: of six items
 with full marks on both sides, an interval must allow for a failure that was not drawn on either side, and is

@@ -45,8 +45,9 @@ _ENUM = re.compile(r"^(?:finish|stop)?reason")
 def finish_of(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
     """Return ``stop``, ``length`` or ``tool_calls`` for a host's finish reason, or an unknown one as it came.
 
-    ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it. Raises ContentFiltered: the host withheld the answer;
-    ServerFault, Unreadable: it broke it off.
+    ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it.
+
+    Raises ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off.
     """
     if not reason:
         return "stop"

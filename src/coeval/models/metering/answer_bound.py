@@ -47,7 +47,7 @@ def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | N
     limits, answers = _bounds(sampling, spec)
     if not limits or not all(type(each) is int for each in answers):
         return None
-    return max(limits) * max(answers)
+    return int(max(limits) * max(answers))
 
 
 def least_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
