@@ -322,7 +322,7 @@ REPEATED = """\
 Two models of equal skill on items of which always four nearly repeat each other: in a hundred experiments
 (five times as many as above), how often they are called different at 5% with each item taken for independent
 evidence, and with the group taken for it, as `coeval` does
-([how groups are found](measures.md#items-that-nearly-repeat-each-other)); the last column is how often the
+([how groups are found](../measures.md#items-that-nearly-repeat-each-other)); the last column is how often the
 95% interval leaves zero out."""
 
 

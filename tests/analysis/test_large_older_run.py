@@ -11,7 +11,6 @@ import pytest
 import slow_measures as slow
 from cli.invoked import Command
 from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun, unlike
-from scipy.special import stdtrit
 
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
@@ -71,16 +70,6 @@ def test_without_a_configuration_all_that_is_on_record_counts(plain: Path, coeva
     for part in ("agreement", "judges", "teachers", "students", "coverage"):
         assert found[part].keys() == expected_of(of, OPTIONS)[part].keys()
     assert all(found["robust"]["students"][name]["valid_evals"] > 300 for name in STUDENTS)
-
-
-def test_the_error_of_a_difference_is_that_of_the_pairs(plain: Path, coeval: Command) -> None:
-    """Few datapoints have all scores: what is bought next starts from those that two students have."""
-    found = measured(coeval, plain)
-    pairs = found["ranking"]["differences"].values()
-    reached = float(stdtrit(300, 0.975))
-    own = [(pair["ci95"]["difference"][1] - pair["difference"]) / reached for pair in pairs]
-    assert found["g_study"]["items"] < 50 < found["g_study"]["left_out"]
-    assert found["next"][0]["over_items"] == pytest.approx(sum(own) / len(own), rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -247,13 +247,6 @@ def test_every_pair_is_tested_as_on_so_many_items(run: Run, measures: dict[str, 
 
 
 @pytest.mark.process
-def test_the_error_of_a_difference_knows_it(run: Run, measures: dict[str, Any]) -> None:
-    scores = [np.array(of_groups(run, name)) for name in STUDENTS]
-    squares = [(one - other).var(ddof=1) / GROUPS for n, one in enumerate(scores) for other in scores[:n]]
-    assert measures["next"][0]["over_items"] == pytest.approx(np.sqrt(np.mean(squares)))
-
-
-@pytest.mark.process
 def test_labels_and_comparisons_count_groups(run: Run, measures: dict[str, Any]) -> None:
     found = measures["labels"]["haiku"]["tone"]
     with RunReader(run.folder) as reader:

@@ -147,7 +147,7 @@ async def test_a_changed_answer_is_judged_again(bench: Bench) -> None:
         assert questions(server, since=before) == [f"{JUDGING}Something else"]
 
 
-async def test_an_unreadable_judgment_is_asked_again_then_counted_and_owed(bench: Bench) -> None:
+async def test_an_unreadable_judgment_is_counted_and_owed(bench: Bench) -> None:
     def mumbling(messages: list[dict[str, Any]]) -> Behaviour:
         text = messages[-1]["content"]
         return Answer("well…") if text == f"{JUDGING}Answer to Prompt 0" else said(messages)
@@ -155,7 +155,7 @@ async def test_an_unreadable_judgment_is_asked_again_then_counted_and_owed(bench
     async with fake(reply=mumbling) as server:
         outcome = await bench.run(server.url)
         assert outcome.exit_code == 3
-        assert questions(server, "judge-1").count(f"{JUDGING}Answer to Prompt 0") == 3
+        assert questions(server, "judge-1").count(f"{JUDGING}Answer to Prompt 0") == 1, "greedy"
     found = summary(bench)
     assert (found["n_scored"], found["n_failed"]) == (2, {"unparsable": 1})
     assert found["metrics"]["share_good"] == {

@@ -101,7 +101,7 @@ async def test_the_benchmarks_tell_them_too(tmp_path: Path) -> None:
 
     def reply(messages: list[dict[str, Any]]) -> Answer:
         last = messages[-1]["content"].endswith("3.")
-        return Answer("fine") if last else Answer(None, message={"reasoning_content": "hm"})
+        return Answer("fine") if last else Answer("", message={"reasoning_content": "hm"})
 
     async with fake(reply=reply, extra_fields={"top_k"}) as server:
         how = ["--tasks", "ifeval", "--model", "m", "--base-url", server.url, "--ifeval-input", prompts]

@@ -388,7 +388,8 @@ async def test_what_services_keep_for_an_account_is_out_of_reach(
 @pytest.mark.parametrize("where", ["dev/shm", "run", "tmp"])
 async def test_a_sandbox_holds_no_more_than_its_size(folder: Path, runner: CheckRunner, where: str) -> None:
     script = f"touch /dev/more && exit 3; df -k --output=size /{where} | tail -1 | xargs test 262144 -ge"
-    script += ' && test -z "$(ls /run /dev/shm | grep -v : | grep .)"'
+    empty = " ".join(place for place in ("/run", "/dev/shm") if not folder.is_relative_to(place))  # noqa: S108
+    script += f' && test -z "$(ls {empty} | grep -v : | grep .)"'
     assert (await runner.score(command("sh", "-c", script), ANSWER)).value == 1.0
 
 

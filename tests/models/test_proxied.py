@@ -98,7 +98,9 @@ async def main():
     http = Http(sleep=lambda s: asyncio.sleep(0))
     try:
         call = Call(bytes, None, 9.0, 0, lambda: None)
-        await http.get(Endpoint("http://127.0.0.1:1", None, Limiter()), "", call)
+        endpoint = Endpoint("http://127.0.0.1:1", None, Limiter())
+        endpoint.wait_at_most(0.0)
+        await http.get(endpoint, "", call)
     except ModelError as error:
         print(type(error).__name__, "aiohttp" in sys.modules)
     await http.aclose()

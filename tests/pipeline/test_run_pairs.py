@@ -22,6 +22,7 @@ from coeval.pipeline.plan.run_reading import reading
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.pricing.price_book import PriceBook
+from coeval.reports.items.item_rows import make_item_tables
 from coeval.store.rundir import RunDir
 
 TEA, JOE = model("tea", "teacher"), model("joe", "judge")
@@ -103,6 +104,7 @@ def test_items_show_their_comparisons(lab: Lab) -> None:
     lab.run()
     records = lab.records("evaluation")
     with reading(RunDir(lab.path)) as (reader, _):
+        make_item_tables(reader)
         detail = reader.items().detail(ITEM, "story")
         assert detail is not None
         shown = {

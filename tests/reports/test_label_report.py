@@ -98,9 +98,6 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
     for row in found.table("students").records():
         accuracy = found.table("labels").records()
         assert row["label-0"] == next(one["accuracy"] for one in accuracy if one["student"] == row["student"])
-    steps = {row["step"]: row["judgments"] for row in found.table("next").records()}
-    assert steps["+1 judge"] == 6 * 2, "nobody judges the 20 items of labels"
-    assert steps["+6 items"] == 6 * 2 * 2
     benchmark = " ".join(said.text for said in found.sections[4].sentences)
     assert "too easy or too hard" not in benchmark
 

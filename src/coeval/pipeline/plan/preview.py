@@ -21,7 +21,7 @@ from coeval.pipeline.plan.count_plan import PlanCount, count_plan, refuse_change
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.setup_tasks import build_setup
-from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.plan.task_setup import FORESEEN, TaskSetup
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.inherit import cleared, inherited_phases, phase_3_source, source_folder
 from coeval.store.rundir import RunDir
@@ -173,7 +173,7 @@ def _bounds(
         return settled, settled
     heard = blueprint.heard_rubric(task)
     proposals = len(blueprint.owed_proposals(task, "rubric"))
-    proposed = {f"(proposed {n})": "" for n in range(1, MOST_NAMES * proposals + 1)}
+    proposed = {f"{FORESEEN}{n})": "" for n in range(1, MOST_NAMES * proposals + 1)}
     least = setup(heard) if heard else _as_judged(setup(dict(islice(proposed.items(), 1))), recorded)
     return least, setup(heard | proposed)
 

@@ -46,6 +46,10 @@ def role_model(
     )
 
 
+FORESEEN = "(proposed "
+"""Begins the name of a factor that teachers are still to propose."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
     """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done; ``reasons`` says
@@ -107,8 +111,9 @@ class TaskSetup:
 
     def clippings(self) -> Iterator[str]:
         """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each; and
-        that judges give no reasons, for want of room."""
-        if self.judges and self.reasons.stated is None and self.reasons.lacking:
+        that judges give no reasons, for want of room, once their factors are known."""
+        known = not any(factor.startswith(FORESEEN) for factor in self.criteria)
+        if self.judges and known and self.reasons.stated is None and self.reasons.lacking:
             yield f"{self.task.name}: judges give no reasons: {self.reasons.lacking}, or set `rationale`"
         task, space = self.task, self.space
         others = [name for name in space.target if name not in space.labels]
