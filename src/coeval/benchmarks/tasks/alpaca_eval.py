@@ -30,7 +30,7 @@ from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, 
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses
 from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
-from coeval.core.errors import BadRequest, NotFound, UsageError
+from coeval.core.errors import AskError, BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
 from coeval.core.model import Model
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
@@ -218,7 +218,10 @@ class AlpacaEval(Benchmark):
     async def _try_whole_reply(self, judge: Model, requested: Request) -> None:
         """Return to the official way if the judge does not reason, and a server's reasoning parser only takes
         what it says for reasoning: a whole reply shows that, one token does not."""
-        whole = await judge.complete(msgspec.structs.replace(requested, sampling=self.judged_with()))
+        try:
+            whole = await judge.complete(msgspec.structs.replace(requested, sampling=self.judged_with()))
+        except AskError:
+            return  # one trial more is no reason to give the judge up
         if FROM_REASONING in whole.notes:
             self.manner, self._reasons_first = "logprobs", False
 
