@@ -278,15 +278,16 @@ class Reader:
     def served(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
         """The students and judges that other models, or several, stood in for: in all tasks together."""
         requested = self.planned.requested if self.planned is not None else {}
-        counts = self.rows(_SERVED) + self._served_pairs
-        return tuple(served_models(counts, requested, by_task=by_task))
+        return tuple(served_models(self._served_counts, requested, by_task=by_task))
 
     @cached_property
-    def _served_pairs(self) -> list[tuple[Any, ...]]:
-        """Count the good comparisons of planned judges likewise."""
+    def _served_counts(self) -> list[tuple[Any, ...]]:
+        """Count, once for all who show it, the good answers and judgments of each model that served them, the
+        comparisons of planned judges among them."""
         kinds = dict.fromkeys(("id", "task_id", "judge_model_id", "winner", "status"), "VARCHAR")
-        rows, planned = self.of_lines(PAIRS, kinds | SERVED_COLUMNS, _SERVED_PAIRS), self.planned
-        return [row for row in rows if planned is None or planned.counts(row[1], "judge", row[2])]
+        pairs, planned = self.of_lines(PAIRS, kinds | SERVED_COLUMNS, _SERVED_PAIRS), self.planned
+        counted = (row for row in pairs if planned is None or planned.counts(row[1], "judge", row[2]))
+        return [*self.rows(_SERVED), *counted]
 
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, and whose answers these are, one sentence each, for people."""
