@@ -55,7 +55,8 @@ class Killed:
     async def start_and_kill(self, requests: int, instant_s: float) -> None:
         """Kill once so many more requests have come in or, for a start, so much time has passed."""
         process = self.start()
-        moment = asyncio.ensure_future(self.host.arrived(len(self.host.requested) + requests))
+        last = len(self.host.requested) + requests
+        moment = asyncio.ensure_future(self.host.arrived(last))
         end = asyncio.ensure_future(process.ended())
         await asyncio.wait((moment, end), timeout=instant_s, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(self.draw.uniform(0, LATENCY_S))  # so that answers are under way too
@@ -64,13 +65,17 @@ class Killed:
         await output(process)
         moment.cancel()
         self.kills += 1
-        self.phases[PHASE_OF[self.host.requested[-1].model] if self.host.requested else "before"] += 1
+        if last <= len(self.host.requested):
+            self.phases[PHASE_OF[self.host.requested[last - 1].model]] += 1
 
     async def kill(self) -> None:
-        """At a moment drawn from what is left of the run; each fifth time, while it starts."""
+        """At the first request, which is a teacher's; then at moments drawn from what is left of the run, and
+        each fifth time while it starts."""
         left = CALLS - self.made
         most = max(1, 3 * left // (2 * (KILLS + 1 - self.kills)))
-        if self.kills % 5 == 2:
+        if not self.kills:
+            await self.start_and_kill(1, LONG_S)
+        elif self.kills % 5 == 2:
             await self.start_and_kill(min(most, 3), self.draw.uniform(0, 0.6))
         else:
             await self.start_and_kill(self.draw.randint(1, most), LONG_S)
