@@ -43,12 +43,13 @@ _MARGIN = 0.05
 
 class _LineEnds(NamedTuple):
     """What is drawn of a table: by task and run, the ``last`` step and where its name stands; by task, the
-    ends of the axis."""
+    ends of the axis; ``shaded``: some mean has an interval."""
 
     last: Mapping[tuple[str, str], int]
     names: Mapping[tuple[str, str], float]
     ends: Mapping[str, tuple[float, float]]
     steps: list[int]
+    shaded: bool
 
 
 class _MeanAxis(NamedTuple):
@@ -108,7 +109,8 @@ def _lines(table: ReportTable, height: float) -> _LineEnds:
         mine = {key: value for key, value in at_end.items() if key[0] == task}
         gap = _APART * (ends[task][1] - ends[task][0]) / height
         names |= dict(zip(mine, spread(list(mine.values()), gap), strict=True))
-    return _LineEnds(last, names, ends, sorted({row["step"] for row in rows}))
+    shaded = any(row["mean_low"] is not None for row in rows)
+    return _LineEnds(last, names, ends, sorted({row["step"] for row in rows}), shaded)
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
@@ -161,7 +163,7 @@ def _curves(table: str, runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxi
     filled = base.mark_point(filled=True).encode(
         **marks, opacity=alt.condition("datum.comparable", alt.value(1), alt.value(0)), tooltip=reported
     )
-    layers = [shaded, line, hollow, filled]
+    layers = [*([shaded] if lines.shaded else []), line, hollow, filled]  # Vega warns of an empty layer
     if len(runs) > 1:
         named_at = _at_end(lines, runs)
         ended = base.transform_calculate(end=named_at.step, name_at=named_at.place).transform_filter(
