@@ -82,11 +82,6 @@ LATE_IMPORTS = {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",
     },
-    "pipeline/plan/run_plan.py": {
-        "coeval.pipeline.plan.planned_looks": "numpy and scipy: 250 ms before the first request",
-    },
-    "pipeline/plan/forecast.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
-    "pipeline/plan/estimate/run_estimate.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
     "pipeline/start/begin_run.py": {
         "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",
         "coeval.pipeline.plan.run_reading": "it loads duckdb, and only a finished run that grows needs it",
