@@ -71,7 +71,6 @@ LATE_IMPORTS = {
         "transformers": "an extra, and seconds to load",
     },
     "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
-    "exchange/hub.py": {"huggingface_hub": "an extra"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",
