@@ -10,11 +10,9 @@ from coeval.core import foreign
 from coeval.core.errors import ContentFiltered, Misshapen, ModelError, NotFound, Undecodable
 from coeval.core.records import Completion, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import finished, name_of
-from coeval.models.dialects.finish_reasons import finish_of
+from coeval.models.dialects.dialect import arguments_text, finish_of, finished, name_of, reply_reader
 from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.dialects.refusals import refusal_of
-from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status, said
 

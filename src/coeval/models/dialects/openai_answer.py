@@ -14,10 +14,8 @@ from coeval.core import foreign
 from coeval.core.errors import Misshapen, Undecodable, Unreadable
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import finished, name_of
-from coeval.models.dialects.finish_reasons import finish_of
+from coeval.models.dialects.dialect import arguments_text, finish_of, finished, name_of, reply_reader
 from coeval.models.dialects.openai_error import inner_error
-from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 
 # --- Token counts
 
