@@ -27,8 +27,7 @@ from coeval.models.dialects.dialect import (
     finished,
     reply_reader,
 )
-from coeval.models.dialects.openai_answer import Counts
-from coeval.models.dialects.openai_error import explain
+from coeval.models.dialects.openai_answer import Counts, explain
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import said
 

@@ -43,7 +43,7 @@ from coeval.models.dialects.dialect import (
     reply_reader,
 )
 from coeval.models.dialects.openai_answer import Counts
-from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.dialects.openai_chat import in_first_turn
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status
