@@ -192,7 +192,7 @@ class _SeenScores:
 Unit: TypeAlias = tuple[str, OrderedPair]
 """An item, and two students whose answers to it are compared: in both orders, by all judges."""
 
-# Of all comparisons: enough for a first order of ten students on 100 items (perf/pairs.py), …
+# Of all comparisons: enough for a first order of ten students on 100 items (evidence/pairs.py), …
 FIRST = 0.12
 # … and how many more are asked for before the order is looked at again.
 NEXT = 0.04
