@@ -1,5 +1,5 @@
-"""``python -m evidence.looks``: how often somebody who looks ten times at a run that grows is fooled, and what
-differences the test that holds at any look finds.
+"""``python -m evidence.looks``: how often somebody who looks ten times at a run that grows is fooled, and
+what differences the test that holds at any look finds.
 
 Draws the scores of two students on 200 items, looked at after every 20; and runs that are finished, looked at
 and extended, nine times. Writes ``docs/evidence/looks.md``; seeded, so that it is the same every time (a few
