@@ -20,7 +20,7 @@ from coeval.api import open_run
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.store.rundir import PAIRS, RunDir
-from perf.pairs import WORLDS, World, coverage
+from evidence.pairs import WORLDS, World, coverage
 
 
 @pytest.mark.parametrize("students", [2, 3, 6, 10])

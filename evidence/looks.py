@@ -1,12 +1,12 @@
-"""``python -m perf.looks``: how often somebody who looks ten times at a run that grows is fooled, and what
-differences the test that holds at any look finds.
+"""``python -m evidence.looks``: how often somebody who looks ten times at a run that grows is fooled, and
+what differences the test that holds at any look finds.
 
 Draws the scores of two students on 200 items, looked at after every 20; and runs that are finished, looked at
 and extended, nine times. Writes ``docs/evidence/looks.md``; seeded, so that it is the same every time (a few
 minutes).
 
-    python -m perf.looks                 the page as it is kept
-    python -m perf.looks --repeats 200   a quick look, on the terminal
+    python -m evidence.looks                 the page as it is kept
+    python -m evidence.looks --repeats 200   a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scipy.special import ndtri, stdtr
 from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, Floats
-from perf.evidence import write_page
-from perf.paired import KINDS, Kind, draw
+from evidence.page import write_page
+from evidence.paired import KINDS, Kind, draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "looks.md"
 REPEATS = 2000
@@ -181,7 +181,7 @@ def _percent(share: float) -> str:
 INTRODUCTION = """\
 # Looks at a run that grows
 
-Written by `python -m perf.looks`, which draws two students' scores on 200 items and looks after every 20;
+Written by `python -m evidence.looks`, which draws two students' scores on 200 items and looks after every 20;
 each line is of {repeats} runs. From the first look at a run at work, tests are those of a normal mixture that
 is tuned to the planned items ([how](../intervals.md#looks-at-a-run-that-grows)).
 

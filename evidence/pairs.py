@@ -1,4 +1,4 @@
-"""``python -m perf.pairs``: how often strengths by comparisons are right, on students of known strength.
+"""``python -m evidence.pairs``: how often strengths by comparisons are right, on students of known strength.
 
 Draws comparisons of students' answers again and again: answers of one student differ in quality from item to
 item, judges lean to the answer shown first, and call near answers a tie. Counts how often intervals hold the
@@ -6,8 +6,8 @@ true strength, how often an order that is called significant is wrong, and how o
 found. Writes the page ``docs/evidence/pairs-coverage.md``; seeded, so that it is the same every time (some
 minutes).
 
-    python -m perf.pairs                 the page as it is kept
-    python -m perf.pairs --repeats 20    a quick look, on the terminal
+    python -m evidence.pairs                 the page as it is kept
+    python -m evidence.pairs --repeats 20    a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scipy.special import expit, roots_hermitenorm
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds, strengths
-from perf.evidence import write_page
+from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"
 REPEATS = 300
@@ -112,7 +112,7 @@ ITEMS = (20, 50, 200)
 
 _INTRODUCTION = """# Comparisons: coverage and false orders
 
-Written by `python -m perf.pairs`, which draws comparisons of students with known strengths: answers of
+Written by `python -m evidence.pairs`, which draws comparisons of students with known strengths: answers of
 one student differ from item to item (by {scatter} in log-odds), the judge leans to the answer shown
 first (by {leaning}), and calls near answers a tie. All pairs are compared in both orders. Each row is of
 {repeats:,} experiments, in hundredths: how many 95% intervals of strength hold the true one, and how
