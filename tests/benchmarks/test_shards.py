@@ -34,7 +34,7 @@ from coeval.engine.probing import Probing
 from coeval.models.batch.waiting.job_list import BatchMode, PollPace
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
-from coeval.models.transport.shared_hosts import SharedHosts
+from coeval.models.transport.http import SharedHosts
 
 
 @pytest.fixture

@@ -28,8 +28,7 @@ from coeval.models.metering.account_file import Terms
 from coeval.models.metering.ledger import Ledger
 from coeval.models.open import Models
 from coeval.models.pacing.admission import REFUSALS_TO_STOP
-from coeval.models.transport.http import Http
-from coeval.models.transport.shared_hosts import SharedHosts
+from coeval.models.transport.http import Http, SharedHosts
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = Request(messages=(Message("user", "hello"),))

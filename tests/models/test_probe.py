@@ -30,9 +30,8 @@ from coeval.models.transport import endpoint as reach_module
 from coeval.models.transport import faults as faults_module
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.http import Http
+from coeval.models.transport.http import Http, SharedHosts
 from coeval.models.transport.pool import RequestRoute
-from coeval.models.transport.shared_hosts import SharedHosts
 
 KEY = "sk-test-0123456789abcdef"
 NO_KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
