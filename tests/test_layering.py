@@ -73,7 +73,6 @@ LATE_IMPORTS = {
         "transformers": "an extra, and seconds to load",
     },
     "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
-    "exchange/hub.py": {"huggingface_hub": "an extra"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",
@@ -84,11 +83,6 @@ LATE_IMPORTS = {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
         "pyarrow": "comes with the packages that write such files",
     },
-    "pipeline/plan/run_plan.py": {
-        "coeval.pipeline.plan.planned_looks": "numpy and scipy: 250 ms before the first request",
-    },
-    "pipeline/plan/forecast.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
-    "pipeline/plan/estimate/run_estimate.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
     "pipeline/start/begin_run.py": {
         "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",
         "coeval.pipeline.plan.run_reading": "it loads duckdb, and only a finished run that grows needs it",

@@ -33,7 +33,7 @@ from coeval.analysis.panel.panel_reading import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import StudentScore, missing_sentences
-from perf.leaning import (
+from evidence.leaning import (
     KIN_SCATTER,
     KIND,
     LONG,
@@ -52,7 +52,7 @@ from perf.leaning import (
     places_named,
     simulate,
 )
-from perf.planted import robust_false
+from evidence.planted import robust_false
 
 NEAR = 1e-9
 LEVELS = ("Low", "Medium", "High")

@@ -25,7 +25,7 @@ from coeval.analysis.training.curve_conclusions import (
     step_down,
 )
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms, trend
-from perf.training_coverage import (
+from evidence.training_coverage import (
     DESIGNS,
     JUDGE,
     PAGE,
@@ -288,7 +288,7 @@ def test_scores_beyond_the_scale_widen_it() -> None:
     assert common_items(scores, (1,)).scores[:, 0].tolist() == [0.0, 1.0]
 
 
-# What `perf.training_coverage` measures, on a few cells; and that its page is what it measures.
+# What `evidence.training_coverage` measures, on a few cells; and that its page is what it measures.
 
 FEW, SOME = Design(100, 1), Design(300, 2)
 
@@ -330,4 +330,4 @@ def test_alarms_are_given_where_both_halves_are_there() -> None:
 def test_the_page_is_what_is_measured() -> None:
     found = best(list(sweeps(JUDGE, "rising", DESIGNS[0], repeats=REPEATS)))
     row = f"| {JUDGE.said} | {DESIGNS[0]} | rising | {of_best(found)} |"
-    assert row in PAGE.read_text(encoding="utf-8"), "write it again: python -m perf.training_coverage"
+    assert row in PAGE.read_text(encoding="utf-8"), "write it again: python -m evidence.training_coverage"

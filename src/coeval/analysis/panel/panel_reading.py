@@ -57,8 +57,8 @@ from coeval.core.records import CHECK, model_of
 
 # Of two families one is the judge's own, and the other alone would have to show what is usual.
 FEWEST_FAMILIES = 3
-# As three families leave three judges of theirs: t allows for how little it says (perf/leaning.py: an honest
-# one of them is named in at most 5% of runs, one that gives 15 points more in 17%).
+# As three families leave three judges of theirs: t allows for how little it says (evidence/leaning.py: an
+# honest one of them is named in at most 5% of runs, one that gives 15 points more in 17%).
 _FEWEST_DEGREES = 1
 # Of items, left out one after the other: more only take longer.
 _MOST_BLOCKS = 50

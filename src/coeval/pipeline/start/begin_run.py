@@ -174,7 +174,7 @@ def _record_look(config: Config, options: RunOptions, preview: Preview, watcher:
         return  # its scores are not among those to come
     from coeval.pipeline.plan.run_reading import record_extension
 
-    planned = preview.most.total("data_generation").planned
+    planned = preview.plan_count.total("data_generation").planned
     if unwritten := record_extension(source, folder, planned):
         watcher.warn(unwritten)
 

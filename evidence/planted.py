@@ -1,6 +1,6 @@
 """What is planted is found: the true order of students, by whatever judges.
 
-`perf.measure_coverage` runs it and shows the figures.
+`evidence.measure_coverage` runs it and shows the figures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coeval.analysis.measures.robust_set import RobustOptions, robust_set
 from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.own_judgments import without_own_measures
-from perf.leaning import Planted, simulate
+from evidence.leaning import Planted, simulate
 
 
 class Ranked(NamedTuple):

@@ -1,10 +1,10 @@
-"""``python -m perf.g_study``: whether planted variances are found.
+"""``python -m evidence.g_study``: whether planted variances are found.
 
 Draws scores as sums of normal parts, of students with known means: items and judges are fresh in each run.
 Seeded.
 
-    python -m perf.g_study > docs/evidence/g-study.md
-    python -m perf.g_study --repeats 100
+    python -m evidence.g_study > docs/evidence/g-study.md
+    python -m evidence.g_study --repeats 100
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ RELIABLE = (
 def page(repeats: int) -> Iterator[str]:
     yield "# Where scores scatter"
     yield ""
-    yield f"`python -m perf.g_study > docs/evidence/g-study.md` draws {repeats:,} runs of each kind:"
+    yield f"`python -m evidence.g_study > docs/evidence/g-study.md` draws {repeats:,} runs of each kind:"
     yield "100 items, five students 20 points apart from the first to the last, four judges. Items and judges"
     yield "are fresh in each."
     yield ""

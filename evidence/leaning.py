@@ -1,10 +1,10 @@
-"""``python -m perf.leaning``: how often a judge that leans is named, and how often an honest one is.
+"""``python -m evidence.leaning``: how often a judge that leans is named, and how often an honest one is.
 
 Draws runs in which it is known who leans on what, and counts. Judges err by 0.1 on each answer, and see each
 student (or each family) higher or lower than the others do, at random: that is scatter, and no favour.
 
-    python -m perf.leaning > docs/evidence/leaning.md
-    python -m perf.leaning --repeats 100
+    python -m evidence.leaning > docs/evidence/leaning.md
+    python -m evidence.leaning --repeats 100
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def places_table(repeats: int) -> Iterator[str]:
 def page(repeats: int) -> Iterator[str]:
     yield "# Whether a judge leans"
     yield ""
-    yield f"`python -m perf.leaning > docs/evidence/leaning.md` draws {repeats:,} runs of each kind."
+    yield f"`python -m evidence.leaning > docs/evidence/leaning.md` draws {repeats:,} runs of each kind."
     yield "*Named*: in `findings`, by Holm's p-value over the judges."
     yield ""
     yield "## Favour for one's own"

@@ -1,12 +1,12 @@
-"""``python -m perf.people``: whether scores on the human scale hold what people would have said.
+"""``python -m evidence.people``: whether scores on the human scale hold what people would have said.
 
 Draws items, three students of the same quality, people's levels of all answers, and three judges who lean to
 one student. Some items are drawn, and their labels alone are shown to PPI++. Counts how often intervals hold
 the mean of people's levels over all items there might be, how often anybody is called the leader among
 equals, and how often a student that is better is found. Writes the page ``docs/evidence/people.md``; seeded.
 
-    python -m perf.people                 the page as it is kept (some minutes)
-    python -m perf.people --repeats 100   a quick look, on the terminal
+    python -m evidence.people                 the page as it is kept (some minutes)
+    python -m evidence.people --repeats 100   a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coeval.analysis.people.calibration import (
     powered_difference,
     powered_mean,
 )
-from perf.evidence import write_page
+from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "people.md"
 REPEATS = 3000
@@ -145,14 +145,14 @@ def measure(world: World, repeats: int, seed: int = 0) -> Found:
 
 _INTRODUCTION = """# People: coverage, false leaders, widths
 
-Written by `python -m perf.people`. {students} students answer {items} items; people would give High, Medium
-or Low, and so do three judges with a scatter of {noise} sd of their own. They lean to one student by so many
-standard deviations of an answer's quality. Of the items so many are labelled at random (every student's
-answer to them), in one task or in two. Each row is of {repeats:,} experiments. In hundredths: how many 95%
-intervals hold the mean that people would give over all items there might be, how many are wider than those of
-the labels alone, and the widths of both, in points. Then in how many experiments a leader is named although
-all students are equal: by judged scores alone, by labels alone, by both (PPI++); and in how many any two
-students are called different by both, after Holm's adjustment.
+Written by `python -m evidence.people`. {students} students answer {items} items; people would give High,
+Medium or Low, and so do three judges with a scatter of {noise} sd of their own. They lean to one student by
+so many standard deviations of an answer's quality. Of the items so many are labelled at random (every
+student's answer to them), in one task or in two. Each row is of {repeats:,} experiments. In hundredths: how
+many 95% intervals hold the mean that people would give over all items there might be, how many are wider than
+those of the labels alone, and the widths of both, in points. Then in how many experiments a leader is named
+although all students are equal: by judged scores alone, by labels alone, by both (PPI++); and in how many any
+two students are called different by both, after Holm's adjustment.
 
 | leaning | labelled | tasks | hold | wider | width | alone | by judges | by labels | by both | any two |
 | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |

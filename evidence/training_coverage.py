@@ -1,12 +1,12 @@
-"""``python -m perf.training_coverage``: how often what is said of a training run is right.
+"""``python -m evidence.training_coverage``: how often what is said of a training run is right.
 
 Simulates training runs whose truth is known, six checkpoints on the same items with several samples of each,
 and counts: bands that hold all true means, first better steps that come too early, corrected best scores that
 hold the winner's truth, and alarms that are false. Writes
 ``docs/evidence/training-coverage.md``; seeded, so that it is the same every time (ten minutes).
 
-    python -m perf.training_coverage                 the page as it is kept
-    python -m perf.training_coverage --repeats 40    a quick look, on the terminal
+    python -m evidence.training_coverage                 the page as it is kept
+    python -m evidence.training_coverage --repeats 40    a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coeval.analysis.training.best_checkpoint import FEWEST, best_checkpoint
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.curve_conclusions import first_better, simultaneous_bounds
 from coeval.analysis.training.drift_alarms import WatchedTask, drift_alarms
-from perf.evidence import write_page
+from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "training-coverage.md"
 REPEATS = 400
@@ -377,7 +377,7 @@ def of_best(found: Best) -> str:
 INTRODUCTION = """\
 # Training runs: coverage, false alarms, power
 
-Written by `python -m perf.training_coverage`, which simulates training runs whose truth is known: six
+Written by `python -m evidence.training_coverage`, which simulates training runs whose truth is known: six
 checkpoints, on the same items, with several samples of each ({designs}), scored by rules or by a judge, each
 cell of {repeats} runs: a figure of 95 has itself a standard error of 1.1. An item that is hard is hard for
 all checkpoints. Figures are percentages of runs, but for widths and differences, which are on a scale from 0

@@ -1,12 +1,12 @@
-"""``python -m perf.measure_coverage``: how often the intervals of measures hold the truth.
+"""``python -m evidence.measure_coverage``: how often the intervals of measures hold the truth.
 
 Draws fresh datapoints for the same students and judges again and again, and counts. Students differ in
 ability, judges in severity, and what judges see of an answer is the same but for their own error. The truth
 is that of a run of 20,000 datapoints. Writes ``docs/evidence/measure-coverage.md``; seeded, so that it is
 the same every time (ten minutes).
 
-    python -m perf.measure_coverage                 the page as it is kept
-    python -m perf.measure_coverage --repeats 100   a quick look, on the terminal
+    python -m evidence.measure_coverage                 the page as it is kept
+    python -m evidence.measure_coverage --repeats 100   a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from coeval.analysis.measures.measured import Measured, leaves
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
-from perf.evidence import write_page
-from perf.planted import judge_missing, judging_themselves, ranked
+from evidence.page import write_page
+from evidence.planted import judge_missing, judging_themselves, ranked
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "measure-coverage.md"
 REPEATS = 1000
@@ -200,9 +200,9 @@ def panels(repeats: int) -> str:
 INTRODUCTION = """\
 # How often the intervals of measures hold the truth
 
-Written by `python -m perf.measure_coverage`: {repeats} experiments of each kind, with fresh datapoints for
-the same four students and three judges, two factors; a teacher wrote half of the datapoints. How many in a
-hundred 95% intervals hold the truth, and how wide they are on average; columns are datapoints. κ, α and
+Written by `python -m evidence.measure_coverage`: {repeats} experiments of each kind, with fresh datapoints
+for the same four students and three judges, two factors; a teacher wrote half of the datapoints. How many in
+a hundred 95% intervals hold the truth, and how wide they are on average; columns are datapoints. κ, α and
 the correlations are not defined where all scores are the same; such experiments have no interval (how many
 in a hundred stands behind), and the figures are of the others. Of 1,000 experiments, chance leaves ± 1.4 of
 a figure near 95. [How the intervals are made](measures.md#judges-agreementab-judgesname-panel).
@@ -225,12 +225,12 @@ chance, and the ranges say so."""
 PANELS = """\
 ## Panels that differ
 
-Runs of equal students who were not scored by the same judges (`perf.planted`). A judge that is 0.2 stricter
-lacks scores of two in five answers of the first student; or three students are the judges, 0.2 stricter, fair
-and 0.2 kinder, and are ranked without what they gave themselves. In how many of a hundred runs some two are
-called different, which should be 5 at most, and each stands first, which should be as often as the others.
-Means over all the judges that there are would call some pair different in 14 to 25 of 100 runs of the first
-kind, and put the strictest judge first in nearly all of the last."""
+Runs of equal students who were not scored by the same judges (`evidence.planted`). A judge that is 0.2
+stricter lacks scores of two in five answers of the first student; or three students are the judges, 0.2
+stricter, fair and 0.2 kinder, and are ranked without what they gave themselves. In how many of a hundred runs
+some two are called different, which should be 5 at most, and each stands first, which should be as often as
+the others. Means over all the judges that there are would call some pair different in 14 to 25 of 100 runs of
+the first kind, and put the strictest judge first in nearly all of the last."""
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""``python -m perf.judge_drift``: how often a check of a judge finds drift, and how often it is wrong.
+"""``python -m evidence.judge_drift``: how often a check of a judge finds drift, and how often it is wrong.
 
 Draws anchors whose three answers to each item have two factors of three levels. Judged again, a tenth of the
 scores is drawn anew, and with drift some go down one level. Writes ``docs/evidence/judge-drift.md``; seeded,
 so that it is the same every time (a minute).
 
-    python -m perf.judge_drift                 the page as it is kept
-    python -m perf.judge_drift --repeats 200   a quick look, on the terminal
+    python -m evidence.judge_drift                 the page as it is kept
+    python -m evidence.judge_drift --repeats 200   a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.panel.judge_drift import ScorePlace, judge_drift
-from perf.evidence import write_page
+from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "judge-drift.md"
 REPEATS = 2000
@@ -105,8 +105,8 @@ def page(repeats: int) -> str:
 TEXT = """\
 # Judges that drift
 
-Written by `python -m perf.judge_drift`: {repeats} checks of each line, on anchors with three answers to an
-item and two factors of three levels. A judge that is asked again draws a tenth of its scores anew; with
+Written by `python -m evidence.judge_drift`: {repeats} checks of each line, on anchors with three answers to
+an item and two factors of three levels. A judge that is asked again draws a tenth of its scores anew; with
 drift, its mean falls by so many points. Without drift, {false}% of the checks at most call a shift; {alpha}%
 may.
 "As stated" is the power that follows from the shift which each check says it finds four times in five.

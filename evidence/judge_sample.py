@@ -1,12 +1,12 @@
-"""``python -m perf.judge_sample``: how often a lead, and a "is better", is false.
+"""``python -m evidence.judge_sample``: how often a lead, and a "is better", is false.
 
 Leads: students who are equal over all judges of a population, scored by a panel drawn from it, each judge
 with a leaning of its own to each student; items are drawn too. Comparisons: pages of differences overall, by
 task and by factor, of sides of which some are equal. Writes ``docs/evidence/judge-sample.md``; seeded, so
 that it is the same every time (five minutes).
 
-    python -m perf.judge_sample                 the page as it is kept
-    python -m perf.judge_sample --repeats 100   a quick look, on the terminal
+    python -m evidence.judge_sample                 the page as it is kept
+    python -m evidence.judge_sample --repeats 100   a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores, holm
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.ranking import Level, Ranking, ranked
 from coeval.analysis.panel.mean_squares import ByJudge
-from perf.evidence import write_page
+from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "judge-sample.md"
 REPEATS = 4000
@@ -201,7 +201,7 @@ def _p(differences: NDArray[np.float64]) -> float:
 INTRODUCTION = """\
 # Leads and comparisons that are false
 
-    python -m perf.judge_sample
+    python -m evidence.judge_sample
 
 ## Who leads, where judges are a sample
 

@@ -1,11 +1,11 @@
-"""``python -m perf.gate``: how often a gate passes what it should not, and what it should.
+"""``python -m evidence.gate``: how often a gate passes what it should not, and what it should.
 
 Draws the scores of a base and a candidate on the same items, the candidate worse by exactly what is allowed,
 and counts how often each rule says GO and NO-GO; then candidates that are no worse, and far worse. Writes
 ``docs/evidence/gate.md``; seeded, so that it is the same every time (some minutes).
 
-    python -m perf.gate                 the page as it is kept
-    python -m perf.gate --repeats 200   a quick look, on the terminal
+    python -m evidence.gate                 the page as it is kept
+    python -m evidence.gate --repeats 200   a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from scipy.special import stdtrit
 from coeval.analysis.comparison.lower_bound import ONE_SIDED, beyond_p_value, loss_p_value
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, Floats
-from perf.evidence import write_page
-from perf.paired import KINDS, Kind, draw
+from evidence.page import write_page
+from evidence.paired import KINDS, Kind, draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "gate.md"
 REPEATS = 4000
@@ -170,10 +170,10 @@ def page(repeats: int) -> str:
 INTRODUCTION = """\
 # The gate: what passes at the margin, and what passes that should
 
-Written by `python -m perf.gate`, which draws the scores of a base and a candidate on the same items. *Ours*
-is the rule of `coeval gate` ([how it is made](../gate.md)): GO where the lower bound of the difference lies
-above the allowed loss. *t* is the rule of a peer: the lower end of the paired t interval, which has no width
-where no pair differs. Columns are items; each cell is of {repeats} experiments.
+Written by `python -m evidence.gate`, which draws the scores of a base and a candidate on the same items.
+*Ours* is the rule of `coeval gate` ([how it is made](../gate.md)): GO where the lower bound of the difference
+lies above the allowed loss. *t* is the rule of a peer: the lower end of the paired t interval, which has no
+width where no pair differs. Columns are items; each cell is of {repeats} experiments.
 
 ## False GO
 

@@ -1,11 +1,11 @@
-"""``python -m perf.coverage``: how often intervals hold the true mean, and how wide they are.
+"""``python -m evidence.coverage``: how often intervals hold the true mean, and how wide they are.
 
 Draws the scores of items again and again from distributions whose mean is known, and counts. Beside the
 intervals of the result table stand the two that one would take otherwise: t, and Wilson's with the effective
 sample size. Writes ``docs/evidence/coverage.md``; seeded, so that it is the same every time (a few minutes).
 
-    python -m perf.coverage                 the page as it is kept
-    python -m perf.coverage --repeats 200   a quick look, on the terminal
+    python -m evidence.coverage                 the page as it is kept
+    python -m evidence.coverage --repeats 200   a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from coeval.analysis.intervals import Bounds, Floats, mean_over_strata
-from perf.evidence import write_page
+from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "coverage.md"
 REPEATS = 2000
@@ -166,9 +166,9 @@ def page(found: dict[Cell, Found], repeats: int) -> str:
 
 INTRODUCTION = """# Coverage and width of the intervals
 
-Written by `python -m perf.coverage`, which draws items' scores from distributions whose mean is known. Each
-cell is of {repeats} draws: how many in a hundred 95% intervals hold the true mean, and how wide they are on
-average. *Ours* is the interval of the result table ([how it is made](intervals.md)); *Wilson* is Wilson's
+Written by `python -m evidence.coverage`, which draws items' scores from distributions whose mean is known.
+Each cell is of {repeats} draws: how many in a hundred 95% intervals hold the true mean, and how wide they are
+on average. *Ours* is the interval of the result table ([how it is made](intervals.md)); *Wilson* is Wilson's
 with the effective sample size, over tasks by MOVER; *t* is mean ± t · SE, cut at the ends of the scale.
 Columns are items of each task."""
 

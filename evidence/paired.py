@@ -1,12 +1,12 @@
-"""``python -m perf.paired``: how often paired comparisons are right, on models whose truth is known.
+"""``python -m evidence.paired``: how often paired comparisons are right, on models whose truth is known.
 
 Draws the scores of two models on the same items again and again: an item that is hard for one is hard for
 the other. Counts how often the interval holds the true difference, how often equal models are called
 different, and how often models that differ by what a comparison promised to find are found. Writes
 ``docs/evidence/paired-coverage.md``; seeded, so that it is the same every time (a minute).
 
-    python -m perf.paired                 the page as it is kept
-    python -m perf.paired --repeats 200   a quick look, on the terminal
+    python -m evidence.paired                 the page as it is kept
+    python -m evidence.paired --repeats 200   a quick look, on the terminal
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy.stats import beta
 
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, holm, paired_difference
 from coeval.analysis.intervals import Floats
-from perf.evidence import write_page
+from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "paired-coverage.md"
 REPEATS = 1000
@@ -287,10 +287,10 @@ def shown_share(found: Share) -> str:
 INTRODUCTION = """\
 # Paired comparisons: coverage, false positives, power
 
-Written by `python -m perf.paired`, which draws the scores of two models on the same items, with known means.
-Each cell is of {repeats} experiments: how many in a hundred 95% intervals hold the true difference, and how
-wide they are on average. *Ours* is the interval of `coeval compare` ([how it is made](../compare.md)), *t*
-the paired t interval. Columns are items.
+Written by `python -m evidence.paired`, which draws the scores of two models on the same items, with known
+means. Each cell is of {repeats} experiments: how many in a hundred 95% intervals hold the true difference,
+and how wide they are on average. *Ours* is the interval of `coeval compare` ([how it is
+made](../compare.md)), *t* the paired t interval. Columns are items.
 
 Where both means lie at the end and items are few, these intervals hold the truth in all cases: of six items
 with full marks on both sides, an interval must allow for a failure that was not drawn on either side, and is
