@@ -1,4 +1,4 @@
-"""All batch jobs of a folder: submitted as they fill, watched, collected; cancelled and given up by others."""
+"""All batch jobs of a folder: submitted as they fill, watched, collected; or cancelled, and given up."""
 
 from __future__ import annotations
 
