@@ -81,7 +81,6 @@ LATE_IMPORTS = {
     },
     "tables/table.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
-        "pyarrow": "comes with the packages that write such files",
     },
     "pipeline/start/begin_run.py": {
         "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",
