@@ -72,7 +72,7 @@ LATE_IMPORTS = {
         "torch": "an extra, and seconds to load",
         "transformers": "an extra, and seconds to load",
     },
-    "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
+    "sweeps/engine.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",
