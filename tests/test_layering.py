@@ -72,7 +72,7 @@ LATE_IMPORTS = {
         "torch": "an extra, and seconds to load",
         "transformers": "an extra, and seconds to load",
     },
-    "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
+    "sweeps/engine.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",
@@ -81,7 +81,6 @@ LATE_IMPORTS = {
     },
     "tables/table.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
-        "pyarrow": "comes with the packages that write such files",
     },
     "pipeline/start/begin_run.py": {
         "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",

@@ -12,7 +12,7 @@ from coeval.exchange.lm_eval_samples import FILE_NAME, read_lm_eval
 from coeval.exchange.promptfoo_results import is_promptfoo, read_promptfoo
 from coeval.exchange.score_table import read_table
 
-_TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".gz")
+_TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".parquet", ".gz")
 
 
 def import_results(

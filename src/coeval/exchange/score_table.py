@@ -1,4 +1,4 @@
-"""Plain tables of scores: CSV, JSON lines, Parquet or Arrow with a row for each item and model."""
+"""Plain tables of scores: CSV, JSON lines or Parquet with a row for each item and model."""
 
 from __future__ import annotations
 
