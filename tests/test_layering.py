@@ -104,7 +104,7 @@ LATE_IMPORTS = {
         "math_verify": "an extra, and a second to load",
     },
     "models/open.py": {"coeval.simulation": "a fiftieth of a second, for runs with simulated models alone"},
-    "models/batch/job_canceller.py": {"coeval.models.batch.batch_http": "aiohttp, as in batched.py"},
+    "models/batch/batches.py": {"coeval.models.batch.batch_http": "aiohttp, as in batched.py"},
     "models/transport/http.py": {
         "coeval.models.transport.proxied": "aiohttp is slow to load, and only proxies need it"
     },
@@ -522,7 +522,7 @@ def test_importing_loads_nothing_heavy(module: str, needed: set[str]) -> None:
 
 BREACHES = {
     "core/up.py": "from coeval.engine.work import Work",
-    "models/sideways.py": "import coeval.pricing.routing",
+    "models/sideways.py": "import coeval.pricing.pricing_file",
     "engine/late.py": "def f():\n    import duckdb",
     "store/loud.py": "import sys\nprint('x')\nsys.stderr.write('y')",
     "judging/loop.py": "import asyncio\nasyncio.run(None)",

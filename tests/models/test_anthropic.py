@@ -32,7 +32,7 @@ from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, decode, family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
 from coeval.models.metering.account_file import Terms
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 
 KEY = "sk-ant-test-0123456789abcdef"
 HELLO = (Message("user", "Hello, as JSON"),)

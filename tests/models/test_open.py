@@ -25,7 +25,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request, Usage
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.pacing.admission import REFUSALS_TO_STOP
 from coeval.models.transport.http import Http, SharedHosts

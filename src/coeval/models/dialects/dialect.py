@@ -71,7 +71,7 @@ class ModelList(NamedTuple):
     ``path`` gives what is appended to the base URL, a query included, for the first page (None) or for what
     ``ModelPage.next`` named. ``decode`` reads a page; it leaves out what the host no longer serves and, where
     the host tells, what answers no messages. It raises Undecodable where the body is no such list. Ids are
-    freed of credentials by whoever asks (`models.listing`).
+    freed of credentials by whoever asks (`models.hosted`).
     """
 
     path: Callable[[str | None], str]

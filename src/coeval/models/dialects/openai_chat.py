@@ -30,7 +30,7 @@ from coeval.models.dialects.dialect import (
     ModelPage,
 )
 from coeval.models.dialects.openai_answer import astray, decode, explain
-from coeval.models.pacing.rate_headers import requested_wait_s
+from coeval.models.transport.call import requested_wait_s
 from coeval.models.transport.connection import HttpReply
 
 # --- Model list, ``GET /models``

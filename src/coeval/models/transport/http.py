@@ -30,9 +30,16 @@ from coeval.core.errors import (
 from coeval.core.text import numbered
 from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import LONGEST_HOLD_S, EndpointLimits, Limiter
-from coeval.models.pacing.rate_headers import requested_hold_s, requested_retry, requested_wait_s
 from coeval.models.pacing.throttle import Throttle, throttle_of
-from coeval.models.transport.call import Answered, Call, Fault, Tries
+from coeval.models.transport.call import (
+    Answered,
+    Call,
+    Fault,
+    Tries,
+    requested_hold_s,
+    requested_retry,
+    requested_wait_s,
+)
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint, reach, reported_of
 from coeval.models.transport.faults import (

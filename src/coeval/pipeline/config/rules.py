@@ -74,7 +74,7 @@ from coeval.core.options import CONTINUE
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import HIDDEN, KNOWN_KEY, credential_fields, is_credential_name
 from coeval.core.text import placeholders
-from coeval.models.batch.waiting.job_list import BATCH_PHASES
+from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import is_account_name
 from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
