@@ -15,7 +15,7 @@ from coeval.analysis.measures.agreement import LINEAR, Reweighting, kappa, pair_
 from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
 from coeval.analysis.measures.near_duplicates import near_duplicates, surface_bias
 from coeval.analysis.measures.score_grid import ScoreGrid
-from perf.measure_coverage import MIDDLE, World, drawn_grid
+from evidence.measure_coverage import MIDDLE, World, drawn_grid
 
 HIGH = World("means of 0.9", (1.4, 1.7, 2.0, 2.2))
 CASES = [

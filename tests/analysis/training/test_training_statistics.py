@@ -1,4 +1,4 @@
-"""Statistics over checkpoints against oracles; `perf.training_coverage` says how often claims are right."""
+"""Statistics over checkpoints against oracles; `evidence.training_coverage` says how often claims are right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores, holm, pai
 from coeval.analysis.intervals import POINTS, SHARE, Scale
 from coeval.analysis.training.checkpoint_scores import CommonItems, ItemColumn, common_items
 from coeval.analysis.training.training_curves import first_better
-from perf.training_coverage import (
+from evidence.training_coverage import (
     DESIGNS,
     JUDGE,
     PAGE,
@@ -114,7 +114,7 @@ def test_scores_beyond_the_scale_widen_it() -> None:
     assert found.scores[:, 0].tolist() == [0.0, 1.0]
 
 
-# What `perf.training_coverage` measures, on a few cells; and that its page is what it measures.
+# What `evidence.training_coverage` measures, on a few cells; and that its page is what it measures.
 
 SOME = Design(300, 2)
 
@@ -135,4 +135,4 @@ def test_false_claims_of_a_training_run_are_rare(scoring: Scoring) -> None:
 def test_the_page_is_what_is_measured() -> None:
     found = rates(list(sweeps(JUDGE, "rising", DESIGNS[1], repeats=REPEATS)))
     row = f"| {JUDGE.said} | {DESIGNS[1]} | rising | {cells(found)} |"
-    assert row in PAGE.read_text(encoding="utf-8"), "write it again: python -m perf.training_coverage"
+    assert row in PAGE.read_text(encoding="utf-8"), "write it again: python -m evidence.training_coverage"
