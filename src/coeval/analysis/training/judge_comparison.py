@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.comparison.comparisons import gatekept
+from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
@@ -242,7 +243,7 @@ def compare_judges(
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
                 of_two.append(_task_judges(task, (a, b), shared))
-        found += _adjusted(of_two)
+        found += _adjust(of_two)
     if not found:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
     folders = {label: str(folder) for label, folder in judges.items()}
@@ -315,19 +316,14 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
     return float((of_a * of_b).sum() / untied) if untied else None
 
 
-def _adjusted(tasks: Sequence[TaskJudges]) -> list[TaskJudges]:
+def _adjust(tasks: Sequence[TaskJudges]) -> Iterator[TaskJudges]:
     """With the p-values of all steps and tasks adjusted together, and the sentences that follow."""
-    known = [step.p for one in tasks for step in one.steps if step.p is not None]
-    adjusted = iter(holm(known))
-    found = []
+    p_values = [step.p for one in tasks for step in one.steps]
+    adjusted = iter(gatekept(p_values, [None] * len(p_values)))
     for one in tasks:
-        steps = tuple(
-            step if step.p is None else msgspec.structs.replace(step, p_adjusted=next(adjusted))
-            for step in one.steps
-        )
+        steps = tuple(msgspec.structs.replace(step, p_adjusted=next(adjusted)) for step in one.steps)
         one = msgspec.structs.replace(one, steps=steps)
-        found.append(msgspec.structs.replace(one, sentences=tuple(_sentences(one))))
-    return found
+        yield msgspec.structs.replace(one, sentences=tuple(_sentences(one)))
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:
