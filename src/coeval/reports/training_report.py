@@ -50,7 +50,7 @@ def shipping_section(
     if found.changes:
         tables.append(_last_steps(found))
     if found.overall:
-        means = _overall(found, runs)
+        means = _overall(found)
         title = "Mean over the tasks, each counting alike, by step. Shaded: 95% interval of each checkpoint."
         plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
@@ -114,7 +114,7 @@ def _last_steps(found: SweepComparison) -> ReportTable:
     )
 
 
-def _overall(found: SweepComparison, runs: Sequence[str]) -> ReportTable:
+def _overall(found: SweepComparison) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for one in found.overall:
         mean = Measured(one.mean, *one.ci95, one.n_items, None)
@@ -132,7 +132,7 @@ def _overall(found: SweepComparison, runs: Sequence[str]) -> ReportTable:
             ReportColumn("n_items", "Items", "count"),
             ReportColumn("comparable", "Like the others"),
         ),
-        tuple(sorted(rows, key=lambda row: runs.index(str(row[0])) if row[0] in runs else 0)),
+        tuple(rows),
     )
 
 
