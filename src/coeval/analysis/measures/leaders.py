@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from coeval.analysis.anytime import Looks
 from coeval.analysis.comparison.comparison_report import half_text
+from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
 from coeval.core.figures import difference_text, points

@@ -9,9 +9,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import paired_difference
-from coeval.analysis.intervals import ALPHA
+from coeval.analysis.intervals import ALPHA, Looks, p_at_any_look
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (

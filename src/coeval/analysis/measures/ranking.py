@@ -16,21 +16,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.anytime import Looks
-from coeval.analysis.comparison.over_judges import (
-    OverJudges,
-    judges_at_any_look,
-    over_judges,
-    spread_over_judges,
-)
 from coeval.analysis.comparison.paired_difference import (
     Difference,
+    OverJudges,
     PairedScores,
     at_any_look,
     holm,
+    judges_at_any_look,
+    over_judges,
     paired_difference,
+    spread_over_judges,
 )
-from coeval.analysis.intervals import ALPHA, Floats
+from coeval.analysis.intervals import ALPHA, Floats, Looks
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
