@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.records import Purpose, Request
-from coeval.engine.model_facts import ModelFacts, output_limit
 from coeval.engine.model_work import RoleModel
+from coeval.engine.terms import ModelFacts, output_limit
 from coeval.pipeline.config.resolve import sent_in_roles
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
