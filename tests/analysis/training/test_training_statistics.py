@@ -1,4 +1,4 @@
-"""Statistics over checkpoints against oracles; `evidence.training_coverage` says how often claims are right."""
+"""Statistics over checkpoints against oracles; how often claims are right: `evidence.training_coverage`."""
 
 from __future__ import annotations
 
