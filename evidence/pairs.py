@@ -2,9 +2,9 @@
 
 Draws comparisons of students' answers again and again: answers of one student differ in quality from item to
 item, judges lean to the answer shown first, and call near answers a tie. Counts how often intervals hold the
-true strength, how often an order that is called significant is wrong, how often a planted leaning is found,
-and what `pairs: active` finds with the comparisons that it asks for. Writes the page
-``docs/evidence/pairs-coverage.md``; seeded, so that it is the same every time (some minutes).
+true strength, how often an order that is called significant is wrong, and how often a planted leaning is
+found. Writes the page ``docs/evidence/pairs-coverage.md``; seeded, so that it is the same every time (some
+minutes).
 
     python -m evidence.pairs                 the page as it is kept
     python -m evidence.pairs --repeats 20    a quick look, on the terminal
@@ -22,18 +22,13 @@ from scipy.special import expit, roots_hermitenorm
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
 from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds, strengths
-from coeval.pipeline.plan.judge_form import OrderedPair
-from coeval.pipeline.plan.planned_looks import FIRST, NEXT, Seen, share_out, unclear_pairs
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"
 REPEATS = 300
-# Repeats of others for one of active pairs.
-_ACTIVE = 10
 # Log-odds: of answers to one item around their student, of a judge to the first place, and up to which two
 # answers are called a tie.
 SCATTER, LEANING, TIE = 0.5, 0.4, 0.3
-SHARE = 0.5
 
 
 class World(NamedTuple):
@@ -107,77 +102,6 @@ def coverage(world: World, repeats: int, seed: int = 0) -> Found:
     return Found(*(float(np.mean(each)) for each in (held, widths, different, wrong, leaning)))
 
 
-class Ordered(NamedTuple):
-    """Share of pairs of students in their true order by all comparisons, by active ones, and by as many at
-    random; share of the comparisons that active asked for."""
-
-    whole: float
-    active: float
-    random: float
-    asked: float
-
-
-def right(expected: Floats, truth: Floats) -> float:
-    """Share of pairs of students in their true order."""
-    pairs = combinations(range(len(truth)), 2)
-    return float(np.mean([(expected[a] - expected[b]) * (truth[a] - truth[b]) > 0 for a, b in pairs]))
-
-
-def active_order(world: World, repeats: int, seed: int = 0) -> Ordered:
-    generator = np.random.default_rng(seed)
-    truth = world.truth()
-    found = []
-    for repeat in range(repeats):
-        outcomes = world.outcomes(generator)
-        asked = ask_actively(world, outcomes, repeat)
-        count = int(asked.sum())
-        units = [(item, a, b) for item in range(world.items) for a, b in combinations(range(len(truth)), 2)]
-        drawn = np.zeros_like(asked)
-        for at in generator.choice(len(units), count, replace=False):
-            drawn[units[at]] = True
-        orders = (fit(outcomes, mask) for mask in (np.ones_like(asked), asked, drawn))
-        found.append((*(right(each, truth) for each in orders), count / len(units)))
-    return Ordered(*np.mean(found, axis=0).tolist())
-
-
-def fit(outcomes: Floats, asked: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Floats:
-    """Expected wins by some of the units: (items, k, k), the first of two before the second."""
-    both = asked | np.swapaxes(asked, 1, 2)
-    wins = np.where(both, outcomes + np.swapaxes(1 - outcomes, 1, 2), 0.0).sum(axis=0)
-    np.fill_diagonal(wins, 0.0)
-    log = strengths(wins[None])[0]
-    return np.asarray(expit(log[:, None] - log[None, :]).sum(axis=1), dtype=np.float64)
-
-
-def ask_actively(
-    world: World, outcomes: Floats, seed: int
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """The units that are asked for, round by round, as a run does."""
-    names = [f"s{at:02d}" for at in range(len(world.levels))]
-    place = {name: at for at, name in enumerate(names)}
-    asked = np.zeros_like(outcomes, dtype=bool)
-    upper = np.triu(np.ones(outcomes.shape[1:], dtype=bool), 1)
-    units = world.items * int(upper.sum())
-    asked[: -(-int(FIRST * units) // int(upper.sum()))] = upper
-    while True:
-        item, a, b = np.nonzero(asked)
-        first, second = a.tolist(), b.tolist()
-        who = [*zip(first, second, strict=True), *zip(second, first, strict=True)]
-        won = [*outcomes[item, a, b], *outcomes[item, b, a]]
-        unclear = unclear_pairs(names, Seen([*item, *item], who, won), seed)
-        room = min(int(SHARE * units) - int(asked.sum()), int(NEXT * units))
-        left = {
-            OrderedPair(names[a], names[b]): world.items - int(asked[:, a, b].sum())
-            for a, b in zip(*np.nonzero(upper), strict=True)
-        }
-        given = share_out(room, unclear, left) if room > 0 else {}
-        if not any(given.values()):
-            return asked
-        for pair, count in given.items():
-            one, other = place[pair.first], place[pair.second]
-            asked[np.flatnonzero(~asked[:, one, other])[:count], one, other] = True
-
-
 WORLDS = {
     "3 students, close": np.array([-0.2, 0.0, 0.2]),
     "5 students": np.linspace(-0.8, 0.8, 5),
@@ -185,14 +109,8 @@ WORLDS = {
     "10 students": np.linspace(-1.5, 1.5, 10),
 }
 ITEMS = (20, 50, 200)
-TEN = {
-    "evenly spread": np.linspace(-2.0, 2.0, 10),
-    "two groups": np.array([-1.6, -1.4, -1.2, -1.0, -0.8, 0.8, 1.0, 1.2, 1.4, 1.6]),
-    "drawn from a normal": np.array([-1.54, -1.0, -0.66, -0.38, -0.12, 0.12, 0.38, 0.66, 1.0, 1.54]) * 1.3,
-}
 
-
-_INTRODUCTION = """# Comparisons: coverage, false orders, active pairs
+_INTRODUCTION = """# Comparisons: coverage and false orders
 
 Written by `python -m evidence.pairs`, which draws comparisons of students with known strengths: answers of
 one student differ from item to item (by {scatter} in log-odds), the judge leans to the answer shown
@@ -204,29 +122,14 @@ many experiments any of these pairs is in the wrong order; in how many the judge
 | students | items | hold the truth | width | different | any wrong order | leaning found |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 """
-_ACTIVE_PAIRS = """
-## Active pairs
-
-Ten students, 100 items, {repeats:,} experiments each, in hundredths: how many pairs of students are in
-their true order by all comparisons, by those that `pairs: active` asks for, and by as many at random;
-and what part of all comparisons it asks for.
-
-| strengths | all | active | as many at random | asked for |
-| --- | ---: | ---: | ---: | ---: |
-"""
 
 
 def page(repeats: int) -> str:
-    active_repeats = max(2, repeats // _ACTIVE)
     text = _INTRODUCTION.format(scatter=SCATTER, leaning=LEANING, repeats=repeats)
     for name, levels in WORLDS.items():
         for items in ITEMS:
             found = coverage(World(levels, items), repeats)
             text += f"| {name} | {items} | {' | '.join(f'{100 * each:.1f}' for each in found)} |\n"
-    text += _ACTIVE_PAIRS.format(repeats=active_repeats)
-    for name, levels in TEN.items():
-        ordered = active_order(World(levels, 100), active_repeats)
-        text += f"| {name} | {' | '.join(f'{100 * each:.1f}' for each in ordered)} |\n"
     return text
 
 

@@ -28,7 +28,7 @@ from coeval.engine.probing import Probing
 from coeval.engine.progress import Board
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import Throttle
-from coeval.models.transport.shared_hosts import SharedHosts
+from coeval.models.transport.http import SharedHosts
 
 # --- Messages between a sweep and its judge worker
 

@@ -249,7 +249,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
         items = benchmark_measures(reader, score_grid(reader)).items
         found = export_benchmark(reader, items, out)
     rows = numbered(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
-    streams.say(messages, f"written: {rows} to {out}, with README.md and provenance.json")
+    streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 
 def tell_files(

@@ -7,7 +7,7 @@ propose a rubric, or to add to one, the number of factors is not known, and what
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -74,7 +74,6 @@ def expected(config: Config, preview: Preview) -> Forecast:
     calls: dict[Place, Calls] = {}
     owed: dict[Place, Calls] = {}
     planned: Counter[Place] = Counter()
-    least, most = preview.least, preview.most
     for task in config.tasks:
         for kind in KINDS:
             proposals = len(preview.blueprint.owed_proposals(task, kind))
@@ -83,7 +82,7 @@ def expected(config: Config, preview: Preview) -> Forecast:
             planned[place] += proposals
         for phase in FLOWING:
             place = (phase, task.name)
-            few, many = (count.total(phase, task=task.name) for count in (least, most))
+            few, many = (c.total(phase, task=task.name) for c in (preview.least, preview.plan_count))
             planned[place] = many.planned
             calls[place] = Calls(few.calls - few.spared_calls, many.calls)
             owed[place] = Calls(few.owed - few.spared, many.owed)
@@ -92,23 +91,6 @@ def expected(config: Config, preview: Preview) -> Forecast:
     for short in short_answers(preview.plan_count.unanswered, config):
         answers = numbered(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
-    warnings += _looks(preview)
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)
     return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)
-
-
-def _looks(preview: Preview) -> Iterator[str]:
-    """Of tasks that stop when enough is known, how many of their items that may take."""
-    for setup in preview.plan.setups:
-        stop = setup.task.stop
-        if stop is None:
-            continue
-        from coeval.pipeline.plan.planned_looks import EACH, expected_share
-
-        total = sum(1 for _ in preview.plan.slots(setup))
-        share = expected_share(stop, len(setup.students), total)
-        yield (
-            f"{setup.task.name} asks in looks of {EACH} items and stops when enough is known: at most "
-            f"{total:,} items, and {share:.0%} of them if students differ by 0.35 standard deviations"
-        )

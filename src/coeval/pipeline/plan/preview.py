@@ -33,8 +33,7 @@ class Preview:
     """``unsettled``: the tasks whose blueprint phases 1–2 have yet to draw; their setups stand in for it.
 
     Teachers may add nothing to the rubric of such a task, or a great deal. ``plan_count`` (and ``plan``) hold
-    the most that may be owed then, ``least`` the least; they are one where every rubric is known. ``most``
-    counts what `pairs: active` and `stop` may ask for as well.
+    the most that may be owed then, ``least`` the least; they are one where every rubric is known.
     ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
     ``supply`` what benchmark teachers have put there. ``records``: as they were read, where they are those of
     the run's own folder as it is.
@@ -44,7 +43,6 @@ class Preview:
     plan: Plan
     plan_count: PlanCount
     least: PlanCount
-    most: PlanCount
     unsettled: frozenset[str]
     standing: RunDir
     supply: Supply
@@ -77,10 +75,8 @@ def make_plan(
     setups: Sequence[TaskSetup],
     recorded: Recorded,
     renewed: Set[str] = frozenset(),
-    *,
-    furthest: bool = False,
 ) -> Plan:
-    """The plan of phases 3–5 under the run's modes; ``renewed`` and ``furthest``: see `Plan`."""
+    """The plan of phases 3–5 under the run's modes; ``renewed``: see `Plan`."""
     plan = Plan(
         setups,
         recorded,
@@ -89,7 +85,7 @@ def make_plan(
         _players(config, options.only_models) if options.only_models else None,
         renewed,
     )
-    plan.furthest, plan.computes = furthest, options.only_asked is None
+    plan.computes = options.only_asked is None
     return plan
 
 
@@ -146,12 +142,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     found = count_plan(plan)
     settled = all(small is large for small, large in zip(least, most, strict=True))
     lower = found if settled else count_plan(make_plan(config, options, least, recorded))
-    active = any(
-        setup.task.stop is not None or (setup.pairs is not None and setup.pairs.share is not None)
-        for setup in most
-    )
-    upper = count_plan(make_plan(config, options, most, recorded, furthest=True)) if active else found
-    return Preview(blueprint, plan, found, lower, upper, frozenset(unsettled), source or folder, supply)
+    return Preview(blueprint, plan, found, lower, frozenset(unsettled), source or folder, supply)
 
 
 def _bounds(

@@ -37,7 +37,7 @@ from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.engine.session import Session, unless_interrupted
 from coeval.judging.verdict import criterion_hash
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
 from coeval.pipeline.phases.document_items import DocumentItemWork

@@ -198,26 +198,14 @@ class _TaskShapes:
         not made."""
         requested, task = self.requested_in(phase, role_model), self.setup.task.name
         place = (phase, task, role_model.name)
-        most, least = (of.by_model.get(place) for of in (self.preview.most, self.preview.least))
+        most, least = (of.by_model.get(place) for of in (self.preview.plan_count, self.preview.least))
         high = most.calls if most is not None else 0
         low = least.calls - least.spared_calls if least is not None else 0
-        calls = Span(low + round((high - low) * self._looks()), low, high)
+        calls = Span(high, low, high)
         reply = made * size.per_character + requested.thinking
         shape = CallShape(phase, task, requested, calls, calls, size.prompt(self.shown), reply)
         seen = self.lengths.shown(requested.role, shape.cell)
         return shape._replace(seen=size.prompt({**self.shown, **seen}) if seen else None)
-
-    def _looks(self) -> float:
-        """How far from its first look to all items a task with `stop` is expected to go; any other: all."""
-        stop = self.setup.task.stop
-        if stop is None:
-            return 1.0
-        from coeval.pipeline.plan.planned_looks import EACH, expected_share
-
-        total = sum(1 for _ in self.preview.plan.slots(self.setup))
-        first = max(EACH, stop.min_items)
-        share = expected_share(stop, len(self.setup.students), total)
-        return (share * total - first) / (total - first) if total > first else 1.0
 
     def _judging(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
         """Calls are as many as there are factors, where each is asked for by itself."""

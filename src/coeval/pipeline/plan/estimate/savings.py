@@ -23,7 +23,7 @@ from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.estimate import Estimate, Saving
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.routing import blended_usd
+from coeval.pricing.pricing_file import blended_usd
 from coeval.pricing.tariff import Tariff
 
 # --- The estimate of a start: its configuration as it would be asked, what it owes, and what that costs

@@ -18,7 +18,7 @@ from coeval.core.errors import BatchLost, Gap, ModelError, Pending, StoreError, 
 from coeval.core.foreign import decode, decoder
 from coeval.core.records import Completion, Purpose, Usage
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
-from coeval.models.batch.waiting.job_list import HostRefusals, JobList
+from coeval.models.batch.job_list import HostRefusals, JobList
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
 from coeval.store.jsonl import Appender, cut_torn_tail, line_at, store_error, torn_tail, whole_lines
 from coeval.store.record_index import OFFSET_BITS

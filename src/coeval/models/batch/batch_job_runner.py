@@ -26,14 +26,14 @@ from coeval.models.batch.batch_api import (
     Unmade,
     cancel_job,
 )
-from coeval.models.batch.waiting.batch_index import (
+from coeval.models.batch.batch_index import (
     BatchOutcome,
     BatchQueue,
     StoredError,
     lines_file,
     results_file,
 )
-from coeval.models.batch.waiting.job_list import Batching, BatchMode, PendingJob
+from coeval.models.batch.job_list import Batching, BatchMode, PendingJob
 from coeval.store.jsonl import replaced_whole
 
 # --- Results of a batch job
