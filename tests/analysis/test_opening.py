@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from written_run import Run
 
+from coeval.analysis.measures.leaders import Context, score_opening
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.opening import Context, score_opening
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.measures.student_measures import student_measures

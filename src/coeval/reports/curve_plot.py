@@ -1,4 +1,4 @@
-"""A figure over training steps: for each run a line with its band, its name at the end of it and in a legend.
+"""A figure over training steps: for each run a line with its intervals, its name at its end and in a legend.
 
 Lines that coincide are told apart: later ones are dashed and have smaller marks of another shape, so that
 those below them show.
@@ -61,19 +61,19 @@ class _MeanAxis(NamedTuple):
     ends: tuple[float, float] | None
 
 
-def curve_plot(table: ReportTable, runs: Sequence[str], title: str, *, banded: bool) -> Spec:
-    """Of the columns ``run``, ``task``, ``step``, ``mean`` and ``band`` (measures) and ``comparable``, which
-    fills the mark; ``title`` is that of the axis."""
+def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
+    """Of the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
+    mark; ``title`` is that of the axis."""
     lines = _lines(table, _HEIGHT)
     ends = next(iter(lines.ends.values()), None)
-    layers = _curves(runs, lines, _MeanAxis(title, ends), banded=banded)
+    layers = _curves(runs, lines, _MeanAxis(title, ends))
     return chart_spec(table.name, layers, _HEIGHT, *_POINTS, width=860)
 
 
-def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str], *, banded: bool) -> Spec:
+def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """A small plot for each ``task``, each with its own scale."""
     header = {"labelFontSize": 13, "labelExpr": shown_name(tasks, 40), "labelLimit": 0}
-    layers = _curves(runs, _lines(table, _CELL["height"]), _MeanAxis(None, None), banded=banded)
+    layers = _curves(runs, _lines(table, _CELL["height"]), _MeanAxis(None, None))
     found: Spec = plain_spec(
         {
             "data": {"name": table.name},
@@ -95,7 +95,7 @@ def _lines(table: ReportTable, height: float) -> _LineEnds:
     reach: dict[str, list[float]] = {}
     for row in rows:
         key = (row["task"], row["run"])
-        figures = (row["mean"], row.get("band_low"), row.get("band_high"))
+        figures = (row["mean"], row["mean_low"], row["mean_high"])
         reach.setdefault(row["task"], []).extend(100 * each for each in figures if each is not None)
         if row["step"] >= last.get(key, row["step"]):
             last[key], at_end[key] = row["step"], 100 * row["mean"]
@@ -133,41 +133,35 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
 
 
 # Of all layers.
-_POINTS = (*in_points("mean", "band"), where("isValid(datum.mean)"))
+_POINTS = (*in_points("mean"), where("isValid(datum.mean)"))
 
 
-def _curves(runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis, *, banded: bool) -> list[Spec]:
+def _curves(runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis) -> list[Spec]:
     title, ends = axis_of
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = column("run:N", scale={"domain": list(runs)}, legend=legend)
     dashed, marked = _run_looks(runs, legend)
-    axis = {
-        "values": lines.steps,
-        "format": "d",
-        "labelOverlap": "greedy",
-        "labelFlush": False,
-        "grid": False,
-    }
-    x = column("step:Q", title="step", scale={"zero": False, "nice": False, "padding": 10}, axis=axis)
-    scale = {"zero": False, "nice": False, **({"domain": list(ends)} if ends else {"padding": 8})}
+    ticks = {"values": lines.steps, "format": "d", "labelOverlap": "greedy", "labelFlush": False}
+    fitted = {"zero": False, "nice": False}
+    x = column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
+    scale = fitted | ({"domain": list(ends)} if ends else {"padding": 8})
     y = column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
     reported = [
         *columns_noted("run:N", "step:Q"),
         column("mean:Q", format=".1f"),
-        column("band_low:Q", title="band from", format=".1f"),
-        column("band_high:Q", title="to", format=".1f"),
+        column("mean_low:Q", title="from", format=".1f"),
+        column("mean_high:Q", title="to", format=".1f"),
         column("n_items:Q", title="items"),
     ]
-    low = column("band_low:Q", title=title, scale=scale)
-    band = {"x": x, "y": low, "y2": {"field": "band_high"}, "color": colour}
+    low = column("mean_low:Q", title=title, scale=scale)
+    interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
     point = {"x": x, "y": y, "color": colour, **marked, "tooltip": reported}
     layers = [
+        marks("area", interval, where("isValid(datum.mean_low)"), opacity=0.13),
         marks("line", {"x": x, "y": y, "color": colour, **dashed}, strokeWidth=2),
         marks("point", point, strokeWidth=2, fill="white"),
         marks("point", point | {"opacity": filled_where("datum.comparable")}, filled=True),
     ]
-    if banded:
-        layers.insert(0, marks("area", band, where("isValid(datum.band_low)"), opacity=0.13))
     if len(runs) > 1:
         step, place = _at_end(lines, runs)
         called = shown_name(runs, _LONGEST, of="datum.run", narrow=_LONGEST_NARROW)

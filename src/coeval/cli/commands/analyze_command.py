@@ -136,7 +136,7 @@ def analyze(
     """
     from coeval.core.process_limits import need_address_space
     from coeval.core.text import listed
-    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.output_folder import existing_results
     from coeval.store.rundir import RunDir
 
     name, word = _named(what, word)
@@ -227,7 +227,7 @@ def _show(
 def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
     """Write a run's datapoints as a data set."""
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_run
+    from coeval.store.output_folder import existing_run
 
     run = existing_run(folder)
     if out is None:
@@ -235,8 +235,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
     if needed is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
     need_address_space()
-    from coeval.analysis.measures.benchmark_export import export_benchmark
-    from coeval.analysis.measures.benchmark_measures import benchmark_measures
+    from coeval.analysis.measures.benchmark_measures import benchmark_measures, export_benchmark
     from coeval.analysis.measures.score_grid import score_grid
     from coeval.cli import streams
     from coeval.core.text import numbered
