@@ -108,8 +108,8 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     for lacking in gaps.short:
         gaps.files[lacking.path] = FileGap("data_generation", planned=lacking.missing)
     found = count_plan(plan, _FileCount(folder, gaps))
-    for (task, student), missing in found.unanswered.items():
-        path = folder.responses(task, student)
+    for (of, student), missing in found.unanswered.items():
+        path = folder.responses(of, student)
         gaps.files.setdefault(path, FileGap("response_collection")).planned += missing
     gaps.short += short_answers(found.unanswered, config)
     gaps.mixed = mixed_sentence(found.changed)
