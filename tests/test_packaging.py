@@ -32,9 +32,9 @@ IMPORTED_AS = {
     "ruamel": "ruamel-yaml",
     "vl_convert": "vl-convert-python",
 }
-OF_THE_USERS_OWN = {"vllm", "IPython", "pandas", "pyarrow"}
+OF_THE_USERS_OWN = {"vllm", "IPython", "pandas"}
 """Taken where they are, and in no extra: vLLM's build has to fit the machine's CUDA, in a notebook IPython is
-there, whoever wrote an Arrow file has pyarrow, and whoever wants a frame has pandas."""
+there, and whoever wants a frame has pandas."""
 
 
 def entries(lock: str) -> Iterator[str]:

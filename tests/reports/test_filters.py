@@ -16,21 +16,20 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import opened, until
 
-from coeval.analysis.measures.leaders import partial_sentences
-from coeval.analysis.measures.measured import NOT_MEASURED, Measured
-from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
-from coeval.analysis.measures.opening import (
+from coeval.analysis.measures.leaders import (
     FEWEST_ROBUST,
     Context,
     OtherOrder,
+    partial_sentences,
     robust_words,
     score_opening,
     without_own_words,
 )
-from coeval.analysis.measures.ranking import Ranking, ranking
+from coeval.analysis.measures.measured import NOT_MEASURED, Measured
+from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
+from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import WithHeadline, student_measures
-from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.core.figures import points
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.experiment.leading_section import rank_text

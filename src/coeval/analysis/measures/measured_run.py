@@ -9,9 +9,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import paired_difference
-from coeval.analysis.intervals import ALPHA
+from coeval.analysis.intervals import ALPHA, Looks, p_at_any_look
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
@@ -24,12 +23,22 @@ from coeval.analysis.measures.judge_measures import (
     panel_measures,
 )
 from coeval.analysis.measures.label_measures import Labels, label_measures
-from coeval.analysis.measures.leaders import leader_sentences, partial_sentences, place_sentences
+from coeval.analysis.measures.leaders import (
+    label_sentence,
+    leader_sentences,
+    partial_sentences,
+    place_sentences,
+)
 from coeval.analysis.measures.measured import Measured, ModelTasks
-from coeval.analysis.measures.opening import label_sentence
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking
-from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
+from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
+from coeval.analysis.measures.robust_set import (
+    RobustOptions,
+    RobustSet,
+    robust_measures,
+    robust_set,
+    teacher_measures,
+)
 from coeval.analysis.measures.run_measures import (
     Measures,
     OutputMeasures,
@@ -38,11 +47,9 @@ from coeval.analysis.measures.run_measures import (
 )
 from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
 from coeval.analysis.measures.student_measures import StudentMeasures, check_measures, student_measures
-from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.panel.bias_ledger import length_findings
 from coeval.analysis.panel.g_study import g_study
-from coeval.analysis.panel.length_contrasts import length_findings
 from coeval.analysis.panel.output_judges import output_judges
-from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.panel.panel_findings import family_judges, family_teachers, panel_findings, reliability
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, contrasts_of, families_of
 from coeval.analysis.people.people_measures import people_measures, people_sentences

@@ -233,8 +233,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
     if needed is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
     need_address_space()
-    from coeval.analysis.measures.benchmark_export import export_benchmark
-    from coeval.analysis.measures.benchmark_measures import benchmark_measures
+    from coeval.analysis.measures.benchmark_measures import benchmark_measures, export_benchmark
     from coeval.analysis.measures.score_grid import score_grid
     from coeval.cli import streams
     from coeval.core.text import numbered

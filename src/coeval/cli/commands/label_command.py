@@ -81,7 +81,7 @@ def label(
     if output_tasks(named):
         raise UsageError(
             f"{named} holds results without a rubric to label by. To make a run of its answers: coeval "
-            f"export {quote(str(named))} --to csv --out tables, then coeval init --answers tables/scores.csv "
+            f"export {quote(str(named))} --to csv --out tables, then coeval init answers tables/scores.csv "
             "--prompt prompt --response text (docs/exchange.md)"
         )
     folder = existing_run(named)

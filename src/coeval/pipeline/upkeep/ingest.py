@@ -29,9 +29,16 @@ from coeval.pipeline.run_options import run_folder
 from coeval.store.jsonl import replaced_whole
 from coeval.store.output_folder import existing_run
 from coeval.store.rundir import RunDir, finish_replacing, move_to_replaced
-from coeval.tables.harvest import Harvest, HarvestedItem, Selection, sampled
+from coeval.tables.harvest import (
+    Harvest,
+    HarvestedItem,
+    ItemOrigin,
+    Selection,
+    read_origins,
+    remember_origin,
+    sampled,
+)
 from coeval.tables.item_map import ItemMap, MappedItem
-from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
 from coeval.tables.table import Table
 from coeval.tables.table_source import TableSource
 

@@ -37,9 +37,15 @@ from coeval.sweeps.job_table import JobTable, TaskStatus
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
 from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases, folder_of
 from coeval.sweeps.sweep_choice import absent_program, requested_for
-from coeval.sweeps.sweep_estimate import SweepEstimate, estimate_sweep
 from coeval.sweeps.sweep_settings import SweepSettings
-from coeval.sweeps.sweep_start import checkpoints_of, done_otherwise, has_ended, under_way
+from coeval.sweeps.sweep_start import (
+    SweepEstimate,
+    checkpoints_of,
+    done_otherwise,
+    estimate_sweep,
+    has_ended,
+    under_way,
+)
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
 # Progress files change about once a second.

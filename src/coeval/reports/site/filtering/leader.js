@@ -1,5 +1,5 @@
 // Who leads, what would change that, and what judges who differ mean, in the sentences of
-// coeval.analysis.measures.opening.
+// coeval.analysis.measures.leaders.
 
 const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 const chance = (p) => (p < 0.001 ? "p < 0.001" : `p = ${fixed(p, 3)}`);

@@ -18,8 +18,16 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
-from coeval.simulation.server.chat import ChatBody, chat_body, chat_events, read_chat, seeded
-from coeval.simulation.server.events import Refusal, json_response, stream
+from coeval.simulation.chat_completions import (
+    ChatBody,
+    Refusal,
+    chat_body,
+    chat_events,
+    json_response,
+    read_chat,
+    seeded,
+    stream,
+)
 from coeval.simulation.simulated_model import SimulatedModel
 
 STATUS_HEADER = "x-simulate-status"
