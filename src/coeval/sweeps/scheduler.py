@@ -361,7 +361,7 @@ class Scheduler:
         if self._merging is not None:
             return await self._merging.merged(checkpoint)
         server = self._sweep.server
-        knows_none = server is not None and server.swap != "lora" and server.template in PRESETS.values()
+        knows_none = server is not None and not server.serves_adapters and server.template in PRESETS.values()
         if knows_none and base_of(checkpoint.path) is not None:
             raise UsageError(
                 f"{checkpoint.path} is a LoRA adapter: {setting('swap')} lora serves it on its base model, "

@@ -23,7 +23,6 @@ from coeval.core.shown_url import url_secrets
 from coeval.engine.progress import LEAST_MADE, PACE_S, Board, PhaseCount
 from coeval.store.jsonl import read_json, store_error, write_json_atomic
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.sweep_settings import Swap
 
 # --- Worker: one checkpoint on one slot
 #
@@ -45,8 +44,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     goes over the worker's own; it holds no credential, since it stands in ``worker.json``. Of the worker's
     credentials the server gets those whose variables are ``passed``, or named in the command. ``starts`` is
     how often it may be started in all; ``wait_s`` is waited before the second one, and longer before each
-    further one. Unless ``swap`` is "restart", the server goes on to the next worker of its slot, and its
-    files lie in the slot's ``folder``.
+    further one. A server that ``serves_adapters`` goes on to the next worker of its slot, and its files lie
+    in the slot's ``folder``.
     """
 
     template: str
@@ -60,7 +59,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: float = 1800.0
     starts: int = 4
     wait_s: float = 5.0
-    swap: Swap = "restart"
+    serves_adapters: bool = False
     folder: Path | None = None
 
 

@@ -1,4 +1,4 @@
-"""``python docs/materials.py DIR``: runs, benchmarks, comparisons, sweeps, for pictures and crawler.
+"""``python tools/docs/materials.py DIR``: runs, benchmarks, comparisons, sweeps, for pictures and crawler.
 
 Every model is simulated and carries the name of a real one, as names are what pages have to cope with;
 no figure describes a real model. Seeds are fixed, so that the same figures are written every time, but
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from coeval.pipeline.config.names import is_model_name
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COEVAL = [sys.executable, "-m", "coeval"]
 EVAL_FRAMEWORK = [sys.executable, "-m", "coeval.cli.eval_framework"]
 

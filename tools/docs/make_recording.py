@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.terminal_theme import MONOKAI
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "images" / "terminal.svg"
 COLUMNS, ROWS = 80, 30
 CELL, LINE, MARGIN = 8.43, 18, 14  # pixels: a monospaced character of 14 px is 0.602 em wide

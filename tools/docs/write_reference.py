@@ -1,6 +1,6 @@
 """The reference pages made from the code: ``cli.md``, ``eval-framework-cli.md``, ``configuration.md``.
 
-``python docs/write_reference.py`` writes them, ``--check`` exits 1 where one is stale.
+``python tools/docs/write_reference.py`` writes them, ``--check`` exits 1 where one is stale.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from coeval.pipeline.config.json_schema import FOLLOWING, schema_text
 from coeval.pipeline.prompts import NEEDS, VARIABLES
 from coeval.simulation.traits import RANGES, SAMPLING
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).resolve().parents[2] / "docs"
 WIDTH = 100
 _MANY = 10
-MADE = "<!-- Made from the code by docs/write_reference.py: change it there, and run `make docs`. -->\n"
+MADE = "<!-- Made from the code by tools/docs/write_reference.py: change it there, and run `make docs`. -->\n"
 
 Node = Mapping[str, Any]
 """A part of the JSON schema."""

@@ -1,7 +1,6 @@
-"""``make screenshots``: the pictures of ``docs/gallery.md``, taken of docs/materials.py in chromium.
+"""``make screenshots``: the pictures of ``docs/gallery.md``, taken of tools/docs/materials.py in chromium.
 
-``--before FOLDER`` takes those of the first screens as they were: of a folder of pages that
-docs/materials.py wrote with the sources of an earlier commit. ``--pages FOLDER`` spares the building.
+``--materials FOLDER`` spares the building.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from typing import NamedTuple
 
 from playwright.sync_api import Browser, sync_playwright
 
-from docs.materials import COEVAL, SKILLS, build
-from docs.palette_png import small_png
+from tools.docs.materials import COEVAL, SKILLS, build
+from tools.docs.palette_png import small_png
 
-IMAGES = Path(__file__).with_name("images")
+IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 MATERIALS = ("quickstart", "panel", "one-student", "labels", "pairwise", "compare-2", "compare-8", "sweeps")
@@ -44,13 +43,7 @@ class Shot(NamedTuple):
     after_ms: int = 2_500  # pictures are drawn after the first paint
 
 
-BEFORE = tuple(
-    Shot(f"before/{name}-{width}", f"{name}.html", width, HEIGHTS[width])
-    for name in MATERIALS
-    for width in (1440, 390)
-    if width == 1440 or name in PHONES
-)
-AFTER = (
+SHOTS = (
     Shot("report-leads", "panel.html"),
     *(
         Shot(f"{name}-{width}", f"{name}.html", width, HEIGHTS[width])
@@ -71,30 +64,22 @@ AFTER = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Take the pictures of docs/gallery.md.")
-    parser.add_argument("--before", type=Path, metavar="FOLDER", help="pages of an earlier commit")
-    parser.add_argument("--materials", type=Path, metavar="FOLDER", help="what docs/materials.py wrote")
+    parser.add_argument("--materials", type=Path, metavar="FOLDER", help="what tools/docs/materials.py wrote")
     chosen = parser.parse_args()
     if CHROMIUM is None:
         print("no chromium is installed: make browser", file=sys.stderr)
         return 1
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        if chosen.before is not None:
-            _take_all(browser, BEFORE, chosen.before)
-        else:
-            work = (chosen.materials or Path(folder) / "materials").resolve()
-            if chosen.materials is None:
-                build(work)
-            _take_all(browser, AFTER, work / "pages")
-            with _viewing(work) as server:
-                _take(browser, Shot("view", "", after_ms=20_000), server)  # every folder is read
+        work = (chosen.materials or Path(folder) / "materials").resolve()
+        if chosen.materials is None:
+            build(work)
+        for shot in SHOTS:
+            _take(browser, shot, f"{(work / 'pages').as_uri()}/{shot.page}")
+        with _viewing(work) as server:
+            _take(browser, Shot("view", "", after_ms=20_000), server)  # every folder is read
         browser.close()
     return 0
-
-
-def _take_all(browser: Browser, shots: tuple[Shot, ...], pages: Path) -> None:
-    for shot in shots:
-        _take(browser, shot, f"{pages.resolve().as_uri()}/{shot.page}")
 
 
 @contextmanager
@@ -119,7 +104,6 @@ def _take(browser: Browser, shot: Shot, address: str) -> None:
     if shot.paper:
         page.emulate_media(media="print")
     path = IMAGES / f"{shot.name}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
     taken = page.screenshot()
     page.goto("about:blank")
     path.write_bytes(small_png(page, taken))
