@@ -46,12 +46,13 @@ _MARGIN = 0.05
 
 class _LineEnds(NamedTuple):
     """What is drawn of a table: by task and run, the ``last`` step and where its name stands; by task, the
-    ends of the axis."""
+    ends of the axis; ``shaded``: some mean has an interval."""
 
     last: Mapping[tuple[str, str], int]
     names: Mapping[tuple[str, str], float]
     ends: Mapping[str, tuple[float, float]]
     steps: list[int]
+    shaded: bool
 
 
 class _MeanAxis(NamedTuple):
@@ -108,7 +109,8 @@ def _lines(table: ReportTable, height: float) -> _LineEnds:
         mine = {key: value for key, value in at_end.items() if key[0] == task}
         gap = _APART * (ends[task][1] - ends[task][0]) / height
         names |= dict(zip(mine, spread(list(mine.values()), gap), strict=True))
-    return _LineEnds(last, names, ends, sorted({row["step"] for row in rows}))
+    shaded = any(row["mean_low"] is not None for row in rows)
+    return _LineEnds(last, names, ends, sorted({row["step"] for row in rows}), shaded)
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
@@ -156,8 +158,9 @@ def _curves(runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis) -> list[S
     low = column("mean_low:Q", title=title, scale=scale)
     interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
     point = {"x": x, "y": y, "color": colour, **marked, "tooltip": reported}
+    shaded = [marks("area", interval, where("isValid(datum.mean_low)"), opacity=0.13)]
     layers = [
-        marks("area", interval, where("isValid(datum.mean_low)"), opacity=0.13),
+        *(shaded if lines.shaded else []),  # Vega warns of an empty layer
         marks("line", {"x": x, "y": y, "color": colour, **dashed}, strokeWidth=2),
         marks("point", point, strokeWidth=2, fill="white"),
         marks("point", point | {"opacity": filled_where("datum.comparable")}, filled=True),
