@@ -163,16 +163,6 @@ async def test_the_providers_word_on_retrying_is_taken() -> None:
         assert (await asking.post()).attempts == 2
 
 
-async def test_a_waiting_retry_holds_no_slot() -> None:
-    async with server(reply(500), OK) as fake, client(fake, ceiling=1) as asking:
-        asking.time.gate.clear()
-        first = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
-        assert (await asking.post()).attempts == 1
-        asking.time.gate.set()
-        assert (await first).attempts == 2
-
-
 async def test_overload_news_cut_concurrency_and_successes_raise_it() -> None:
     async with server(OK) as fake, client(fake, ceiling=64, start=8) as asking:
         await asyncio.gather(*(asking.post() for _ in range(40)))
@@ -313,32 +303,6 @@ async def test_an_outage_wakes_waiting_retries_to_their_last_attempt() -> None:
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [(result.attempts, result.retry_advised) for result in results] == [(2, False)] * 3  # type: ignore[union-attr]
         assert len(fake.requested) == 7
-
-
-async def test_draining_lets_the_wire_finish_and_nothing_else() -> None:
-    answer = asyncio.Event()
-
-    async def when_reported(writer: asyncio.StreamWriter) -> None:
-        await answer.wait()
-        writer.write(OK)
-
-    async with server(reply(500), when_reported) as fake, client(fake, ceiling=1) as asking:
-        asking.time.gate.clear()
-        retrying = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
-        on_the_wire = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.requested) == 2)
-        waiting = asyncio.create_task(asking.post())
-        await until(lambda: asking.limiter.waiting == 1)
-        asking.http.drain()
-        for gone in (retrying, waiting):
-            with pytest.raises(Draining):
-                await gone
-        with pytest.raises(Draining):
-            await asking.post()
-        answer.set()
-        assert (await on_the_wire).value == "fine"
-        assert len(fake.requested) == asking.permits == 2
 
 
 async def test_draining_and_closing_one_session_leaves_another_at_the_same_host_its_turn() -> None:

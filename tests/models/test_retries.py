@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from coeval.core.errors import (
     ConnectionFailed,
-    ModelError,
     RateLimited,
     RequestTimeout,
     ServerFault,
-    Unreadable,
 )
 from coeval.core.records import Usage
 from coeval.models.transport.call import ATTEMPTS, TURNED_AWAY, Fault, Tries
@@ -27,13 +23,6 @@ def attempts(*faults: Fault) -> int:
     while tries.failed(faults[min(made, len(faults)) - 1]):
         made += 1
     return made
-
-
-@pytest.mark.parametrize(
-    ("error", "most"), [(RateLimited, 8), (ConnectionFailed, 8), (RequestTimeout, 2), (Unreadable, 2)]
-)
-def test_each_failure_has_its_number_of_attempts(error: type[ModelError], most: int) -> None:
-    assert attempts(Fault(error("x"), again=True)) == most
 
 
 def test_what_may_not_be_sent_again_is_not() -> None:
@@ -53,12 +42,6 @@ def test_replies_that_are_billed_and_broken_off_are_not_bought_eight_times() -> 
     assert broken.error.retry_advised is False
     assert attempts(broken, *[PASSING] * 3, broken, PASSING) == 5
     assert attempts(Fault(ServerFault("away", usage=Usage(0, 0)), again=True)) == ATTEMPTS
-
-
-def test_an_item_whose_time_outs_are_spent_is_not_asked_anew() -> None:
-    late = Fault(RequestTimeout("late"), again=True)
-    assert attempts(late) == 2
-    assert late.error.retry_advised is False
 
 
 def test_being_turned_away_is_no_attempt_but_has_an_end() -> None:
