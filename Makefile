@@ -67,7 +67,7 @@ check: $(MADE)/dev  ## Format, lint, types, layering, stale generated files
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layering.py
 	$(BIN)/python -m coeval.pipeline.config.json_schema --check
-	$(BIN)/python docs/write_reference.py --check
+	$(BIN)/python tools/docs/write_reference.py --check
 	@$(BIN)/python -m perf.house --trace
 
 fix: $(MADE)/dev  ## Format, and mend what the linter can
@@ -76,14 +76,14 @@ fix: $(MADE)/dev  ## Format, and mend what the linter can
 
 docs: $(MADE)/dev  ## Write the generated files and the documentation as a site (site/index.html)
 	$(BIN)/python -m coeval.pipeline.config.json_schema
-	$(BIN)/python docs/write_reference.py
+	$(BIN)/python tools/docs/write_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 screenshots: $(MADE)/dev  ## Take the pictures of docs/gallery.md (needs chromium: make browser)
-	$(BIN)/python -m docs.make_screenshots
+	$(BIN)/python -m tools.docs.make_screenshots
 
 recording: $(MADE)/dev  ## Record README's terminal anew (needs tmux)
-	$(BIN)/python docs/make_recording.py
+	$(BIN)/python tools/docs/make_recording.py
 
 image:  ## Build the container image `coeval` (needs docker or podman)
 	@builder=$$(type -P docker || type -P podman) || { echo "neither docker nor podman is here"; exit 1; }; \

@@ -19,8 +19,7 @@ from coeval.core.records import Message, Request
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 from coeval.models.pacing.throttle import Throttle
-from coeval.models.transport.http import Http
-from coeval.models.transport.shared_hosts import SharedHosts
+from coeval.models.transport.http import Http, SharedHosts
 from perf.measure import run, serving
 from perf.scenarios import Figures
 

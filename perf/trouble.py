@@ -26,9 +26,8 @@ from coeval.models.transport.body import Lost, NoConnection
 from coeval.models.transport.call import Call
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.http import Http
+from coeval.models.transport.http import Http, SharedHosts
 from coeval.models.transport.pool import RequestRoute
-from coeval.models.transport.shared_hosts import SharedHosts
 from perf.virtual import in_virtual_time, now
 
 CEILING = 256

@@ -41,6 +41,7 @@ LATE_IMPORTS = {
     "__init__.py": {
         "coeval.api": "importing the package costs nothing until it is used",
         "coeval.exchange": "the same",
+        "coeval.sweeps": "the same",
     },
     "api/run_handle.py": {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
@@ -51,7 +52,7 @@ LATE_IMPORTS = {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
         "coeval.reports": "the same, and what draws charts",
     },
-    "api/trainers.py": {"transformers": "an extra, and seconds to load"},
+    "sweeps/submission.py": {"transformers": "an extra, and seconds to load"},
     "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "analysis/run_results.py": {"pandas": "the user's own"},
     "core/text.py": {"json_repair": "most replies need no repair"},
@@ -62,16 +63,17 @@ LATE_IMPORTS = {
     "pipeline/run_flow.py": {"coeval.pipeline.phases.document_items": "numpy, for items about documents"},
     "tables/documents.py": {"pypdf": "optional, for PDF files"},
     "models/transport/network.py": {"resource": "not on Windows"},
-    "models/signers.py": {"botocore": "an extra, wanted where Bedrock is asked with IAM keys"},
-    "models/google_signer.py": {"google": "an extra, wanted where Vertex AI is asked"},
+    "models/signers.py": {
+        "botocore": "an extra, wanted where Bedrock is asked with IAM keys",
+        "google": "an extra, wanted where Vertex AI is asked",
+    },
     "models/local/local_model.py": {"torch": "an extra, and seconds to load", "vllm": "the user's own"},
     "models/local/local_request.py": {"jinja2": "comes with transformers"},
     "models/local/local_transformers.py": {
         "torch": "an extra, and seconds to load",
         "transformers": "an extra, and seconds to load",
     },
-    "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
-    "exchange/hub.py": {"huggingface_hub": "an extra"},
+    "sweeps/engine.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",
@@ -80,13 +82,7 @@ LATE_IMPORTS = {
     },
     "tables/table.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
-        "pyarrow": "comes with the packages that write such files",
     },
-    "pipeline/plan/run_plan.py": {
-        "coeval.pipeline.plan.planned_looks": "numpy and scipy: 250 ms before the first request",
-    },
-    "pipeline/plan/forecast.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
-    "pipeline/plan/estimate/run_estimate.py": {"coeval.pipeline.plan.planned_looks": "as in run_plan.py"},
     "pipeline/start/begin_run.py": {
         "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",
         "coeval.pipeline.plan.run_reading": "it loads duckdb, and only a finished run that grows needs it",
@@ -107,8 +103,8 @@ LATE_IMPORTS = {
         "math_verify": "an extra, and a second to load",
     },
     "models/open.py": {"coeval.simulation": "a fiftieth of a second, for runs with simulated models alone"},
-    "models/batch/job_canceller.py": {"coeval.models.batch.batch_http": "aiohttp, as in batched.py"},
-    "models/transport/shared_hosts.py": {
+    "models/batch/batches.py": {"coeval.models.batch.batch_http": "aiohttp, as in batched.py"},
+    "models/transport/http.py": {
         "coeval.models.transport.proxied": "aiohttp is slow to load, and only proxies need it"
     },
     "models/batch/batched.py": {
@@ -525,7 +521,7 @@ def test_importing_loads_nothing_heavy(module: str, needed: set[str]) -> None:
 
 BREACHES = {
     "core/up.py": "from coeval.engine.work import Work",
-    "models/sideways.py": "import coeval.pricing.routing",
+    "models/sideways.py": "import coeval.pricing.pricing_file",
     "engine/late.py": "def f():\n    import duckdb",
     "store/loud.py": "import sys\nprint('x')\nsys.stderr.write('y')",
     "judging/loop.py": "import asyncio\nasyncio.run(None)",

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -31,9 +32,9 @@ IMPORTED_AS = {
     "ruamel": "ruamel-yaml",
     "vl_convert": "vl-convert-python",
 }
-OF_THE_USERS_OWN = {"vllm", "IPython", "pandas", "pyarrow"}
+OF_THE_USERS_OWN = {"vllm", "IPython", "pandas"}
 """Taken where they are, and in no extra: vLLM's build has to fit the machine's CUDA, in a notebook IPython is
-there, whoever wrote an Arrow file has pyarrow, and whoever wants a frame has pandas."""
+there, and whoever wants a frame has pandas."""
 
 
 def entries(lock: str) -> Iterator[str]:
@@ -114,6 +115,16 @@ def test_make_perf_runs_where_what_it_imports_is_installed() -> None:
     )
     [lock] = [{"run": "requirements.lock", "dev": "requirements-dev.lock"}[rule] for rule in rules]
     assert imported("perf") <= pins(lock).keys()
+
+
+@pytest.mark.process
+def test_a_source_archive_builds_and_documents_and_measures_nothing(tmp_path: Path) -> None:
+    """Tests, measurements and evidence read each other and the repository: they stay in it."""
+    build = f"import hatchling.build as b; print(b.build_sdist({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-c", build], cwd=ROOT, check=True, capture_output=True)
+    with tarfile.open(next(tmp_path.glob("coeval-*.tar.gz"))) as archive:
+        folders = {name.split("/")[1] for name in archive.getnames() if name.count("/") > 1}
+    assert folders == {"src", "examples", "benchmark", "Config", "docs"}
 
 
 @pytest.mark.process

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from cli.invoked import Command
 from pipeline.experiments import Lab, model, task
-from ruamel.yaml import YAML
 from written_run import Run
 
 
@@ -46,7 +45,7 @@ def test_the_data_set_is_read_by_others(run: Run, tmp_path: Path, coeval: Comman
     assert lines[0]["difficulty"] == pytest.approx(1 / 3)
 
 
-def test_the_card_and_the_provenance_say_what_it_is(run: Run, tmp_path: Path, coeval: Command) -> None:
+def test_the_provenance_says_what_it_is(run: Run, tmp_path: Path, coeval: Command) -> None:
     path = "/home/me/own.csv"
     origin: dict[str, Any] = {"source": path, "files": [{"path": path, "bytes": 1, "sha256": "0"}]}
     origin |= {"map": {"prompt": "q"}, "rows": 1_200, "items": 900, "taken_at": "2026-02-24T12:00:00Z"}
@@ -54,19 +53,12 @@ def test_the_card_and_the_provenance_say_what_it_is(run: Run, tmp_path: Path, co
     (run.folder / "sources.json").write_text(json.dumps({"haiku": {"own": [origin], "set": [hub]}}))
     out = tmp_path / "out"
     assert coeval("analyze", "export-benchmark", "--run", run.folder, "--out", out).code == 0
-    _, front, text = (out / "README.md").read_text().split("---\n", 2)
-    card = YAML(typ="safe").load(front)
-    assert card["pretty_name"] == 'my "run": <b>'
-    [config] = card["configs"]
-    assert (out / config["data_files"][0]["path"]).is_file()
-    assert "<b>" not in text.replace("\\<b\\>", "")
     provenance = json.loads((out / "provenance.json").read_text())
-    assert provenance["teachers"] == ["t|1"]
+    assert (provenance["experiment"], provenance["teachers"]) == ('my "run": <b>', ["t|1"])
     assert provenance["sources"]["haiku"]["own"][0]["files"][0]["path"] == "own.csv"
-    assert "Written by: t\\|1." in text
-    assert "Items of haiku: 900 of the 1,200 rows of own.csv, taken on 2026-02-24; no licence" in text
-    assert "of org/set, taken on 2026-02-24; licence MIT." in text
-    assert "/home/me" not in text
+    [source] = provenance["sources"]["haiku"]["set"]
+    assert (source["source"], source["license"]) == ("org/set", "MIT")
+    assert "/home/me" not in (out / "provenance.json").read_text()
     for file in provenance["files"]:
         assert hashlib.sha256((out / file["path"]).read_bytes()).hexdigest() == file["sha256"]
 
@@ -100,14 +92,11 @@ def test_items_of_ones_own_are_not_called_simulated(tmp_path: Path, coeval: Comm
     items.write_text("prompt,answer\n" + "".join(f"Question {n}?,Answer {n}.\n" for n in range(6)))
     mine = task("mine", total=6, items={"path": str(items), "prompt": "prompt", "reference": "answer"})
     models = [model("ann", "student"), model("jay", "judge")]
-    for tasks, roles, needed in (
-        ([mine], models, "Difficulty and discrimination come from simulated models"),
-        (
-            [mine, task(total=3)],
-            [*models, model("tea", "teacher")],
-            "So do the items by tea, which only show",
-        ),
-        ([task(total=3)], [*models, model("tea", "teacher")], "it shows the tool, and is no benchmark"),
+    tea = model("tea", "teacher")
+    for tasks, roles, simulated in (
+        ([mine], models, []),
+        ([mine, task(total=3)], [*models, tea], ["tea"]),
+        ([task(total=3)], [*models, tea], ["tea"]),
     ):
         folder = tmp_path / f"{len(tasks)}-{len(roles)}"
         folder.mkdir()
@@ -115,6 +104,5 @@ def test_items_of_ones_own_are_not_called_simulated(tmp_path: Path, coeval: Comm
         assert lab.run().exit_code == 0
         out = folder / "out"
         assert coeval("analyze", "export-benchmark", "--run", lab.path, "--out", out).code == 0
-        card = (out / "README.md").read_text()
-        assert needed in card
-        assert ("Made with simulated models" in card) == (needed.startswith("it shows"))
+        provenance = json.loads((out / "provenance.json").read_text())
+        assert (provenance["simulated"], provenance["simulated_teachers"]) == (True, simulated)

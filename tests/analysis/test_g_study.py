@@ -14,8 +14,8 @@ from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.panel.g_study import full_block, g_study
 from coeval.analysis.panel.panel_findings import reliability
 from coeval.analysis.readers.run_reader import RunReader
-from perf.g_study import DICE, PARTS, PERFECT, Design, components, drawn, grid_of, points, studied
-from perf.g_study import reliability as reliable
+from evidence.g_study import DICE, PARTS, PERFECT, Design, components, drawn, grid_of, points, studied
+from evidence.g_study import reliability as reliable
 
 
 def scores(seed: int, *sizes: int) -> Floats:

@@ -12,7 +12,7 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.comparison.comparisons import gatekept
-from perf.judge_sample import TASKS, World, leads, pages
+from evidence.judge_sample import TASKS, World, leads, pages
 
 
 def test_leaves_beside_each_other_are_adjusted_by_holm() -> None:

@@ -1,11 +1,11 @@
-"""What `perf.coverage` measures, on a few cells; and that its page is what it measures."""
+"""What `evidence.coverage` measures, on a few cells; and that its page is what it measures."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from perf.coverage import (
+from evidence.coverage import (
     MEANS,
     PAGE,
     REPEATS,
@@ -93,7 +93,7 @@ def test_the_page_is_what_is_measured() -> None:
     written = PAGE.read_text(encoding="utf-8")
     for mean, tasks, items in ((0.98, 1, 20), (0.95, 4, 10)):
         for found in simulate(SIX, mean, tasks, items, repeats=REPEATS).values():
-            assert shown_cell(found) in written, "write it again: python -m perf.coverage"
+            assert shown_cell(found) in written, "write it again: python -m evidence.coverage"
 
 
 def test_the_page_has_a_row_for_every_mean_and_distribution() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from coeval.analysis.panel.judge_drift import ScorePlace, judge_drift
 from coeval.core.errors import UsageError
-from perf.judge_drift import checked
+from evidence.judge_drift import checked
 
 
 def place(item: int, factor: str = "clarity", task: str = "t") -> ScorePlace:

@@ -21,7 +21,7 @@ from coeval.analysis.panel.mean_squares import (
     mean_squares,
     pooled_scatter,
 )
-from perf.measure_coverage import MIDDLE, drawn_grid
+from evidence.measure_coverage import MIDDLE, drawn_grid
 
 Cells = NDArray[np.float64]
 

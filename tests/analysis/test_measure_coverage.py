@@ -1,4 +1,4 @@
-"""What `perf.measure_coverage` measures, on a few cells; and that its page is what it measures."""
+"""What `evidence.measure_coverage` measures, on a few cells; and that its page is what it measures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from coeval.analysis.measures.score_grid import ScoreGrid
-from perf.measure_coverage import (
+from evidence.measure_coverage import (
     END,
     MIDDLE,
     PAGE,
@@ -18,7 +18,7 @@ from perf.measure_coverage import (
     drawn_grid,
     shown_ranks,
 )
-from perf.planted import ranked, true_ranks
+from evidence.planted import ranked, true_ranks
 
 MEANS = {"student overall", "student headline"}
 SHARES = {"pair spa", "pair wpa", "judge spa_mean"}
@@ -82,4 +82,4 @@ def test_students_who_are_alike_share_their_ranks() -> None:
 @pytest.mark.system
 def test_its_ranks_are_those_of_1000_runs() -> None:
     shown = shown_ranks(RANKED[1], RANKED_ITEMS[0], REPEATS)
-    assert shown in PAGE.read_text(encoding="utf-8"), "write it again: python -m perf.measure_coverage"
+    assert shown in PAGE.read_text(encoding="utf-8"), "write it again: python -m evidence.measure_coverage"

@@ -20,7 +20,7 @@ from coeval.api import open_run
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.store.rundir import PAIRS, RunDir
-from perf.pairs import TEN, WORLDS, World, active_order, coverage
+from evidence.pairs import WORLDS, World, coverage
 
 
 @pytest.mark.parametrize("students", [2, 3, 6, 10])
@@ -58,13 +58,6 @@ def test_intervals_hold_planted_strengths_and_a_leaning_is_found() -> None:
     assert 0.93 <= found.coverage <= 0.97
     assert found.any_wrong <= 0.05
     assert found.leaning == 1.0
-
-
-@pytest.mark.process
-def test_active_pairs_find_the_order_with_half_of_the_comparisons() -> None:
-    found = active_order(World(TEN["evenly spread"], 60), 6)
-    assert found.asked <= 0.5
-    assert found.active >= found.whole - 0.01
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
-"""What `perf.paired` measures, on a few cells; and that its page is what it measures."""
+"""What `evidence.paired` measures, on a few cells; and that its page is what it measures."""
 
 from __future__ import annotations
 
 import pytest
 
-from perf.paired import (
+from evidence.paired import (
     KINDS,
     PAGE,
     REPEATS,
@@ -56,7 +56,7 @@ def test_what_a_comparison_promises_to_find_it_finds_four_times_in_five(kind: Ki
 def test_the_page_is_what_is_measured() -> None:
     written = PAGE.read_text(encoding="utf-8")
     for found in coverage(JUDGED, (0.9, 0.95), 20, repeats=REPEATS).values():
-        assert shown_share(found) in written, "write it again: python -m perf.paired"
+        assert shown_share(found) in written, "write it again: python -m evidence.paired"
 
 
 @pytest.mark.process

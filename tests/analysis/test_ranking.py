@@ -20,8 +20,8 @@ from coeval.analysis.measures.leaders import leader_sentences, place_sentences, 
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Level, StudentGap, ranked, ranking
 from coeval.analysis.measures.student_measures import Headline, item_scores, student_measures
-from perf.measure_coverage import World, drawn_grid
-from perf.planted import judge_missing, judging_themselves
+from evidence.measure_coverage import World, drawn_grid
+from evidence.planted import judge_missing, judging_themselves
 
 NEAR = World("two alike, one behind", (0.5, 0.5, 0.35, -0.6))
 

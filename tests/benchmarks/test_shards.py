@@ -31,10 +31,10 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Purpose, SamplingParameters
 from coeval.engine.probing import Probing
-from coeval.models.batch.waiting.job_list import BatchMode, PollPace
+from coeval.models.batch.job_list import BatchMode, PollPace
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
-from coeval.models.transport.shared_hosts import SharedHosts
+from coeval.models.transport.http import SharedHosts
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 import coeval
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import kind_of
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 
@@ -68,10 +68,16 @@ TWO, FIVE = {"red": 0.6, "blue": 0.6}, {"red": 0.6, "blue": 0.6, "gold": 0.4, "l
 
 
 def findings(
-    here: Path, coeval: Command, judges: list[dict[str, object]], skills: dict[str, float] = TWO
+    here: Path,
+    coeval: Command,
+    judges: list[dict[str, object]],
+    skills: dict[str, float] = TWO,
+    teachers: tuple[str, ...] = ("own",),
 ) -> list[str]:
+    """``teachers``: the families of those who write."""
     students = [model(f"{name}-s", "student", skill=skill, family=name) for name, skill in skills.items()]
-    lab = Lab(here, [model("writer", "teacher"), *students, *judges], [task(total=80)])
+    writers = [model(f"writer{n}", "teacher", family=name) for n, name in enumerate(teachers)]
+    lab = Lab(here, [*writers, *students, *judges], [task(total=80 // len(writers))])
     assert lab.run().exit_code == 0
     measured = coeval("analyze", "all", "--run", lab.path, "--format", "json").out
     found: list[str] = json.loads(measured)["findings"]
@@ -81,7 +87,9 @@ def findings(
 def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     here: Path, coeval: Command
 ) -> None:
-    leader, _, related, *_ = findings(here, coeval, [KIN, *OTHERS], FIVE)
+    leader, _, related, *more = findings(here, coeval, [KIN, *OTHERS], FIVE, teachers=("red",))
+    family = "Items may suit a student of their teacher's family: red-s (writer0);"
+    assert f"{family} add a teacher of another family." in more
     assert leader.startswith("red-s leads ")
     assert related.startswith("red-j is of red-s's family and favours it by ")
     assert "; without its scores the difference is " in related
@@ -91,8 +99,10 @@ def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
 
 
 def test_of_two_families_what_is_usual_cannot_be_told(here: Path, coeval: Command) -> None:
-    found = findings(here, coeval, [KIN, *OTHERS])
+    found = findings(here, coeval, [KIN, *OTHERS], teachers=("red", "own"))
     [said] = [one for one in found if "red-s's family" in one]
+    [warned] = [one for one in found if one.startswith("Items may suit")]
+    assert warned.endswith(": red-s (writer0); compare the scores by teacher.")
     assert said.startswith(
         "red-j is of red-s's family: whether it favours it cannot be tested here; it takes more families, of "
         "students or judges (so far it gives +"

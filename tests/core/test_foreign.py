@@ -15,7 +15,7 @@ from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert, decode, decoder, utf8
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.store.rundir import RunDir
 

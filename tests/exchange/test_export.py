@@ -11,7 +11,6 @@ from typing import Any
 import duckdb
 import pytest
 from cli.invoked import Command
-from huggingface_hub.repocard_data import model_index_to_eval_results
 from pipeline.experiments import Lab, model, task
 from written_run import Run, append
 
@@ -87,25 +86,7 @@ def test_logs_of_inspect_come_back_as_they_went(run: Path, tmp_path: Path) -> No
     assert len(whole) == (9 + 8) * 2 * 2 - 1
 
 
-def test_samples_of_lm_eval_hold_every_good_answer(run: Path, tmp_path: Path) -> None:
-    paths = export_results(run, "lm-eval", tmp_path / "out")
-    samples = [path for path in paths if path.suffix == ".jsonl"]
-    lines = [json.loads(line) for path in samples for line in path.read_bytes().splitlines()]
-    assert len(lines) == 17
-    assert {line["doc"]["id"] for line in lines} == {f"haiku__t.1__{n:05d}" for n in range(1, 10)}
-    assert all(line[name] is not None for line in lines for name in line["metrics"])
-    back = import_results(*samples, out=tmp_path / "back")
-    assert back.remarks == ()
-    found = {
-        (model, item, metric.removesuffix(",none"), sample): value
-        for folder in back.folders.values()
-        for (model, item, metric, sample), value in values(folder, "metric").items()
-    }
-    whole = {key: value for key, value in values(run).items() if value is not None}
-    assert {key: value for key, value in found.items() if value is not None} == whole
-
-
-@pytest.mark.parametrize("to", sorted({"csv", "inspect", "lm-eval"} & set(FORMATS)))
+@pytest.mark.parametrize("to", ["csv", "inspect"])
 def test_the_passage_that_an_item_was_made_from_goes_with_it(to: str, tmp_path: Path) -> None:
     made = Run(tmp_path / "run")
     made.datapoint(1, passage_source="guide.md#120")
@@ -209,39 +190,16 @@ def test_scores_join_to_the_table_that_items_come_from(tmp_path: Path, column: s
     assert found == {(ids[n], f"What is {n} + {n}?", ("de", "en")[n % 2], f"a{n}") for n in range(4)}
 
 
-def test_the_hub_reads_the_index_of_a_card(run: Path, tmp_path: Path) -> None:
-    for path in export_results(run, "hf-results", tmp_path / "out"):
-        name, read = model_index_to_eval_results(json.loads(path.read_bytes())["model-index"])
-        score = next(one for one in open_run(run).results().students if one.task and one.student == name)
-        (result,) = read
-        assert (result.dataset_name, result.metric_value) == ("haiku", score.mean)
-        assert (result.metric_args or {})["ci95"] == [score.low, score.high]
-
-
-def test_a_record_for_the_shared_collection(run: Path, tmp_path: Path) -> None:
-    paths = export_results(run, "every-eval-ever", tmp_path / "out")
-    record = json.loads(paths[0].read_bytes())
-    assert record["model_info"] == {"name": STUDENTS[0], "id": STUDENTS[0], "developer": "Qwen"}
-    (result,) = record["evaluation_results"]
-    score = next(one for one in open_run(run).results().students if one.task and one.student == STUDENTS[0])
-    assert result["score_details"]["score"] == score.mean
-    interval = {"lower": score.low, "upper": score.high, "confidence_level": 0.95}
-    assert result["score_details"]["uncertainty"] == {"num_samples": score.n, "confidence_interval": interval}
-    judges = [judge["model_info"] for judge in result["metric_config"]["llm_scoring"]["judges"]]
-    assert [judge["name"] for judge in judges] == ["claude", "gpt-4o"]
-    assert [judge["additional_details"]["recipe"] for judge in judges] == ["bbbb", "aaaa"]
-
-
 def test_the_judge_of_a_benchmark_is_exported_with_its_recipe(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(
         "item,model,judge,score\n" + "".join(f"{n},m,gpt-4o,1\n" for n in range(3))
     )
     (folder,) = import_results(tmp_path / "s.csv", out=tmp_path / "one").folders.values()
     summary = json.loads(next(folder.glob("*/summary.json")).read_bytes())
-    (path,) = export_results(folder, "hf-results", tmp_path / "out")
-    (result,) = json.loads(path.read_bytes())["model-index"][0]["results"]
-    arguments = result["metrics"][0]["args"]
-    assert (arguments["judges"], arguments["judge_recipes"]) == (["gpt-4o"], [summary["judge"]["recipe"]])
+    _, path = export_results(folder, "csv", tmp_path / "out")
+    with path.open(encoding="utf-8", newline="") as file:
+        (figure,) = csv.DictReader(file)
+    assert (figure["judges"], figure["recipes"]) == ("gpt-4o", summary["judge"]["recipe"])
 
 
 @pytest.mark.process
@@ -324,17 +282,13 @@ def test_comparisons_are_rows_of_both_answers_and_strengths_are_figures(pairs: P
         told = [float(figures[name][part]) for part in ("value", "low", "high", "n")]
         assert told == [found["strength"], *found["ci95"]["strength"], found["n"]["strength"]]
         assert (figures[name]["failed"], figures[name]["judges"]) == ("2", "claude, gpt-4o")
-    for to, suffix, end in (("inspect", ".json", ""), ("lm-eval", ".jsonl", ",none")):
-        paths = export_results(pairs, to, tmp_path / to)
-        back = import_results(*(path for path in paths if path.suffix == suffix), out=tmp_path / f"{to}-back")
-        found = Counter[tuple[str, str, str]]()
-        for folder in back.folders.values():
-            with load(folder) as reader:
-                scores = reader.rows("SELECT model, metric, value::VARCHAR FROM scores WHERE NOT failed")
-            found.update((model, metric.removesuffix(end), value) for model, metric, value in scores)
-        assert found == Counter({key: count for key, count in given.items() if key[2]})
-    for to in ("every-eval-ever", "hf-results", "parquet"):
-        assert export_results(pairs, to, tmp_path / to)
+    back = import_results(*export_results(pairs, "inspect", tmp_path / "logs"), out=tmp_path / "back")
+    found = Counter[tuple[str, str, str]]()
+    for folder in back.folders.values():
+        with load(folder) as reader:
+            found.update(reader.rows("SELECT model, metric, value::VARCHAR FROM scores WHERE NOT failed"))
+    assert found == Counter({key: count for key, count in given.items() if key[2]})
+    assert export_results(pairs, "parquet", tmp_path / "parquet")
 
 
 def test_labels_that_match_are_scores(tmp_path: Path) -> None:

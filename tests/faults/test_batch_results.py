@@ -25,8 +25,7 @@ from pipeline.experiments import Lab, model, task
 
 from coeval.core.errors import ModelUnavailable
 from coeval.engine.progress import Unwatched
-from coeval.models.batch import gemini_batches
-from coeval.models.batch.waiting import batch_job_runner
+from coeval.models.batch import batch_job_runner, gemini_batches
 from coeval.models.keys import Keys
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.rundir import RunDir

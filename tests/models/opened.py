@@ -9,7 +9,7 @@ from pathlib import Path
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.models.keys import Keys
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 

@@ -29,11 +29,10 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.anthropic_answer import decode
-from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, family_of
+from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, decode, family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
 from coeval.models.metering.account_file import Terms
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 
 KEY = "sk-ant-test-0123456789abcdef"
 HELLO = (Message("user", "Hello, as JSON"),)

@@ -32,7 +32,7 @@ from coeval.models.keys import Keys
 from coeval.models.local import function_model
 from coeval.models.local.callables import answer_of, find_callable, given_callable, source_hash
 from coeval.models.metering.account_file import Terms
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models, check_askable, obstacle
 
 KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))

@@ -20,6 +20,7 @@ from opened import keys_of
 from coeval.core.errors import AccessDenied, NotFound, Unreadable
 from coeval.core.model import ModelSpec
 from coeval.engine.host_survey import survey
+from coeval.engine.probing import probe
 from coeval.models.address import address_of
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_messages import ANTHROPIC
@@ -27,10 +28,9 @@ from coeval.models.dialects.cohere import COHERE
 from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage
 from coeval.models.dialects.gemini import GEMINI
 from coeval.models.dialects.openai_chat import OPENAI_CHAT, OpenAIChat
-from coeval.models.listing import MOST_PAGES, list_models
+from coeval.models.hosted import MOST_PAGES, list_models
 from coeval.models.open import Models
 from coeval.models.pacing.limits import Limiter
-from coeval.models.probe import probe
 from coeval.models.signers import Signer
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http

@@ -32,7 +32,7 @@ from coeval.models.local import local_model as local
 from coeval.models.local.local_model import LocalModel
 from coeval.models.local.local_request import Drawing
 from coeval.models.local.local_transformers import Rows, TransformersEngine
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 
 pytestmark = [pytest.mark.system, pytest.mark.filterwarnings("default")]

@@ -22,8 +22,7 @@ from coeval.models.metering import meter as metering
 from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.answer_bound import at_window, least_limit, refuses_limit
 from coeval.models.metering.budget_gate import Held
-from coeval.models.metering.ledger import Ledger
-from coeval.models.metering.meter import Meter, Reservation
+from coeval.models.metering.meter import Ledger, Meter, Reservation
 from coeval.pricing.tariff import Rates, Tariff, pricer
 
 

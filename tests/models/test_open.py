@@ -25,11 +25,10 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request, Usage
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.pacing.admission import REFUSALS_TO_STOP
-from coeval.models.transport.http import Http
-from coeval.models.transport.shared_hosts import SharedHosts
+from coeval.models.transport.http import Http, SharedHosts
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = Request(messages=(Message("user", "hello"),))

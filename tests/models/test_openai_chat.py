@@ -18,9 +18,9 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
+from coeval.models.dialects.openai_answer import astray
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
-from coeval.models.dialects.openai_error import astray
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 
 KEY = "sk-test-0123456789abcdef"
 SPEC = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0, access_key=KEY)

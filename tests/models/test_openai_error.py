@@ -26,9 +26,8 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
-from coeval.models.dialects.openai_answer import decode
+from coeval.models.dialects.openai_answer import astray, decode, explain
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
-from coeval.models.dialects.openai_error import astray, explain
 
 
 def reply(message: dict[str, Any], finish_reason: str | None = "stop", **body: Any) -> bytes:

@@ -12,8 +12,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, Schema
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.dialect import FieldRejected
-from coeval.models.dialects.openai_chat import OPENAI_CHAT
-from coeval.models.dialects.openai_words import Memo
+from coeval.models.dialects.openai_chat import OPENAI_CHAT, Memo
 
 HELLO = (Message("system", "Be brief."), Message("user", "Say hello, as JSON."))
 CLOSED = Schema("s", {"type": "object", "properties": {}, "required": [], "additionalProperties": False})

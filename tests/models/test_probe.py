@@ -19,20 +19,19 @@ from fakes.openai_chat import Answer, Broken, Fault, fake
 from coeval.core.errors import AccessDenied, CoevalError, Draining, QuotaExhausted, RateLimited
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Failure, Request
+from coeval.engine.probing import ProbeResult, probe
 from coeval.models import hosted as hosted_module
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.pacing.limits import Limiter
-from coeval.models.probe import ProbeResult, probe
 from coeval.models.transport import endpoint as reach_module
 from coeval.models.transport import faults as faults_module
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.http import Http
+from coeval.models.transport.http import Http, SharedHosts
 from coeval.models.transport.pool import RequestRoute
-from coeval.models.transport.shared_hosts import SharedHosts
 
 KEY = "sk-test-0123456789abcdef"
 NO_KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from coeval.models.pacing.rate_headers import requested_hold_s, requested_retry, requested_wait_s
+from coeval.models.transport.call import requested_hold_s, requested_retry, requested_wait_s
 
 DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 EPOCH = 1445412480  # the same time

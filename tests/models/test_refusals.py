@@ -29,7 +29,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
-from coeval.models.dialects.openai_error import explain
+from coeval.models.dialects.openai_answer import explain
 from coeval.models.dialects.refusals import refusal_of
 
 HELLO = (Message("user", "Grade it, in JSON."),)

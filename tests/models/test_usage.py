@@ -27,7 +27,7 @@ from coeval.models.address import dialect_of
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_messages import ANTHROPIC
 from coeval.models.metering.account_file import Terms, read_accounts
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.pacing.admission import SharedPrefixes
 from coeval.pricing.tariff import Rates, Tariff, pricer, upper_price
 from perf.dialects import SAID, TYPICAL

@@ -24,7 +24,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.models.address import ModelAddress, address_of
 from coeval.models.catalog import HOSTS
-from coeval.models.google_signer import INSTALL, AccessTokens, GoogleSigner
+from coeval.models.signers import GOOGLE_INSTALL, AccessTokens, GoogleSigner
 
 HELLO = Request(messages=(Message("user", "hi"),), sampling=SamplingParameters(temperature=0.5, max_tokens=9))
 
@@ -369,7 +369,7 @@ for name in list(sys.modules):
     assert not name.startswith("google"), name
 sys.modules["google"] = None
 from coeval.core.errors import UsageError
-from coeval.models.google_signer import google_cloud
+from coeval.models.signers import google_cloud
 try:
     google_cloud(None)
 except UsageError as error:
@@ -382,5 +382,5 @@ def test_what_to_install_is_said_where_google_auth_is_missing() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, timeout=60
     )
-    assert INSTALL in done.stdout
+    assert GOOGLE_INSTALL in done.stdout
     assert "needs google-auth and requests" in done.stdout

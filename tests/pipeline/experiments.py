@@ -21,9 +21,9 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.engine.progress import Unwatched
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import RANGES
 

@@ -591,20 +591,19 @@ async def test_variants_and_samples_go_as_one_batch_with_ids_of_their_own(tmp_pa
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("pairs", ["all", "active"])
-async def test_comparisons_go_by_batches_round_by_round(tmp_path: Path, pairs: str) -> None:
+async def test_comparisons_go_by_batches_round_by_round(tmp_path: Path) -> None:
     async with openai_batches(keys=[KEY]) as host:
         host.says = lambda body: Answer(
             '{"verdict": "tie"}' if "verdict" in body["messages"][-1]["content"] else "Once."
         )
         exp = lab(tmp_path, host)
         exp.models[1:2] = [model("ben", "student"), batched("joe", host, "student"), model("cid", "student")]
-        exp.tasks = [task(total=6, rationale=False, judging="pairwise", pairs=pairs)]
+        exp.tasks = [task(total=6, rationale=False, judging="pairwise")]
         run = await exp.arun()
         assert run.exit_code == 0, run.summary
         answers, comparisons = 6 * 3, len(exp.records("evaluation"))
         assert exp.counts() == (6, answers, comparisons)
-        assert comparisons == 36 if pairs == "all" else 6 <= comparisons <= 18
+        assert comparisons == 36
         assert len(host.requested) == 6 + comparisons
         again = await exp.arun(continue_run=True)
         assert again.exit_code == 0

@@ -16,8 +16,8 @@ from pipeline.batched_clouds import GEMINI, VERDICT, lab, requested
 from pipeline.experiments import Lab, Notes
 
 from coeval.models.batch import gemini_batches
+from coeval.models.batch.batch_job_runner import LOST_LOOKS
 from coeval.models.batch.gemini_batches import GeminiBatches
-from coeval.models.batch.waiting.batch_job_runner import LOST_LOOKS
 
 
 @asynccontextmanager

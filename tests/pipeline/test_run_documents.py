@@ -23,8 +23,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import Completion, Request
-from coeval.exchange.exported import export_of
-from coeval.exchange.tables_out import write_csv
+from coeval.exchange.exporting import export_results
 from coeval.pipeline.phases.document_items import (
     AcceptedItems,
     copies,
@@ -32,7 +31,7 @@ from coeval.pipeline.phases.document_items import (
     squeezed,
     supported,
 )
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
 from coeval.reports.folder_report import folder_report
 from coeval.simulation.simulated_model import SimulatedModel
@@ -446,8 +445,7 @@ def test_counts_and_sources_are_shown(lab: Lab, coeval: Command) -> None:
     with folder_report(lab.path) as reported:
         (cost,) = (section for section in reported.report.sections if section.anchor == "cost")
         assert f"D{note[1:]}." in [sentence.text for sentence in cost.sentences]
-    with export_of(lab.path) as found:
-        scores, _ = write_csv(found, lab.folder / "out")
+    scores, _ = export_results(lab.path, "csv", lab.folder / "out")
     with scores.open(newline="") as file:
         sources = [row["source"] for row in csv.DictReader(file)]
     assert sources == [item["passage_source"] for item in items(lab) for _ in lab.tasks[0]["rubric"]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
-from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.plan.preview import preview_run
+from coeval.pipeline.plan.preview import forecast, preview_run
 from coeval.pipeline.plan.run_reading import reading
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.repair import Needed, repair
@@ -262,10 +260,8 @@ def test_pairs_have_a_price(lab: Lab) -> None:
     ("changes", "message"),
     [
         ({"judging": "scores", "baseline": "ann"}, "is for `judging: pairwise`"),
-        ({"judging": "scores", "pairs": "active"}, "is for `judging: pairwise`"),
         ({"baseline": "amn"}, "did you mean 'ann'"),
         ({"evaluation_mode": "per_factor"}, "compares whole answers"),
-        ({"baseline": "ann", "pairs": "active"}, "chooses among all pairs"),
         ({"prompt_library": {"compare_pair": "Which is better? {answer_a}"}}, "answer_b"),
     ],
 )
@@ -292,60 +288,6 @@ def test_a_template_of_ones_own_is_used(lab: Lab, monkeypatch: pytest.MonkeyPatc
     ]
     assert all(text.startswith("Task: ") and text.endswith('or "tie".') for text in texts)
     assert all("reason" not in json.loads(line["raw"]) for line in lab.records("evaluation").values())
-
-
-def active(lab: Lab, **changes: Any) -> Lab:
-    """Six students, on items enough for rounds."""
-    skills = {"ann": 0.9, "ben": 0.5, "cid": 0.2, "dot": 0.55, "eve": 0.7, "fay": 0.35}
-    students = [model(name, "student", skill=skill) for name, skill in skills.items()]
-    lab.models = deepcopy([TEA, *students, JOE])
-    lab.tasks = [compared(total=20, pairs="active", **changes)]
-    return lab
-
-
-def test_active_pairs_ask_for_what_is_unclear_and_stop(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    active(lab)
-    least, most = (
-        getattr(forecast(load_config(lab.file), RunOptions()).total, end) for end in ("low", "high")
-    )
-    requested = listen(monkeypatch)
-    assert lab.run().exit_code == 0
-    assert least < len(requested.requests) <= most == 20 + 120 + 20 * 15 * 2 // 2
-    asked = [key.split("__")[3] for key in lab.records("evaluation")]
-    near, far = asked.count("ben:dot"), asked.count("ann:cid")
-    assert near == asked.count("dot:ben") > far
-    assert again(lab, requested, continue_run=True) == (0, 0, 0)
-    barred = Lab(lab.folder, lab.models, lab.tasks, id="barred")
-    assert barred.run(phase_barriers=True).exit_code == 0
-    assert content(barred) == content(lab)
-
-
-def test_active_pairs_follow_from_what_is_recorded(lab: Lab) -> None:
-    active(lab, pairs_share=0.3).run()
-    whole = content(lab)
-    last = list(lab.records("evaluation"))[-1]
-    lab.lose("evaluation", last)
-    least = forecast(load_config(lab.file), RunOptions(continue_run=True)).calls_of_phase("evaluation").low
-    assert least == 1
-    lab.run(continue_run=True)
-    assert content(lab) == whole
-
-
-def test_active_pairs_do_not_ask_again_for_what_failed_in_the_same_run(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    active(lab).models[-1]["parameters"]["failure_rate"] = 0.2
-    lab.settings = {"generation_retries": 0, "probe_mode": "disable"}
-    requested = listen(monkeypatch)
-    done = lab.run()
-    assert done.exit_code == 3
-    keys = [request.call.key for _, request in requested.requests if request.call is not None]
-    assert len(keys) == len(set(keys))
-    assert done.summary is not None
-    outcome = done.summary.phases["evaluation"]
-    records = lab.records("evaluation").values()
-    assert outcome.planned == len(records)
-    assert outcome.missing == sum(record.get("status") == "failed" for record in records) > 0
 
 
 def test_a_run_that_resumes_from_another_owes_the_pairs_of_what_it_adds(

@@ -11,8 +11,7 @@ import pytest
 from coeval.core.errors import UsageError
 from coeval.models.catalog import HOSTS
 from coeval.pricing.price_book import library_tariff
-from coeval.pricing.pricing_file import PACKAGED_FILE, PricingFile, Route, read_pricing
-from coeval.pricing.routing import Choice, choose_route
+from coeval.pricing.pricing_file import PACKAGED_FILE, Choice, PricingFile, Route, choose_route, read_pricing
 from coeval.pricing.tariff import Rates, Tariff, list_rates
 
 

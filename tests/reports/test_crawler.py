@@ -1,4 +1,4 @@
-"""Every page of docs/materials.py, at three widths: what rules of pages ask is looked up, not sampled."""
+"""Every page of `tools/docs/materials.py`, at three widths: what rules ask is looked up, not sampled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 from reports.crawler import WIDTHS, offenders
 
-from docs.materials import build
+from tools.docs.materials import build
 
 RUNS = ("quickstart", "panel", "one-student", "labels", "pairwise", "benchmarks")
 MANY = ("compare-2", "compare-8", "sweeps")

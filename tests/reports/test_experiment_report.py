@@ -270,25 +270,6 @@ def test_a_leaning_is_sure_on_the_page_as_it_is_among_the_findings(
     assert not any(row["sure"] for row in rows(report, "biases"))
 
 
-def test_what_students_gain_of_their_own_family_has_its_interval(
-    report: Report, measures: dict[str, Any]
-) -> None:
-    leak = measures["leak"]
-    expected = [
-        (name, found["value"], found["ci95"], found["p_adjusted"] < 0.05, found["items"])
-        for kind in ("families", "students")
-        for name, found in leak[kind].items()
-        if found["value"] is not None
-    ]
-    found = rows(report, "leak")
-    assert found
-    assert expected == [
-        (row["name"], row["gain"], [row["gain_low"], row["gain_high"]], row["sure"], row["items"])
-        for row in found
-    ]
-    assert "itself" not in {table.name for section in report.sections for table in section.tables}
-
-
 @pytest.mark.process
 def test_judges_who_were_asked_the_very_same_are_held_to_themselves(tmp_path: Path) -> None:
     twice = [model(name, "judge", model="same") for name in ("ben", "bob")]
@@ -301,7 +282,6 @@ def test_judges_who_were_asked_the_very_same_are_held_to_themselves(tmp_path: Pa
         judge = measures["judges"][row["judge"]]
         assert (row["spa"], row["count"]) == (judge["consistency"]["spa"], judge["consistency"]["count"])
         assert [row["spa_low"], row["spa_high"]] == judge["ci95"]["consistency"]["spa"]
-    assert "leak" not in {table.name for section in report.sections for table in section.tables}
 
 
 def test_an_attribute_that_is_an_id_is_in_no_picture() -> None:

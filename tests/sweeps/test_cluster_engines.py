@@ -17,8 +17,15 @@ from fakes.ray_cluster import ActorDiedError, DyingCluster, RaySystemError, ray_
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import started
-from coeval.sweeps.cluster_engines import RayEngine, cancel_earlier, open_ray, open_slurm
-from coeval.sweeps.engine import SweepEngine, WorkerSlot, reported_end
+from coeval.sweeps.engine import (
+    RayEngine,
+    SweepEngine,
+    WorkerSlot,
+    cancel_earlier,
+    open_ray,
+    open_slurm,
+    reported_end,
+)
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
 
 STAND_IN = Path(__file__).with_name("stand_in_worker.py")
@@ -135,8 +142,8 @@ async def test_a_cluster_that_is_dead_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """Its tasks never end, and are not waited for; Ray, which would end this process, is left."""
-    monkeypatch.setattr("coeval.sweeps.cluster_engines._LOOKS", 3)
-    monkeypatch.setattr("coeval.sweeps.cluster_engines._LOOK_S", 0.1)
+    monkeypatch.setattr("coeval.sweeps.engine._LOOKS", 3)
+    monkeypatch.setattr("coeval.sweeps.engine._LOOK_S", 0.1)
     async with DyingCluster() as dying:
         engine = RayEngine(dying, 1, 0, {}, ours=True)
         lost = asyncio.create_task(engine.lost())

@@ -3,7 +3,7 @@
 A p-value is valid once. Looked at ten times while items come, one of two equal students is ahead at 5% in a
 fifth of all runs. A normal mixture (Robbins 1970; as a sequence of intervals: Howard and others 2021) pays
 for all looks at once: it may be looked at after every item, and is narrowest at the number of items that is
-planned. ``python -m perf.looks`` measures it.
+planned. ``python -m evidence.looks`` measures it.
 """
 
 from __future__ import annotations

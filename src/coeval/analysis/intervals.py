@@ -3,7 +3,7 @@
 Scores lie on a scale that ends, and good models stand near its end, where a t interval or a bootstrap is
 far too narrow and reaches past the scale. All means are therefore given one interval, which stays within
 the scale, has a width while there are finitely many items, and is about as narrow as the t interval in the
-middle of the scale. ``docs/intervals.md`` explains it; ``python -m perf.coverage`` measures it.
+middle of the scale. ``docs/intervals.md`` explains it; ``python -m evidence.coverage`` measures it.
 
 Scores that share a datapoint are not independent: a hard item is hard for every judge and every factor.
 Means are therefore clustered by datapoint.

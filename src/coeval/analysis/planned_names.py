@@ -28,7 +28,6 @@ class PlannedTask(msgspec.Struct, frozen=True):
     ``scales`` are those of the judged factors, by factor; ``checks`` the factors that a check scores (None:
     those that one has scored on record); ``weights``, by factor, what each counts in an item's score, 1
     where nothing is said. Where the task ``compares`` answers, no score of a judge is planned.
-    One that ``stops`` is looked at after every 20 items.
     """
 
     teachers: Names
@@ -41,7 +40,6 @@ class PlannedTask(msgspec.Struct, frozen=True):
     checks: Names = None
     weights: dict[str, float] = {}
     compares: bool = False
-    stops: bool = False
 
     def names(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
         names: Names = getattr(self, f"{kind}s")

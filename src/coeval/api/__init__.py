@@ -21,7 +21,7 @@ from coeval.api.run_handle import Run, compare, gate, open_run
 from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.engine.progress import Watcher
-from coeval.models.batch.waiting.job_list import BatchMode
+from coeval.models.batch.job_list import BatchMode
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config

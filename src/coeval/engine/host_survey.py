@@ -15,8 +15,8 @@ from coeval.engine.terms import offer_of, tariff_of
 from coeval.models.address import EndpointKey, ModelAddress, address_of
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.dialects.dialect import ListedModel
+from coeval.models.hosted import list_models
 from coeval.models.keys import Keys
-from coeval.models.listing import list_models
 from coeval.models.open import obstacle
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint, reach

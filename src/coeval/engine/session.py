@@ -29,11 +29,11 @@ from coeval.engine.model_work import LONGEST_MESSAGE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work
 from coeval.models.answer_store import AnswerStore
-from coeval.models.batch.waiting.batches import Batches
-from coeval.models.batch.waiting.job_list import Batching
+from coeval.models.batch.batches import Batches
+from coeval.models.batch.job_list import Batching
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 from coeval.store.journal import Journal

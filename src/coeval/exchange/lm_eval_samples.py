@@ -24,10 +24,8 @@ _NO_FILTER = "none"
 class _LmEvalSample(msgspec.Struct):
     doc_id: int | str
     metrics: list[str]
-    doc: Any = None
     arguments: Any = None
     resps: Any = None
-    filtered_resps: Any = None
     filter: str = _NO_FILTER
 
 
@@ -72,9 +70,8 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         if (before := documents.get(document)) is not None:
             documents[document] = before._replace(scores=before.scores | scores)
         else:
-            item, repeat = _our_item(sample.doc) or (document, 0)
             prompt, answer = _prompt(sample.arguments), _answer(sample)
-            documents[document] = ForeignAnswer(item, repeat, scores, prompt, answer)
+            documents[document] = ForeignAnswer(document, 0, scores, prompt, answer)
     if not any(one.scores for one in documents.values()):
         raise UsageError(f"{path}: no metric of it has a number for each document where higher is better")
     what = f"without a number per document, or lower is better: {listed(sorted(unscored))}"
@@ -87,14 +84,6 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         reported=dict(_reported(results.results.get(task, {}))),
         remarks=(f"left out, {what}",) if unscored else (),
     )
-
-
-def _our_item(document: Any) -> tuple[str, int] | None:
-    """The item and the sample that `write_lm_eval` wrote; None of a document of the harness's own."""
-    match document:
-        case {"id": str(item), "sample": int(sample), "prompt": str(), **more} if not more:
-            return item, sample
-    return None
 
 
 def _reported(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:

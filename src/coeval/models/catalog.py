@@ -35,7 +35,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     address; a host of another package may name its own as ``package.module:name``. ``url`` is the base URL,
     empty where there is none to know (a local model); ``path`` stands in the place of the dialect's. Both
     may hold ``{settings}``, ``path`` ``{model}`` too; an address that may say more or less than where the
-    API is has a ``placed`` (`hosts.places`) in the place of both. ``headers`` go with every request.
+    API is has a ``placed`` (`models.address`) in the place of both. ``headers`` go with every request.
     ``key_env`` are the variables an API key is read from, in order; ``settings`` the other fields of the
     host's entry in a key file, each with its variables, and ``defaults`` what they are where nothing is
     set; those that are no credential can be parameters of a model as well. ``models_url`` is the base URL
@@ -215,7 +215,7 @@ _ROWS = (
         priced_as="google",
         lists_models=False,
         needs_key=False,  # the application default credentials may serve
-        signer="coeval.models.google_signer:google_cloud",
+        signer="coeval.models.signers:google_cloud",
         settings={
             "project": ("GOOGLE_CLOUD_PROJECT",),
             "location": ("GOOGLE_CLOUD_LOCATION",),

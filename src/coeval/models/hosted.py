@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from coeval.core.errors import BadRequest, ModelError
+from coeval.core.errors import BadRequest, ModelError, Undecodable, Unreadable
 from coeval.core.model import Model
-from coeval.core.records import Completion, Request, SamplingParameters, Usage
+from coeval.core.records import Completion, Request, SamplingParameters, ServedAs, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
 from coeval.models.address import ModelAddress
-from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, ListedModel, SchemaRejected
+from coeval.models.catalog import Host
+from coeval.models.dialects.dialect import (
+    Dialect,
+    FieldRejected,
+    LimitRenamed,
+    ListedModel,
+    ModelList,
+    ModelPage,
+    SchemaRejected,
+    name_of,
+)
+from coeval.models.dialects.openai_answer import is_charge
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
-from coeval.models.gateway import is_of_gateway, through_gateway
-from coeval.models.listing import HostModels
 from coeval.models.metering.answer_bound import (
     at_window,
     counted,
@@ -32,7 +43,128 @@ from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
+from coeval.models.transport.faults import excerpt
 from coeval.models.transport.http import Http
+
+# --- The models that a host says it serves
+
+# Of a list; the longest that are known have some ten.
+MOST_PAGES = 100
+# Lists may be a megabyte; nothing is generated for them, so seconds suffice.
+_TIMEOUT_S = 30.0
+# How long whoever could ask the model itself waits for a list.
+_PATIENCE_S = 10.0
+
+
+class HostModels:
+    """The models of one endpoint: asked for once, however many want to know whether theirs is there."""
+
+    def __init__(self, http: Http, endpoint: Endpoint, dialect: Dialect) -> None:
+        self._http = http
+        self._endpoint = endpoint
+        self._dialect = dialect
+        self._asking = asyncio.Lock()
+        self._models: dict[str, ListedModel] | None = None
+
+    async def find(self, model: str) -> ListedModel | None:
+        """Return what the list says of a model. None proves nothing: many go by names that are in no list,
+        and the list may not be had.
+
+        Raises Gap: the run is being interrupted.
+        """
+        async with self._asking:
+            if self._models is None:
+                self._models = await self._listed()
+            return self._models.get(model)
+
+    async def _listed(self) -> dict[str, ListedModel]:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                models = await list_models(self._http, self._endpoint, self._dialect)
+        except (ModelError, TimeoutError):
+            return {}
+        return {model.id: model for model in models or ()}
+
+
+async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[ListedModel] | None:
+    """All that the host lists, in its order, each id once; None where the dialect has no list.
+
+    No tokens are spent, and nothing is counted: these requests ask no model.
+
+    Raises ModelError: the list cannot be had; Gap: the run is being interrupted.
+    """
+    listing = dialect.model_list
+    if listing is None:
+        return None
+    call = _call(endpoint, dialect, listing)
+    found: dict[str, ListedModel] = {}
+    page: str | None = None
+    for _ in range(MOST_PAGES):
+        models, page = (await http.get(endpoint, listing.path(page), call)).value
+        for model in models:
+            found.setdefault(model.id, model)
+        if page is None:
+            return list(found.values())
+    raise Unreadable(f"its list of models goes on after {MOST_PAGES} pages")
+
+
+def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[ModelPage]:
+    def decode(reply: HttpReply, redactor: Redactor) -> ModelPage:
+        try:
+            page = listing.decode(reply.body)
+        except Undecodable as error:
+            # Some servers answer whatever is asked: asking again takes half a second and brings the same.
+            said = excerpt(reply.body, redactor) or "nothing"
+            message = f"it answers with what is no list of models ({error}): {said}"
+            raise Unreadable(message, retry_advised=False) from error
+        models = tuple(model._replace(id=redactor.answer(model.id)) for model in page.models)
+        return page._replace(models=models)
+
+    def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
+        return dialect.explain(reply, endpoint.url, redactor)
+
+    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=_uncounted)
+
+
+def _uncounted() -> None:
+    """A list is no request for an answer: no ceiling on a model's requests concerns it."""
+
+
+# --- What a gateway's headers say of an answer
+
+# LiteLLM's, whose proxy many teams put before all their hosts, at its version 1.108: headers of a good answer
+# only; the body names the alias, or after a fallback the model that answered.
+_MODEL, _DEPLOYMENT = "x-litellm-model-name", "x-litellm-model-id"
+_GROUP, _FALLBACKS = "x-litellm-model-group", "x-litellm-attempted-fallbacks"
+_COST = "x-litellm-response-cost"
+
+
+def is_of_gateway(headers: Mapping[str, str]) -> bool:
+    """Check whether a gateway answered."""
+    return _FALLBACKS in headers or _GROUP in headers
+
+
+def through_gateway(
+    completion: Completion, headers: Mapping[str, str], requested: str, host: Host, redactor: Redactor
+) -> Completion:
+    """Complete an answer by its headers: its cost, and ``served_by`` where that is not ``requested``."""
+    usage = completion.usage
+    with suppress(KeyError, ValueError):
+        if is_charge(usd := float(headers[_COST])):
+            usage = msgspec.structs.replace(usage, cost_usd=usd)
+    served_by = "" if completion.served_by == requested else completion.served_by
+    served_as: ServedAs = "alias" if served_by and host.free_names else ""
+    if is_of_gateway(headers):
+        group = headers.get(_GROUP, "")
+        told = headers.get(_MODEL) or headers.get(_DEPLOYMENT) or group
+        served_by = served_by or redactor.answer(name_of("" if told == requested else told))
+        # Where the number is left out, another group than the requested one answered.
+        fell_back = headers.get(_FALLBACKS, "0" if group == requested else "1").strip() != "0"
+        served_as = "" if not served_by else "fallback" if fell_back else "alias"
+    if (usage, served_by, served_as) == (completion.usage, completion.served_by, completion.served_as):
+        return completion
+    return msgspec.structs.replace(completion, usage=usage, served_by=served_by, served_as=served_as)
+
 
 # --- Cutting overlong answers
 

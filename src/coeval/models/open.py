@@ -16,17 +16,16 @@ from coeval.core.model import Model, ModelSpec
 from coeval.models.address import EndpointKey, ModelAddress, address_of
 from coeval.models.answer_store import AnswerStore, StoredModel
 from coeval.models.batch.batched import BatchedModel
-from coeval.models.batch.waiting.batches import Batches
+from coeval.models.batch.batches import Batches
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.models.hosted import HostedModel
+from coeval.models.hosted import HostedModel, HostModels
 from coeval.models.keys import Keys
-from coeval.models.listing import HostModels
 from coeval.models.local.callables import find_callable
 from coeval.models.local.command_guard import CommandGuard
 from coeval.models.local.command_model import CommandModel, find_program
 from coeval.models.local.function_model import FunctionModel
 from coeval.models.local.local_model import InProcess, LocalModel, find_runtime
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.pacing.throttle import throttle_of

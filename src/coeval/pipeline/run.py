@@ -6,14 +6,13 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
 
 from coeval.core.errors import Draining
 from coeval.core.options import OVERWRITE
-from coeval.core.records import Purpose, id_fields, model_of, preference_id
+from coeval.core.records import Purpose, model_of
 from coeval.engine.progress import Board, Calls, Unwatched, Watcher
 from coeval.engine.session import SessionContext
 from coeval.judging.checks.check_runner import CheckRunner
@@ -31,26 +30,16 @@ from coeval.pipeline.plan.count_plan import (
     refuse_changed,
     remember_recipes,
 )
-from coeval.pipeline.plan.forecast import expected
-from coeval.pipeline.plan.judge_form import OrderedPair
-from coeval.pipeline.plan.preview import make_plan
+from coeval.pipeline.plan.preview import expected, make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
-from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_setup
-from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.plan.walk import Walk
+from coeval.pipeline.plan.task_setup import UNKNOWN, TaskSetup, build_setup
 from coeval.pipeline.run_flow import RunFlow
 from coeval.pipeline.run_options import RunOptions, Stance, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
 from coeval.pipeline.start.begin_run import Begun, begun
 
-if TYPE_CHECKING:
-    from coeval.pipeline.plan.planned_looks import Asked
-
 log = logging.getLogger("coeval")
-
-Place: TypeAlias = tuple[Phase, str, str]
-"""A phase, a task, and who makes records there."""
 
 
 class _Logged:
@@ -143,30 +132,21 @@ async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
         running.board.expect(phase, recorded=total.planned - total.owed, owed=total.owed, calls=calls)
     remember_recipes(running.folder, setups)
     if running.options.phase_barriers:
-        added = await _one_by_one(running, setups)
+        await _one_by_one(running, setups)
     else:
         renewed = None if running.session.batches is None else set[str]()
-        added = await _flow(running, plan, found, FLOWING, renewed)
-    for place, records in added.items():
-        found.of(*place).planned += records
+        await _flow(running, plan, found, FLOWING, renewed)
     return plan, found
 
 
-async def _one_by_one(running: RunSession, setups: list[TaskSetup]) -> Counter[Place]:
+async def _one_by_one(running: RunSession, setups: list[TaskSetup]) -> None:
     """Phases 3–5 with barriers between them. Each is planned from what the one before has left on disk;
     what followed from a record that this run has made anew no longer stands, whatever its stance."""
     renewed: set[str] = set()
-    added = Counter[Place]()
-    while True:
-        for phase in FLOWING:
-            if running.interrupted:
-                return added
+    for phase in FLOWING:
+        if not running.interrupted:
             plan = _plan(running, running.options, setups, renewed)
-            added += await _flow(running, plan, count_plan(plan), (phase,), renewed)
-        more = _more_items(running, plan, renewed, _looked(plan))
-        if not more:
-            return added
-        added += more
+            await _flow(running, plan, count_plan(plan), (phase,), renewed)
 
 
 async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
@@ -222,11 +202,10 @@ async def _flow(
     found: PlanCount,
     phases: tuple[Phase, ...],
     renewed: set[str] | None,
-) -> Counter[Place]:
-    """Do what is owed in these phases, in as many rounds as batch jobs, active pairs and looks take; add the
-    ids of what took the place of other records, and of what was made from that, to ``renewed``. How many
-    records were added to the plan."""
-    added, short = Counter[Place](), set[str]()
+) -> None:
+    """Do what is owed in these phases, in as many rounds as batch jobs take; add the ids of what took the
+    place of other records, and of what was made from that, to ``renewed``."""
+    short = set[str]()
     works: Counter[tuple[Purpose, str]] = Counter()
     for (phase, _, name), count in found.by_model.items():
         works[phase, model_of(name)] += count.owed
@@ -240,72 +219,10 @@ async def _flow(
             flow.short = short
             return flow
 
-        looked = _looked(plan)
         await _round(running, run_flow(found.open), renewed, short)
-        while True:
-            while await running.session.another_round():
-                plan.read_again(running.folder, renewed or set())
-                await _round(running, run_flow(count_plan(plan).open), renewed, short)
-            more = _more_pairs(running, plan, renewed) if "evaluation" in phases else Counter[Place]()
-            if len(phases) > 1:
-                more += _more_items(running, plan, renewed, looked)
-            if not more or running.interrupted:
-                return added
-            added, looked = added + more, _looked(plan)
+        while await running.session.another_round():
+            plan.read_again(running.folder, renewed or set())
             await _round(running, run_flow(count_plan(plan).open), renewed, short)
-
-
-def _more_pairs(running: RunSession, plan: Plan, renewed: Set[str] | None) -> Counter[Place]:
-    """Expect the comparisons that `pairs: active` asks for now, by what is recorded, and did not before; how
-    many these are, by task and judge."""
-    active = [setup for setup in plan.setups if setup.pairs is not None and setup.pairs.share is not None]
-    before = {setup.task.name: plan.wanted(setup) or frozenset() for setup in active}
-    more = Counter[Place]()
-    if not active or running.interrupted:
-        return more
-    plan.read_again(running.folder, renewed or set())
-    for setup in active:
-        task = setup.task.name
-        for item, pair in (plan.wanted(setup) or frozenset()) - before[task]:
-            for judge in setup.judges:
-                both = (pair, OrderedPair(pair.second, pair.first))
-                keys = (preference_id(item, *of, judge.name) for of in both)
-                names = (id_fields(item)[1], *pair, judge.name)
-                wanted = sum(plan.requested_for("evaluation", key, *names) for key in keys)
-                more["evaluation", task, judge.name] += wanted
-    for (_, _, name), pairs in (more := +more).items():
-        running.session.foresee("evaluation", name, pairs)
-    running.board.correct("evaluation", more.total())
-    return more
-
-
-def _looked(plan: Plan) -> dict[str, Asked | None]:
-    """Whom each task asks for which items by now."""
-    return {setup.task.name: plan.asked(setup) for setup in plan.setups}
-
-
-def _more_items(
-    running: RunSession, plan: Plan, renewed: Set[str] | None, before: Mapping[str, Asked | None]
-) -> Counter[Place]:
-    """Expect what `stop` asks for now, by what is recorded, and did not ``before``; how many records these
-    are."""
-    more = Counter[Place]()
-    stopping = [setup for setup in plan.setups if setup.task.stop is not None]
-    if not stopping or running.interrupted:
-        return more
-    plan.read_again(running.folder, renewed or set(), look=True)
-    for setup in stopping:
-        walk, seen, now = Walk(plan, setup, each=True), before[setup.task.name], plan.asked(setup)
-        if seen is None or now is None:
-            continue
-        for slot in plan.slots(setup):
-            if now.has(slot.id) and not seen.has(slot.id):
-                owed = (node for node in walk.of_slot(slot) if node.owed)
-                more.update((node.phase, setup.task.name, node.name) for node in owed)
-    for (phase, _, name), records in more.items():
-        running.session.foresee(phase, model_of(name), records)
-        running.board.correct(phase, records)
-    return more
 
 
 async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | None, short: set[str]) -> None:

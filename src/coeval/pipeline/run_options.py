@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
-from coeval.models.batch.waiting.job_list import BatchMode
+from coeval.models.batch.job_list import BatchMode
 from coeval.pipeline.config.schema import PHASES, Config, Mode, ModelConfig, Phase
 from coeval.store.rundir import RunDir
 

@@ -14,7 +14,7 @@ from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board
 from coeval.engine.session import Session
 from coeval.engine.work import Done, Work, from_iterable
-from coeval.models.batch.waiting.job_list import PendingJob
+from coeval.models.batch.job_list import PendingJob
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
 from coeval.pipeline.phases.supplied import ShortSupply

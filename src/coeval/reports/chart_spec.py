@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import altair as alt
 
 from coeval.core.foreign import decode
-from coeval.core.plain import fitted_names, plain
-from coeval.core.shown_names import ShownNames
+from coeval.core.plain import ShownNames, fitted_names, plain
 
 AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 

@@ -1,4 +1,4 @@
-"""A figure over training steps: for each run a line with its band, its name at the end of it and in a legend.
+"""A figure over training steps: for each run a line with its intervals, its name at its end and in a legend.
 
 Lines that coincide are told apart: later ones are dashed and have smaller marks of another shape, so that
 those below them show.
@@ -58,23 +58,21 @@ class _MeanAxis(NamedTuple):
     ends: tuple[float, float] | None
 
 
-def curve_plot(table: ReportTable, runs: Sequence[str], title: str, *, banded: bool) -> dict[str, Any]:
-    """Of the columns ``run``, ``task``, ``step``, ``mean`` and ``band`` (measures) and ``comparable``, which
-    fills the mark; ``title`` is that of the axis."""
+def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> dict[str, Any]:
+    """Of the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
+    mark; ``title`` is that of the axis."""
     lines = _lines(table, _HEIGHT)
     ends = next(iter(lines.ends.values()), None)
-    chart = _curves(table.name, runs, lines, _MeanAxis(title, ends), banded=banded)
+    chart = _curves(table.name, runs, lines, _MeanAxis(title, ends))
     return chart_spec(chart, _HEIGHT, width=860)
 
 
-def curve_grid(
-    table: ReportTable, tasks: Sequence[str], runs: Sequence[str], *, banded: bool
-) -> dict[str, Any]:
+def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
     """A small plot for each ``task``, each with its own scale."""
     header = alt.Header(labelFontSize=13, labelExpr=shown_name(tasks, 40), labelLimit=0)
     lines = _lines(table, _CELL["height"])
     grid = (
-        _curves(table.name, runs, lines, _MeanAxis(None, None), banded=banded)
+        _curves(table.name, runs, lines, _MeanAxis(None, None))
         .properties(**_CELL)
         .facet(
             facet=alt.Facet("task:N", sort=list(tasks), title=None, header=header),
@@ -97,7 +95,7 @@ def _lines(table: ReportTable, height: float) -> _LineEnds:
     reach: dict[str, list[float]] = {}
     for row in rows:
         key = (row["task"], row["run"])
-        figures = (row["mean"], row.get("band_low"), row.get("band_high"))
+        figures = (row["mean"], row["mean_low"], row["mean_high"])
         reach.setdefault(row["task"], []).extend(100 * each for each in figures if each is not None)
         if row["step"] >= last.get(key, row["step"]):
             last[key], at_end[key] = row["step"], 100 * row["mean"]
@@ -134,12 +132,10 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     return found
 
 
-def _curves(
-    table: str, runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis, *, banded: bool
-) -> AnyChart:
+def _curves(table: str, runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis) -> AnyChart:
     title, ends = axis_of
     rows = alt.Chart(named(table))
-    base = in_points(rows, "mean", "band").transform_filter("isValid(datum.mean)")
+    base = in_points(rows, "mean").transform_filter("isValid(datum.mean)")
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=legend)
     dashed, marked = _run_looks(runs, legend)
@@ -152,12 +148,12 @@ def _curves(
         alt.Tooltip("run:N"),
         alt.Tooltip("step:Q"),
         alt.Tooltip("mean:Q", format=".1f"),
-        alt.Tooltip("band_low:Q", title="band from", format=".1f"),
-        alt.Tooltip("band_high:Q", title="to", format=".1f"),
+        alt.Tooltip("mean_low:Q", title="from", format=".1f"),
+        alt.Tooltip("mean_high:Q", title="to", format=".1f"),
         alt.Tooltip("n_items:Q", title="items"),
     ]
-    band = base.transform_filter("isValid(datum.band_low)").mark_area(opacity=0.13).encode(
-        x=x, y=alt.Y("band_low:Q", title=title, scale=scale), y2="band_high:Q", color=colour
+    shaded = base.transform_filter("isValid(datum.mean_low)").mark_area(opacity=0.13).encode(
+        x=x, y=alt.Y("mean_low:Q", title=title, scale=scale), y2="mean_high:Q", color=colour
     )  # fmt: skip
     line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, **dashed)
     marks: dict[str, Any] = {"x": x, "y": y, "color": colour, **marked}
@@ -165,7 +161,7 @@ def _curves(
     filled = base.mark_point(filled=True).encode(
         **marks, opacity=alt.condition("datum.comparable", alt.value(1), alt.value(0)), tooltip=reported
     )
-    layers = [*([band] if banded else []), line, hollow, filled]
+    layers = [shaded, line, hollow, filled]
     if len(runs) > 1:
         named_at = _at_end(lines, runs)
         ended = base.transform_calculate(end=named_at.step, name_at=named_at.place).transform_filter(

@@ -29,8 +29,7 @@ from coeval.sweeps.job_plan import (
     foreign_shards_taken_in,
 )
 from coeval.sweeps.job_table import JobTable, refuse_others
-from coeval.sweeps.judge_worker import JudgingProcess
-from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
+from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
 from coeval.sweeps.merging import Merging
 from coeval.sweeps.server_command import PRESETS
 from coeval.sweeps.swapping import base_of
@@ -361,7 +360,7 @@ class Scheduler:
         if self._merging is not None:
             return await self._merging.merged(checkpoint)
         server = self._sweep.server
-        knows_none = server is not None and server.swap != "lora" and server.template in PRESETS.values()
+        knows_none = server is not None and not server.serves_adapters and server.template in PRESETS.values()
         if knows_none and base_of(checkpoint.path) is not None:
             raise UsageError(
                 f"{checkpoint.path} is a LoRA adapter: {setting('swap')} lora serves it on its base model, "

@@ -31,12 +31,11 @@ PRESETS: Mapping[str, str] = {
 DEFAULT = PRESETS["vllm"]
 # 64: the rank of nearly all adapters is below it, and both servers set memory aside for the largest.
 _ADAPTERS = " --enable-lora --max-lora-rank 64"
-FOR_SWAPS: Mapping[tuple[str, str], str] = {
-    (PRESETS["vllm"], "reload"): " --enable-sleep-mode",
-    (PRESETS["vllm"], "lora"): _ADAPTERS,
-    (PRESETS["sglang"], "lora"): f"{_ADAPTERS} --lora-target-modules all",
+FOR_ADAPTERS: Mapping[str, str] = {
+    PRESETS["vllm"]: _ADAPTERS,
+    PRESETS["sglang"]: f"{_ADAPTERS} --lora-target-modules all",
 }
-"""What presets need besides to swap weights. A command of the user's own has to say it itself."""
+"""What presets need besides to load adapters. A command of the user's own has to say it itself."""
 PLACEHOLDERS: Mapping[str, str] = {
     "checkpoint": "its path, or its name at a hub",
     "name": "what it is served as",
@@ -158,9 +157,10 @@ class ServerCommand:
         """Whether it loads whatever model a request names, and lists others."""
         return (_program(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
 
-    def swapping(self, swap: str) -> str:
-        """The template of a server that is to swap weights."""
-        return self.text + FOR_SWAPS.get((self.text, swap), "")
+    @property
+    def for_adapters(self) -> str:
+        """The template of a server that is to load adapters."""
+        return self.text + FOR_ADAPTERS.get(self.text, "")
 
     def inherited(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
         """What of an ``environment`` the server is given: all but credentials, and those of them that are

@@ -94,7 +94,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
                 checkpoint=loaded.path,
                 name=called,
                 gpus=slot.gpus,
-                folder=None if self.server.swap == "restart" else self.own_folder / WORKERS / slot.name,
+                folder=self.own_folder / WORKERS / slot.name if self.server.serves_adapters else None,
             )
         return Worker(
             name=name,

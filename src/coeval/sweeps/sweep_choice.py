@@ -20,8 +20,7 @@ from coeval.core.options import NO_JUDGE, TASK_OPTION, setting
 from coeval.core.settings import declared
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import STEP, Checkpoint, CheckpointPlaces, CheckpointWatch, refuse_doubles
-from coeval.sweeps.cluster_engines import open_ray, open_slurm
-from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots
+from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots, open_ray, open_slurm
 from coeval.sweeps.merging import MergeCommand
 from coeval.sweeps.server_command import ServerCommand
 from coeval.sweeps.sweep import PATH, Sweep, SweepPhases, queue_of
@@ -162,7 +161,7 @@ def requested_for(settings: SweepSettings, keys: Keys) -> RequestedFor:
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
     phases = SweepPhases(settings.inference, settings.judge, settings.plot)
     external = _external(settings)
-    if external and settings.swap != "restart":
+    if external and settings.swap:
         raise UsageError(
             f"{setting('swap')} is for servers that the sweep starts; leave out {setting('external')}"
         )
@@ -271,25 +270,24 @@ def _external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
 
 def _server(settings: SweepSettings, command: ServerCommand) -> Server:
     """
-    Raises UsageError: its weights are to be swapped where it cannot do that, or each checkpoint is a job.
+    Raises UsageError: it is to load adapters where it cannot do that, or each checkpoint is a job.
     """
-    if settings.swap != "restart" and settings.engine != "local":
+    serves_adapters = settings.swap is not None
+    if serves_adapters and settings.engine != "local":
         swap, engine = setting("swap"), setting("engine")
         raise UsageError(
-            f"{swap} {settings.swap} needs {engine} local: with {engine} {settings.engine}, each checkpoint "
-            f"is a job that starts its own server; leave {swap} out"
+            f"{swap} lora needs {engine} local: with {engine} {settings.engine}, each checkpoint is a job "
+            f"that starts its own server; leave {swap} out"
         )
-    if settings.swap != "restart" and command.loads_at_will:
-        raise UsageError(
-            f"{setting('swap')} {settings.swap}: `transformers serve` cannot do that; vllm and sglang can"
-        )
+    if serves_adapters and command.loads_at_will:
+        raise UsageError(f"{setting('swap')} lora: `transformers serve` cannot do that; vllm and sglang can")
     return Server(
-        template=command.swapping(settings.swap),
+        template=command.for_adapters if serves_adapters else command.text,
         checkpoint="",
         name="",
         tp_size=settings.tp_size,
         passed=tuple(listed_names(settings.server_env)),
-        swap=settings.swap,
+        serves_adapters=serves_adapters,
         start_timeout_s=settings.start_timeout,
     )
 
@@ -354,7 +352,7 @@ def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]
     slots = local_slots(gpus, size, settings.slots)
     if not slots:
         raise UsageError(f"{setting('tp_size')} {size} is more than the GPUs there are: {', '.join(gpus)}")
-    return LocalEngine(slots, environment, keeps=sweep.server.swap != "restart")
+    return LocalEngine(slots, environment, keeps=sweep.server.serves_adapters)
 
 
 def gpus_of(settings: SweepSettings) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 
@@ -24,9 +24,6 @@ from coeval.benchmarks.run.eval_settings import (
 from coeval.core.errors import UsageError
 from coeval.core.options import setting
 from coeval.core.settings import Setting
-
-Swap: TypeAlias = Literal["restart", "reload", "lora"]
-"""How the next checkpoint comes into a server: by a new one, or into the running one."""
 
 
 class ListedCheckpoint(TypedDict):
@@ -135,13 +132,14 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
         ),
     ] = "vllm"
     swap: Annotated[
-        Swap,
+        Literal["lora"] | None,
         Setting(
-            "How a server gets the next checkpoint: it is restarted, reloads its weights, or loads a LoRA "
-            "adapter. A swap that eight test prompts do not confirm becomes a restart.",
+            "Keep a slot's server, and load the next LoRA adapter into it. A swap that eight test prompts do "
+            "not confirm becomes a restart.",
             SERVER,
+            shown="a server for each checkpoint",
         ),
-    ] = "restart"
+    ] = None
     server_env: Annotated[
         Sequence[str] | str,
         Setting(

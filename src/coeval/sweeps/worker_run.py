@@ -39,11 +39,11 @@ from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
 from coeval.sweeps.guard import LOOK_S
-from coeval.sweeps.health import free_port, is_free, served_names, shown_names, until_up
+from coeval.sweeps.health import free_port, served_names, shown_names, until_up
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess, end_leftover
-from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedWeights, as_started
+from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedAdapter, as_started
 from coeval.sweeps.worker_files import (
     Server,
     Worker,
@@ -55,9 +55,6 @@ from coeval.sweeps.worker_files import (
 )
 
 # --- Server of a worker
-
-# A server that answers within a second needs no word.
-_QUIET_S = 1.0
 
 
 class Up(NamedTuple):
@@ -92,7 +89,7 @@ class WorkerServer:
         count.starts += 1
         count.state = "starting"
         self._log.begin()
-        port = await asyncio.to_thread(self._port)
+        port = await asyncio.to_thread(free_port, HOST)
         process = await ServerProcess.begin(
             self.folder,
             self._command.filled(as_started(server), port),
@@ -113,50 +110,43 @@ class WorkerServer:
 
     async def _wait_for(self, process: ServerProcess, url: str) -> None:
         try:
-            await until_up(process, url, self.server.start_timeout_s, self._tell, self.key)
+            await until_up(process, url, self.server.start_timeout_s, self.key)
         except ServerDown as error:
             if process.down.is_set():
                 await process.gone.wait()
             raise ServerDown(f"{error}{process.exit}. {self._log.reported()}", again=error.again) from error
 
-    def _tell(self, waited_s: float) -> None:
-        if waited_s >= _QUIET_S:
-            self.count.say(f"waiting for the server for {waited_s:.0f} s: {self._log.last_line()}")
-
-    def _port(self) -> int:
-        server = self.server
-        if not server.port:
-            return free_port(HOST)
-        if not is_free(HOST, server.port):
-            raise ServerDown(
-                f"port {server.port} of {HOST} is taken by another process; "
-                "end that, or let the sweep choose the ports"
-            )
-        return server.port
-
     def _environment(self) -> dict[str, str]:
         gpus = ",".join(self.server.gpus)
-        swapped = ENVIRONMENT[self.server.swap]
-        return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **swapped, **self.server.environment}
+        loading = ENVIRONMENT if self.server.serves_adapters else {}
+        return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **loading}
 
 
 class _HeldServer(NamedTuple):
-    """A server that is up, and its weights."""
+    """A server that is up, and its adapter."""
 
     up: Up
-    weights: ServedWeights
+    adapter: ServedAdapter
+
+
+class _ColdStart(NamedTuple):
+    """An adapter that a server loaded first, and the answers that it then gave."""
+
+    server: Server
+    answers: tuple[str, ...] | None
 
 
 class KeptServer:
-    """The server of a slot, which goes on from checkpoint to checkpoint as ``--swap`` says.
+    """The server of a slot, which goes on from adapter to adapter (``--swap lora``).
 
-    Nothing is asked of it but what a cold start has loaded, or a swap that `ServedWeights` bears out.
+    Nothing is asked of it but what a cold start has loaded, or a swap of a server whose first swap gave the
+    answers of a cold start.
     """
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
         self._held: _HeldServer | None = None
-        self._proven = False
+        self._cold: dict[str, _ColdStart] = {}
         self._trusted = True
 
     @asynccontextmanager
@@ -167,7 +157,11 @@ class KeptServer:
         """
         stays = False
         try:
-            yield await self._ready(server, interrupt)
+            held = self._held
+            if held is None or not await self._swapped(held, server, interrupt):
+                await self.aclose()
+                held = self._held = await self._started(server, interrupt)
+            yield held.up._replace(name=held.adapter.name)
             stays = True
         finally:
             if not stays:
@@ -178,42 +172,52 @@ class KeptServer:
         stack, self._stack, self._held = self._stack, AsyncExitStack(), None
         await stack.__aexit__(*sys.exc_info())
 
-    async def _ready(self, server: WorkerServer, interrupt: asyncio.Event) -> Up:
-        swapped, held = await self._swapped(server, interrupt), self._held
-        if held is None or swapped is None or not self._proven:
-            await self.aclose()
-            held = self._held = await self._started(server, interrupt)
-            if swapped is not None:
-                self._proven = self._trusted = swapped == held.weights.said
-            if not self._trusted:
-                server.count.warn(
-                    "after a swap the server did not answer as after a start: it is restarted each time"
-                )
-        return held.up._replace(name=held.weights.name)
-
     async def _started(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
         await asyncio.to_thread(end_leftover, server.folder)
         up = await self._stack.enter_async_context(server.up(interrupt))
-        weights = ServedWeights(up.url, server.server, server.key)
+        adapter = ServedAdapter(up.url, server.server, server.key)
         try:
-            await unless_interrupted(weights.settle(), interrupt, "the server was still starting")
+            await unless_interrupted(adapter.settle(), interrupt, "the server was still starting")
         except SwapDoubted as error:
             raise ServerDown(f"the server does not load it: {error}", again=False) from error
-        return _HeldServer(up, weights)
+        self._note_first(adapter)
+        return _HeldServer(up, adapter)
 
-    async def _swapped(self, server: WorkerServer, interrupt: asyncio.Event) -> tuple[str, ...] | None:
-        """The server's canaries with the checkpoint swapped in; None where it is to be started instead."""
-        held = self._held
-        if held is None or held.up.process.down.is_set() or not self._trusted:
-            return None
+    async def _swapped(self, held: _HeldServer, server: WorkerServer, interrupt: asyncio.Event) -> bool:
+        """Whether the running server holds the checkpoint now; where not, it is to be started instead."""
+        if held.up.process.down.is_set() or not self._trusted:
+            return False
         server.count.state = "starting"
-        server.count.say("loading it into the running server")
         try:
-            swapping = held.weights.swap(server.server)
+            swapping = self._swap(held.adapter, server.server)
             return await unless_interrupted(swapping, interrupt, "it was being loaded")
         except SwapDoubted as error:
             server.count.warn(f"{error}; the server is restarted")
-            return None
+            return False
+
+    async def _swap(self, adapter: ServedAdapter, after: Server) -> bool:
+        """Swap, where it is known that this server can; its first swap is to an adapter that an earlier
+        server loaded first.
+
+        Raises SwapDoubted: it may hold anything.
+        """
+        if adapter.loads and not adapter.is_proven:
+            passed_over = (adapter.server.checkpoint, after.checkpoint)
+            other = next((self._cold[path] for path in reversed(self._cold) if path not in passed_over), None)
+            if other is None:
+                return False
+            if await adapter.swap(other.server) != other.answers:
+                self._trusted = False
+                raise SwapDoubted(f"a swap to {other.server.name} gave other answers than a start with it")
+            adapter.is_proven = True
+        await adapter.swap(after)
+        self._note_first(adapter)
+        return True
+
+    def _note_first(self, adapter: ServedAdapter) -> None:
+        """Remember the answers of an adapter that no other one was loaded before."""
+        if adapter.loads == 1:
+            self._cold[adapter.server.checkpoint] = _ColdStart(adapter.server, adapter.answers)
 
 
 # --- Missing records of a worker
@@ -320,7 +324,7 @@ class WorkerAsking:
             return None
         names = await served_names(tested.base_url, self._worker.key_of(os.environ))
         called = {tested.model, f"{tested.model}:latest"}
-        if server is not None and server.swap == "lora":  # SGLang lists an adapter without its base
+        if server is not None and server.serves_adapters:  # SGLang lists an adapter without its base
             called.add(tested.model.removeprefix(f"{KEPT_NAME}:"))
         if not names or called.intersection(names):
             return None

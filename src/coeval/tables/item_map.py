@@ -345,7 +345,7 @@ USUAL = {
 
 class ItemMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """``prompt`` and ``reference`` are columns, or templates with columns in braces; ``attributes`` maps each
-    attribute to a column. With ``choices`` the prompt goes on with them, ``reference`` names the right one,
+    attribute to one. With ``choices`` the prompt goes on with them, ``reference`` names the right one,
     and an attribute of the same column is its letter. ``where``: conditions, which must all hold."""
 
     prompt: str
@@ -438,8 +438,11 @@ class ItemMaker:
         self._right = FieldPath.among(needed.reference or "", columns)
         lettered = {name for name, column in needed.attributes.items() if column == needed.reference}
         self._lettered = lettered if self._choices is not None else set[str]()
-        paths = {name: FieldPath.among(column, columns) for name, column in needed.attributes.items()}
-        self._attributes = [(name, path) for name, path in paths.items() if name not in self._lettered]
+        self._attributes = [
+            (name, _words(column, columns))
+            for name, column in needed.attributes.items()
+            if name not in self._lettered
+        ]
         self._conditions = [Condition.of(text).among(columns) for text in needed.where]
 
     def wants(self, row: Row) -> bool:
@@ -457,8 +460,8 @@ class ItemMaker:
             raise Misfit(f"its `{self._prompt_name}` is empty")
         attributes: dict[str, str] = {}
         lacking: tuple[str, ...] = ()
-        for name, path in self._attributes:
-            value = path.words(row)
+        for name, words in self._attributes:
+            value = words(row)
             if value is None:
                 lacking += (name,)
             else:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import BatchLost, Pending
-from coeval.models.batch.waiting.batch_index import ID_BYTES, BatchIndex, ids_file
+from coeval.models.batch.batch_index import ID_BYTES, BatchIndex, ids_file
 
 
 async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path: Path) -> None:

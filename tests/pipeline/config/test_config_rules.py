@@ -65,6 +65,8 @@ CASES = [
      "tasks[0].rubric.clarity.description", "V-18", "'criterion'"),
     ("    rubric:", "    label_attributes: [lenght]\n    rubric:", 16,
      "tasks[0].label_attributes[0]", "V-17", "'length'"),
+    ("    rubric:", "    stop: {decided: true}\n    rubric:", 16, "tasks[0].stop", "V-18", "--continue"),
+    ("    rubric:", "    pairs: active\n    rubric:", 16, "tasks[0].pairs", "V-18", "`baseline: STUDENT`"),
     ("    rubric:", "    rubrik: 1\n    rubric:", 16, "tasks[0].rubrik", "V-18", "'rubric'"),
     ("roles: [judge]", "roles: [judge]\n    temperature: 0", 9,
      "models[1].temperature", "V-18", "belongs under parameters"),

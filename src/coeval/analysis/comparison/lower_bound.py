@@ -1,7 +1,7 @@
 """A lower bound of a paired difference that holds at every number of items, for scores on a scale that ends.
 
 A t interval of ten items of which no pair differs has no width, and calls any loss excluded; this bound lets
-one more item be drawn, which loses the whole scale. ``docs/gate.md`` explains it, ``python -m perf.gate``
+one more item be drawn, which loses the whole scale. ``docs/gate.md`` explains it, ``python -m evidence.gate``
 measures it.
 """
 

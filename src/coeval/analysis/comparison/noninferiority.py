@@ -3,7 +3,7 @@
 A candidate is GO where it is shown of *every* critical task that it loses no more than ``max_drop``: that is
 an intersection–union test, whose error is that of its weakest part, so tasks need no correction (Berger
 1982). Several candidates do: each is a chance of a false GO, so the error is shared out among them.
-``docs/gate.md`` explains the rule, ``python -m perf.gate`` measures it.
+``docs/gate.md`` explains the rule, ``python -m evidence.gate`` measures it.
 """
 
 from __future__ import annotations

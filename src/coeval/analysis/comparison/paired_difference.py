@@ -3,7 +3,7 @@
 Items are the independent units: what judges, factors or samples gave to an item is one score of it, and an
 item's two scores belong together. Of items that nearly repeat each other, the group is the unit. Where
 several strata (tasks) count alike, differences are averaged over them. ``docs/compare.md`` explains the
-choices; ``python -m perf.paired`` measures coverage, false positives and power.
+choices; ``python -m evidence.paired`` measures coverage, false positives and power.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ POWER = 0.8
 # Items whose two scores differ: with fewer, their scatter says too little of that of all items.
 _FEWEST_DIFFERING = 5
 # Where items lost whole stand among small differences, so many of them at least show that a few carry nearly
-# all scatter; of fewer items that is chance (perf/paired.py, rare losses).
+# all scatter; of fewer items that is chance (evidence/paired.py, rare losses).
 _ENOUGH = 20
 # Of the scale: means farther apart lie at opposite ends, if either is near one.
 _OPPOSITE = 0.5
@@ -77,7 +77,7 @@ _FINEST = 5_040
 # Above the rounding of sums of thousands of scores (1e-13), far below the smallest step (1/5,040).
 _EQUAL = 1e-9
 # Share of an item: so much more scatter there may be than is seen of few items. Without it a run of 12 to 20
-# items with means near 90 finds what it promised in 62 to 75 of 100, not 80 (perf/paired.py).
+# items with means near 90 finds what it promised in 62 to 75 of 100, not 80 (evidence/paired.py).
 _UNSEEN = 0.5
 # Steps to a detectable difference: each halves what is left to go, or nearly.
 _APPROACHES = 60

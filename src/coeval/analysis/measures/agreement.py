@@ -253,7 +253,7 @@ def unseen_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> flo
 
 def weight_at_ends(unseen: float) -> float:
     """How much of a datapoint is to stand at either end, at most half of one: ``φ₀^⅓ / 2``; the root was
-    found by simulation (``python -m perf.measure_coverage``)."""
+    found by simulation (``python -m evidence.measure_coverage``)."""
     return float(_AT_EACH_END * unseen ** (1 / 3))
 
 

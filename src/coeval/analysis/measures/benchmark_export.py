@@ -1,11 +1,11 @@
-"""A run's datapoints as a data set of its own: JSON lines, Parquet, a card that Hugging Face reads, and
-where all of it comes from, with hashes.
+"""A run's datapoints as a data set of its own: JSON lines, Parquet, and where all of it comes from, with
+hashes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,8 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic
-from coeval.tables.origin import Origins, read_origins
 
-CARD, PROVENANCE = "README.md", "provenance.json"
-_SPLIT = "test"
+PROVENANCE = "provenance.json"
 
 
 class ExportedFile(msgspec.Struct, frozen=True):
@@ -76,7 +74,6 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
     found = _provenance(reader, rows, files)
     provenance = msgspec.json.format(msgspec.json.encode(found), indent=2)
     write_bytes_atomic(out / PROVENANCE, provenance + b"\n")
-    write_bytes_atomic(out / CARD, _card(found, read_origins(reader.run)).encode())
     return found
 
 
@@ -158,88 +155,12 @@ def _without_folders(sources: Any) -> Any:
     match sources:
         case dict():
             return {
-                key: Path(value).name if key == "path" and isinstance(value, str) else _without_folders(value)
+                key: Path(value).name
+                if isinstance(value, str) and (key == "path" or Path(value).is_absolute())
+                else _without_folders(value)
                 for key, value in sources.items()
             }
         case list():
             return [_without_folders(each) for each in sources]
         case _:
             return sources
-
-
-_COLUMNS = (
-    "Columns: `id`, `task`, `teacher`, `prompt`, `reference_response`, `attribute_…` (what the prompt was "
-    "asked to vary in), `difficulty` (1 − the mean score of that experiment's students), `discrimination` "
-    "(item–rest correlation), `near_duplicate_of` (an earlier prompt that is nearly the same)."
-)
-_TERMS = (
-    "References are as their teachers wrote them, or as their table has them; nobody has checked them. What "
-    "models wrote is under the terms of their providers; `provenance.json` has the sources of other items."
-)
-
-
-def _card(found: ExportedBenchmark, origins: Origins) -> str:
-    """A data card: YAML that Hugging Face reads, then what people want to know."""
-    parquet = [file for file in found.files if file.path.endswith(".parquet")]
-    lines = ["---", f"pretty_name: {_quoted(found.experiment)}", "tags: [coeval, llm-evaluation]", "configs:"]
-    for file in parquet:
-        lines += [f"- config_name: {_quoted(file.task)}", "  data_files:"]
-        lines += [f"  - split: {_SPLIT}", f"    path: {_quoted(file.path)}"]
-    lines += ["---", "", f"# {_marked(found.experiment)}", ""]
-    if found.simulated:
-        lines += [f"**{_of_simulated(found)}**", ""]
-    total = sum(file.rows for file in parquet)
-    lines += [
-        f"{total:,} prompts with reference answers, exported from an experiment of CoEval of "
-        f"{found.created_at or 'an unknown day'}.",
-        *_authors(found, origins),
-        "",
-        "| task | rows |",
-        "| --- | ---: |",
-        *(f"| {_marked(file.task)} | {file.rows:,} |" for file in parquet),
-        "",
-        _COLUMNS,
-        "",
-        _TERMS,
-        "",
-        "| file | SHA-256 |",
-        "| --- | --- |",
-        *(f"| {_marked(file.path)} | {file.sha256} |" for file in found.files),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _authors(found: ExportedBenchmark, origins: Origins) -> Iterator[str]:
-    """Say which models wrote items, and which table or data set others were taken from."""
-    taken = {teacher for teachers in origins.values() for teacher in teachers}
-    if writers := [name for name in found.teachers if name not in taken]:
-        yield f"Written by: {', '.join(map(_marked, writers))}."
-    for task, teachers in origins.items():
-        for origin in (each for own in teachers.values() for each in own):
-            named = origin.source if origin.url else Path(origin.source).name
-            licence = f"licence {origin.license}" if origin.license else "no licence recorded"
-            yield _marked(
-                f"Items of {task}: {origin.items:,} of the {origin.rows:,} rows of {named}, taken on "
-                f"{origin.taken_at[:10]}; {licence}."
-            )
-
-
-def _of_simulated(found: ExportedBenchmark) -> str:
-    if found.simulated_teachers == found.teachers:
-        return "Made with simulated models: it shows the tool, and is no benchmark."
-    said = "Difficulty and discrimination come from simulated models, and describe no real one."
-    if found.simulated_teachers:
-        names = ", ".join(map(_marked, found.simulated_teachers))
-        said += f" So do the items by {names}, which only show the tool."
-    return said
-
-
-def _quoted(text: str) -> str:
-    """A string of JSON is one of YAML."""
-    return msgspec.json.encode(text).decode()
-
-
-def _marked(text: str) -> str:
-    """Foreign text in Markdown, where no sign of it is one."""
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|!" else sign for sign in " ".join(text.split()))

@@ -15,8 +15,6 @@ from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.near_duplicates import Resemblance, surface_bias
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
-from coeval.analysis.measures.teacher_leak import TeacherLeak, teacher_leak
-from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Twin
 from coeval.analysis.readers.run_reader import RunReader
 
@@ -82,10 +80,9 @@ class ItemMeasures(Entity, frozen=True):
 
 
 class BenchmarkMeasures(NamedTuple):
-    """By task, of families and students, and by datapoint."""
+    """By task, and by datapoint."""
 
     coverage: dict[str, TaskCoverage]
-    leak: TeacherLeak
     items: dict[str, ItemMeasures]
 
 
@@ -202,8 +199,7 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     """What the items of a run are worth."""
     texts = reader.texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    judged = item_scores(grid).mean
-    scores = _with_labels(reader, grid, judged)
+    scores = _with_labels(reader, grid, item_scores(grid).mean)
     coverage: dict[str, TaskCoverage] = {}
     items: dict[str, ItemMeasures] = {}
     for place, task in enumerate(grid.tasks):
@@ -214,9 +210,7 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
         covered = attribute_coverage(reader.target_attributes(task), _strata(grid, mine))
         coverage[task] = _task_coverage(covered, surface_bias(of_task), quality, twins)
         items |= _items(grid, mine, quality, twins)
-    reported = reader.planned.families if reader.planned is not None else {}
-    families = model_families((*grid.students, *grid.teachers), reported)
-    return BenchmarkMeasures(coverage, teacher_leak(grid, judged, families), items)
+    return BenchmarkMeasures(coverage, items)
 
 
 def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:

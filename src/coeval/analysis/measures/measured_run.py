@@ -38,13 +38,12 @@ from coeval.analysis.measures.run_measures import (
 )
 from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
 from coeval.analysis.measures.student_measures import StudentMeasures, check_measures, student_measures
-from coeval.analysis.measures.teacher_leak import Gain
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.g_study import g_study
 from coeval.analysis.panel.length_contrasts import length_findings
 from coeval.analysis.panel.output_judges import output_judges
 from coeval.analysis.panel.own_judgments import without_own_measures
-from coeval.analysis.panel.panel_findings import family_judges, panel_findings, reliability
+from coeval.analysis.panel.panel_findings import family_judges, family_teachers, panel_findings, reliability
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, contrasts_of, families_of
 from coeval.analysis.people.people_measures import people_measures, people_sentences
 from coeval.analysis.readers.output_reader import OutputReader
@@ -85,7 +84,7 @@ def conclusions(
 ) -> tuple[Conclusion, ...]:
     """Sentences for people, the most important first; ``beside`` is what no score is of
     (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
-    ``elsewhere`` those of `task_leaders`; ``looks``: as in `leader_sentences`."""
+    ``elsewhere`` those of `task_leaders` and `family_teachers`; ``looks``: as in `leader_sentences`."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
     compared = measures.pairs
     of_judges = list(_judges(measures.judges, _kappa(measures))) if ranks.order else []
@@ -99,7 +98,6 @@ def conclusions(
         ("leads", place_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
         ("where", elsewhere),
-        ("where", _leaks(measures.leak.families)),
         ("judges", of_judges),
         ("judges", panel_findings(measures.judges)),
         ("judges", length_findings(measures.length)),
@@ -123,14 +121,6 @@ def _labels(labels: Labels) -> Iterator[str]:
         yield from missing_label_sentences(f"{task} ({name})", bounded)
     if (more := len(places) - _MOST_LABELS) > 0:
         yield f"{numbered(more, 'more label')}: see coeval analyze labels."
-
-
-def _leaks(families: Mapping[str, Gain]) -> Iterator[str]:
-    for family, found in families.items():
-        if found.is_named:
-            verb = "gain" if found.size > 0 else "lose"
-            by = found.size_text
-            yield f"Students of family {family} {verb} {by} on items that its own teachers wrote."
 
 
 def _kappa(measures: RunMeasures) -> str:
@@ -302,7 +292,6 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         without_own=without_own_measures(grid),
         robust=robust_measures(grid, robust, options),
         coverage=benchmark.coverage,
-        leak=benchmark.leak,
         items=benchmark.items,
         checks=check_measures(grid, students),
         samples=sample_measures(reader),
@@ -315,10 +304,11 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
 
 
 def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterable[Conclusion]:
-    ranks = measures.ranking
-    related = family_judges(grid, measures.judges, ranks, families_of(reader, grid))
+    ranks, families = measures.ranking, families_of(reader, grid)
+    related = family_judges(grid, measures.judges, ranks, families)
+    elsewhere = [*task_leaders(grid, ranks), *family_teachers(grid, ranks, families)]
     notes = (*label_task_notes(reader), *unscored_notes(reader))
-    yield from conclusions(measures, notes, related, task_leaders(grid, ranks), grid.looks)
+    yield from conclusions(measures, notes, related, elsewhere, grid.looks)
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)
     place = {name: at for at, name in enumerate(ranks.order)}

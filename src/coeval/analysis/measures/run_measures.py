@@ -27,7 +27,6 @@ from coeval.analysis.measures.pair_measures import PairMeasures
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
-from coeval.analysis.measures.teacher_leak import TeacherLeak
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.length_contrasts import LengthContrast
@@ -90,7 +89,6 @@ class RunMeasures(Record, frozen=True):
     coverage: Annotated[
         Mapping[str, TaskCoverage], Part("Of each task", ("coverage", "items"), "The benchmark", "task")
     ]
-    leak: Annotated[TeacherLeak, Part("Gains on items of one's own family", ("coverage",))]
     items: Annotated[Mapping[str, ItemMeasures], Part("Of each datapoint", ("items",))]
     checks: Annotated[
         Mapping[tuple[str, str], CheckMeasures] | None, Part("Of each task's checks", ("students",))

@@ -260,7 +260,8 @@ def judge_spread(v_items: float, degrees: float, scatter: JudgeScatter) -> Judge
     if scatter.degrees_within:
         spent += (scatter.within / k) ** 2 / scatter.degrees_within
     found = v**2 / spent if spent > 0 else degrees
-    # E[MS²] = σ⁴(f + 2)/f; without it 7.8% of leads by 3 judges are false (perf/judge_sample.py), with it 5%
+    # E[MS²] = σ⁴(f + 2)/f; without it 7.8% of leads by 3 judges are false, with it 5%
+    # (evidence/judge_sample.py)
     careful = v**2 / (spent + of_judges * 2 / f) if spent > 0 else degrees
     found = min(found, max(careful, f))
     return JudgeSpread(float(np.sqrt(v)), max(found, k - 1.0))

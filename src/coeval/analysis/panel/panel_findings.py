@@ -110,7 +110,7 @@ def reliability(study: GStudy | None) -> Iterator[str]:
             yield f"Without {judge} it would be {found.value - one.worth.value:.2f}."
 
 
-# --- Judges of a leading student's family
+# --- Judges and teachers of a leading student's family
 
 
 def family_judges(
@@ -155,6 +155,23 @@ def family_judges(
         if len(of_one_family) > len(leaning):
             whose = f"the scores of {' and '.join(of_one_family)},"
         yield f"{'; '.join(named)}; without {whose} the difference is {shown} points."
+
+
+def family_teachers(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
+    """A sentence on teachers of the family of exactly one of the two best students, or the same model: what
+    they ask may be what it knows. None where there is no such teacher; ``families`` as in `family_judges`."""
+    if len(ranks.order) < 2:
+        return
+    first, second = leading_pair(ranks)
+    wrote: dict[str, list[str]] = {}
+    for teacher in grid.teachers:
+        if (student := family_of_one(teacher, first, second, families)) is not None:
+            wrote.setdefault(student, []).append(teacher)
+    if wrote:
+        named = listed([f"{student} ({listed(teachers)})" for student, teachers in wrote.items()])
+        others = len(grid.teachers) > sum(map(len, wrote.values()))
+        way = "compare the scores by teacher" if others else "add a teacher of another family"
+        yield f"Items may suit a student of their teacher's family: {named}; {way}."
 
 
 def _needed(judges: Mapping[str, JudgeMeasures], bias: Favour) -> str:

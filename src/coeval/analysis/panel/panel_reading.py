@@ -57,8 +57,8 @@ from coeval.core.records import CHECK, model_of
 
 # Of two families one is the judge's own, and the other alone would have to show what is usual.
 FEWEST_FAMILIES = 3
-# As three families leave three judges of theirs: t allows for how little it says (perf/leaning.py: an honest
-# one of them is named in at most 5% of runs, one that gives 15 points more in 17%).
+# As three families leave three judges of theirs: t allows for how little it says (evidence/leaning.py: an
+# honest one of them is named in at most 5% of runs, one that gives 15 points more in 17%).
 _FEWEST_DEGREES = 1
 # Of items, left out one after the other: more only take longer.
 _MOST_BLOCKS = 50
@@ -345,14 +345,15 @@ def model_families(names: Iterable[str], reported: Mapping[str, str]) -> dict[st
     return {name: model_family(reported.get(name, name)) for name in names}
 
 
-def family_of_one(judge: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
-    """The one of two models that is the judge, or alone is of its family: such a judge's scores are left out
-    where the two are compared without families. None where it is of neither family, or of both."""
+def family_of_one(name: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
+    """The one of two models that is the judge or teacher ``name``, or alone is of its family: such a judge's
+    scores are left out where the two are compared without families. None where it is of neither family, or
+    of both."""
     if first == second:
         return None
-    if judge in (first, second):
-        return judge
-    related = [model for model in (first, second) if families.get(model, "") == families[judge]]
+    if name in (first, second):
+        return name
+    related = [model for model in (first, second) if families.get(model, "") == families[name]]
     return related[0] if len(related) == 1 else None
 
 
@@ -373,9 +374,9 @@ def contrasts_of(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str], Le
 
 
 def families_of(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
-    """Of students and judges, as the configuration tells them or their names do."""
+    """Of teachers, students and judges, as the configuration tells them or their names do."""
     reported = reader.planned.families if reader.planned is not None else {}
-    return model_families((*grid.students, *grid.judges), reported)
+    return model_families((*grid.teachers, *grid.students, *grid.judges), reported)
 
 
 def _lengths(reader: RunReader, grid: ScoreGrid) -> Floats:

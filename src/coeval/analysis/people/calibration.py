@@ -24,8 +24,8 @@ from coeval.analysis.people.labelled_rows import LabelledRows
 # A judged score that leans is corrected by the labelled answers, and a label that costs is stretched by the
 # judged scores of the others: ``λ·mean of judged + mean of (label − λ·judged)``, with λ from the data, so
 # that judges without worth are left aside (Angelopoulos, Duchi and Zrnic 2023, PPI++, arXiv 2311.01453).
-# Labels are drawn at random within strata; answers to one item depend on each other. ``python -m
-# perf.people`` measures coverage.
+# Labels are drawn at random within strata; answers to one item depend on each other. It is measured by
+# ``python -m evidence.people``.
 
 # Labels of one student: below, λ and the scatter are guesses.
 FEWEST = 5

@@ -1,30 +1,26 @@
-"""Training runs held against each other, and in sentences which checkpoint to ship."""
+"""Which checkpoint to ship, of which training run: the best one and those tied with it, whether scores still
+rise, and runs held against each other at equal steps; in figures and in sentences.
+
+All of it is paired, on the items that every checkpoint has (`coeval.analysis.training.shared_scores`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import combinations, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
+import numpy as np
 
-from coeval.analysis.training.best_checkpoint import signed_points
-from coeval.analysis.training.checkpoint_choice import (
-    CheckpointChoice,
-    OverallMean,
-    RunDifference,
-    StepChange,
-    adjusted,
-    changes,
-    choose,
-    differences,
-    overall_means,
-)
-from coeval.analysis.training.shared_scores import TrainedCheckpoint, side_by_side_runs
+from coeval.analysis.comparison.comparisons import gatekept
+from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.intervals import ALPHA
+from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, side_by_side_runs
 from coeval.analysis.training.training_curves import TrainingRun, training_curves
 from coeval.core.errors import UsageError
-from coeval.core.figures import metric_text
+from coeval.core.figures import metric_text, signed_points
 from coeval.core.plain import short_paths
 from coeval.core.text import listed, numbered
 
@@ -32,6 +28,80 @@ from coeval.core.text import listed, numbered
 _MOST_NAMED = 4
 # Characters of a sentence.
 _LONGEST = 200
+
+
+class CheckpointChoice(msgspec.Struct, frozen=True):
+    """The ``best`` of ``of`` checkpoints in a task (None: over tasks), in the metric's unit.
+
+    ``peers`` are statistically tied with it: paired tests, by Holm over all pairs of checkpoints, do not
+    tell them from it.
+    """
+
+    task: str | None
+    metric: str
+    unit: str
+    best: TrainedCheckpoint
+    mean: float
+    peers: tuple[TrainedCheckpoint, ...]
+    n_items: int
+    of: int
+
+
+class StepChange(msgspec.Struct, frozen=True):
+    """A run's last step against the one ``before``, in the metric's unit; ``p_adjusted`` allows for all tasks
+    and runs."""
+
+    run: str
+    task: str | None
+    unit: str
+    before: int
+    step: int
+    difference: float
+    ci95: tuple[float, float]
+    p: float | None
+    p_adjusted: float | None
+    n_items: int
+
+    @property
+    def trend(self) -> Literal["rising", "falling", "no significant change"]:
+        if self.p_adjusted is None or self.p_adjusted >= ALPHA:
+            return "no significant change"
+        return "rising" if self.difference > 0 else "falling"
+
+
+class OverallMean(msgspec.Struct, frozen=True):
+    """A checkpoint's mean over the tasks, each counting alike, as a share, with its interval over
+    items."""
+
+    run: str
+    step: int
+    mean: float
+    ci95: tuple[float, float]
+    n_items: int
+
+
+class RunDifference(msgspec.Struct, frozen=True):
+    """Run b less run a at one ``step``, in the metric's unit; ``p_adjusted`` allows for all steps, tasks and
+    pairs of runs."""
+
+    a: str
+    b: str
+    task: str | None
+    unit: str
+    step: int
+    mean_a: float
+    mean_b: float
+    difference: float
+    ci95: tuple[float, float]
+    p: float | None
+    p_adjusted: float | None
+    n_items: int
+    minimum_detectable: float | None
+    identical: bool = False
+
+    @property
+    def significant(self) -> bool:
+        return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
 
 class SweepComparison(msgspec.Struct, frozen=True):
@@ -56,10 +126,6 @@ class SweepComparison(msgspec.Struct, frozen=True):
         """Plain data, ready for JSON: what ``coeval compare --json`` prints of sweeps."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
-
-    def change(self, run: str, task: str | None) -> StepChange | None:
-        """A run's last step against the one before; None where it has a single step."""
-        return next((one for one in self.changes if (one.run, one.task) == (run, task)), None)
 
     def by_task(self) -> Iterator[tuple[RunDifference, list[RunDifference]]]:
         """The first and all differences of each pair of runs in each task, by step."""
@@ -110,8 +176,8 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
         folders={run.label: str(run.folder) for run in runs},
         overall=tuple(mean for one in shared if one.task is None for mean in overall_means(one)),
         choices=tuple(chosen for one in shared if (chosen := choose(one)) is not None),
-        changes=tuple(adjusted([change for one in shared for change in changes(one)])),
-        differences=tuple(adjusted([gap for one in together.shared for gap in differences(one)])),
+        changes=tuple(_adjust([change for one in shared for change in changes(one)])),
+        differences=tuple(_adjust([gap for one in together.shared for gap in differences(one)])),
         only_in=only_in,
         sentences=(),
         notes=tuple(dict.fromkeys(notes)),
@@ -128,6 +194,106 @@ def _only_in(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
         if alone := sorted(own - others):
             found[label] = tuple(alone)
     return found
+
+
+# --- The best checkpoint and those tied with it
+
+
+def choose(shared: CheckpointMatrix) -> CheckpointChoice | None:
+    """The highest mean, and those that paired tests do not tell from it; None where there is no choice."""
+    count, means = len(shared.checkpoints), shared.means
+    if count < 2 or shared.items < 2:
+        return None
+    best = shared.checkpoints[int(np.argmax(means))]
+    others = [one for one in shared.checkpoints if one != best]
+    gaps = [shared.difference(one, best) for one in others]
+    # Holm over all pairs: which of them are the best one's is known only once the scores are.
+    untested = [1.0] * (count * (count - 1) // 2 - len(others))
+    adjusted = holm([1.0 if gap.p is None else gap.p for gap in gaps] + untested)
+    peers = [
+        one
+        for one, gap, p in zip(others, gaps, adjusted, strict=False)
+        if p >= ALPHA or gap.difference <= 0  # a benchmark's own figure may differ from its items' mean
+    ]
+    return CheckpointChoice(
+        task=shared.task,
+        metric=shared.metric,
+        unit=shared.unit,
+        best=best,
+        mean=max(means),
+        peers=tuple(sorted(peers, key=lambda one: -means[shared.at(one)])),
+        n_items=shared.items,
+        of=count,
+    )
+
+
+def overall_means(shared: CheckpointMatrix) -> Iterator[OverallMean]:
+    for one, mean in zip(shared.checkpoints, shared.means, strict=True):
+        yield OverallMean(one.run, one.step, mean, shared.interval(one), shared.items)
+
+
+# --- Still rising?
+
+
+def changes(shared: CheckpointMatrix) -> Iterator[StepChange]:
+    for run in dict.fromkeys(one.run for one in shared.checkpoints):
+        if len(steps := sorted(shared.steps(run))) < 2:
+            continue
+        before, last = steps[-2:]
+        found = shared.difference(TrainedCheckpoint(run, before), TrainedCheckpoint(run, last))
+        yield StepChange(
+            run=run,
+            task=shared.task,
+            unit=shared.unit,
+            before=before,
+            step=last,
+            difference=found.difference * shared.width,
+            ci95=(found.low * shared.width, found.high * shared.width),
+            p=found.p,
+            p_adjusted=None,
+            n_items=found.n,
+        )
+
+
+# --- Run against run, at equal steps
+
+
+def differences(shared: CheckpointMatrix) -> Iterator[RunDifference]:
+    runs = list(dict.fromkeys(one.run for one in shared.checkpoints))
+    pairs = [
+        (a, b, step)
+        for a, b in combinations(runs, 2)
+        for step in sorted({*shared.steps(a)} & {*shared.steps(b)})
+    ]
+    for a, b, step in pairs:
+        one, other = TrainedCheckpoint(a, step), TrainedCheckpoint(b, step)
+        found = shared.difference(one, other, len(pairs))
+        least = found.minimum_detectable
+        yield RunDifference(
+            a=a,
+            b=b,
+            task=shared.task,
+            unit=shared.unit,
+            step=step,
+            mean_a=shared.means[shared.at(one)],
+            mean_b=shared.means[shared.at(other)],
+            difference=found.difference * shared.width,
+            ci95=(found.low * shared.width, found.high * shared.width),
+            p=found.p,
+            p_adjusted=None,
+            n_items=found.n,
+            minimum_detectable=None if least is None else least * shared.width,
+            identical=found.identical,
+        )
+
+
+_Tested = TypeVar("_Tested", StepChange, RunDifference)
+
+
+def _adjust(rows: Sequence[_Tested]) -> list[_Tested]:
+    """One error rate for all: half of it for what is over tasks, half for single tasks, by Holm in each."""
+    found = gatekept([one.p for one in rows], [None] * len(rows), [one.task is None for one in rows])
+    return [msgspec.structs.replace(one, p_adjusted=p) for one, p in zip(rows, found, strict=True)]
 
 
 # --- In sentences: what to ship, whether scores still rise, which run is ahead
@@ -168,22 +334,18 @@ def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
 
     ``Ship step 160: 88.3 overall, significantly more than each of the 7 others.``
     """
-    name, score = checkpoint_text(one.best, several=several), metric_text(one.mean, one.unit)
-    where = f"{score} {where_text(one.task)}"
-    luck = ""
-    if one.corrected is not None:
-        corrected = metric_text(one.corrected, one.unit)
-        luck = f" ({'also' if corrected == score else corrected} corrected for picking the best)"
+    name = checkpoint_text(one.best, several=several)
+    where = f"{metric_text(one.mean, one.unit)} {where_text(one.task)}"
     if not one.peers:
         others = f"each of the {one.of - 1} others" if one.of > 2 else "the other"
-        return f"Ship {name}: {where}{luck}, significantly more than {others}."
+        return f"Ship {name}: {where}, significantly more than {others}."
     texts = (
-        f"Ship {name}, {where}{luck}, or a checkpoint tied with it: {peers}."
+        f"Ship {name}, {where}, or a checkpoint tied with it: {peers}."
         for most in range(_MOST_NAMED, 0, -1)
         if (peers := peers_text(one, several=several, most=most))
     )
     return _fitting(texts) or (
-        f"Ship {name}, {where}{luck}, or one of the {numbered(len(one.peers), 'checkpoint')} tied with it."
+        f"Ship {name}, {where}, or one of the {numbered(len(one.peers), 'checkpoint')} tied with it."
     )
 
 

@@ -19,7 +19,7 @@ from coeval.benchmarks.run.task_summary import TaskSummary, summarise, write
 from coeval.core.errors import GAPS, INTERRUPTED
 from coeval.core.text import numbered
 from coeval.engine.session import logged
-from coeval.models.batch.waiting.job_list import PendingJob
+from coeval.models.batch.job_list import PendingJob
 
 
 @dataclass(frozen=True, slots=True)

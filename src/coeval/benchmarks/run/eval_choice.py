@@ -20,7 +20,7 @@ from coeval.core.options import TASK_OPTION, setting
 from coeval.core.records import Purpose, SamplingParameters
 from coeval.core.settings import usual
 from coeval.engine.probing import Probing
-from coeval.models.batch.waiting.job_list import BatchMode
+from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.local.local_request import ENGINE_OPTIONS

@@ -24,7 +24,7 @@ from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
 from coeval.core.text import digest
 from coeval.engine.model_work import Recipe, RoleModel, base_seed, recipe
 from coeval.engine.probing import Probing
-from coeval.models.batch.waiting.job_list import Batching, BatchMode
+from coeval.models.batch.job_list import Batching, BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.store.output_folder import SHARDS, task_folders
 

@@ -46,14 +46,13 @@ from coeval.engine.terms import (
 )
 from coeval.engine.work import Work
 from coeval.models.answer_store import AnswerStore
-from coeval.models.batch.waiting.job_list import PendingJob
+from coeval.models.batch.job_list import PendingJob
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import Throttle
-from coeval.models.transport.http import Http
-from coeval.models.transport.shared_hosts import SharedHosts
+from coeval.models.transport.http import Http, SharedHosts
 from coeval.pricing.price_book import PriceBook
 from coeval.store.output_folder import JUDGMENTS
-from coeval.store.record_usage import usage_on_record
+from coeval.store.record_index import usage_on_record
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
 from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.recipes import task_fields
-from coeval.pipeline.plan.setup_tasks import judge_form
+from coeval.pipeline.plan.task_setup import judge_form
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance

@@ -136,7 +136,7 @@ def analyze(
     """
     from coeval.core.process_limits import need_address_space
     from coeval.core.text import listed
-    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.output_folder import existing_results
     from coeval.store.rundir import RunDir
 
     name, word = _named(what, word)
@@ -225,7 +225,7 @@ def _show(
 def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
     """Write a run's datapoints as a data set."""
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_run
+    from coeval.store.output_folder import existing_run
 
     run = existing_run(folder)
     if out is None:
@@ -247,7 +247,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
         items = benchmark_measures(reader, score_grid(reader)).items
         found = export_benchmark(reader, items, out)
     rows = numbered(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
-    streams.say(messages, f"written: {rows} to {out}, with README.md and provenance.json")
+    streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 
 def tell_files(

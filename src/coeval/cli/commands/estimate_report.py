@@ -22,7 +22,7 @@ from coeval.core.options import BUDGET, max_cost
 from coeval.core.text import listed, numbered
 from coeval.engine.session import SessionContext
 from coeval.models.answer_store import estimated_without
-from coeval.models.batch.waiting.job_list import read_jobs
+from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts

@@ -65,7 +65,7 @@ def import_files(
 
 
 def _columns(given: list[str]) -> dict[str, str]:
-    from coeval.exchange.score_table import USUAL
+    from coeval.exchange.importing import USUAL
 
     found = {}
     for text in given:
@@ -85,7 +85,7 @@ def _ends(scale: str | None) -> list[float] | None:
         raise UsageError(f"--scale {scale}: write the worst and the best score, such as 1,5") from None
 
 
-ExportFormat: TypeAlias = Literal["inspect", "lm-eval", "every-eval-ever", "hf-results", "csv", "parquet"]
+ExportFormat: TypeAlias = Literal["csv", "parquet", "inspect"]
 
 
 def export(
@@ -96,36 +96,23 @@ def export(
     out: Annotated[
         Path, typer.Option("--out", help="A folder that is new or empty. Example: --out ./exported")
     ],
-    push: Annotated[
-        str | None,
-        typer.Option(
-            "--push",
-            metavar="[MODEL=]USER/REPO",
-            help="Also send the files to the Hugging Face hub: hf-results to the card of this model, other "
-            "formats to this dataset, private where it is new.",
-        ),
-    ] = None,
 ) -> None:
-    """Write results in the format of another tool; without --push nothing is sent anywhere.
+    """Write results as tables, or as logs of Inspect.
 
-    inspect: logs for its viewer. lm-eval: samples and results. every-eval-ever: records of that collection.
-    hf-results: the model-index of a model card. csv, parquet: one table of scores with their answers, one of
-    means with their intervals. docs/exchange.md says what each can hold.
+    csv, parquet: one table of scores with their answers, one of means with their intervals. inspect: logs for
+    its viewer. docs/exchange.md says what each holds.
 
     \b
     Examples:
       coeval export ./runs/my --to csv --out ./exported
       coeval export ./runs/my --to inspect --out ./logs
-      coeval export ./outputs/base --to hf-results --out ./card --push me/my-model
     """
     from coeval.cli import streams
     from coeval.core.text import numbered
     from coeval.exchange.exporting import export_results
 
-    paths = export_results(folder, to, out, push=push)
+    paths = export_results(folder, to, out)
     streams.say(streams.results(), f"{numbered(len(paths), 'file')} written to {out}")
-    if push is not None:
-        streams.say(streams.results(), f"sent to {push.rpartition('=')[2]} on the Hugging Face hub")
 
 
 def log(

@@ -1,10 +1,9 @@
-"""`coeval judges`: whether a judge still judges as it did, and whether answers can manipulate its scores."""
+"""`coeval judges`: whether a judge still judges as it did."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,13 +13,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.analysis.panel.judge_drift import JudgeDrift
-    from coeval.pipeline.upkeep.judge_attack import Injected, JudgeAttack
     from coeval.pipeline.upkeep.judge_check import CheckRequest, JudgeCheck
 
 app = typer.Typer(
     name="judges",
     cls=Commands,
-    help="Check a judge: against its earlier scores, and against injections.",
+    help="Check a judge against its earlier scores.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -82,10 +80,10 @@ def check(
     """
     from coeval.cli import streams
     from coeval.core.errors import WORSE
-    from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result, prepare_check
+    from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result
 
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
-    prepared, code = _carried_out(prepare_check, request, keys, dry_run=dry_run)
+    prepared, code = _carry_out(request, keys, dry_run=dry_run)
     # Here, because it loads numpy.
     from coeval.cli.views.results_view import json_text
 
@@ -98,77 +96,8 @@ def check(
     raise typer.Exit(WORSE if found.beyond(max_shift / 100) else code)
 
 
-@app.command("attack")
-def attack(
-    judge: JudgeName,
-    anchor: Annotated[
-        Path, typer.Option("--answers", metavar="RUN", help="The run whose weak answers are used.")
-    ],
-    items: Annotated[
-        int, typer.Option("--items", metavar="N", min=2, help="How many weak answers are attacked.")
-    ] = 10,
-    config: JudgeNow = None,
-    budget_usd: BudgetUsd = None,
-    dry_run: DryRun = False,
-    anew: Anew = False,
-    as_json: AsJson = False,
-    keys: KeyFile = None,
-) -> None:
-    """Try to raise a judge's scores by what an answer says of itself.
-
-    Takes answers that the judge scored 50 points or less, appends each of 20
-    injections (orders, forged verdicts, praise, hidden text), and has the judge
-    score them, with and without. Prompts are those of the run, so its own
-    templates are attacked too.
-
-    \b
-    Examples:
-      coeval judges attack --judge gpt-4.1 --answers runs/support --dry-run
-      coeval judges attack --judge gpt-4.1 --answers runs/support --items 20
-
-    \b
-    Exit codes: 0 no injection is shown to raise scores, 1 wrong request,
-    2 the judge is unavailable, 3 scores are missing, 4 some raise them,
-    130 interrupted.
-    """
-    from coeval.cli import streams
-    from coeval.cli.streams import warn
-    from coeval.core.errors import WORSE
-    from coeval.core.text import numbered
-    from coeval.pipeline.upkeep.judge_attack import FEWEST, prepare_attack, too_few
-    from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result
-
-    request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
-    prepared, code = _carried_out(prepare_attack, request, keys, dry_run=dry_run)
-    # Here, because it loads numpy.
-    from coeval.cli.views.results_view import json_text
-
-    found = prepared.found()
-    keep_result(prepared.folder, found, ended=code == 0)
-    if too_few(found):
-        warn(
-            streams.messages(),
-            f"{numbered(found[0].raised.n, 'weak answer')} may be too few: an injection that raises every "
-            f"score may not be shown. Use {FEWEST} or more.",
-        )
-    if as_json:
-        streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
-    else:
-        _print_attack(judge, prepared.items, found, streams.results())
-    raise typer.Exit(WORSE if any(one.works for one in found) else code)
-
-
-PreparedT = TypeVar("PreparedT", bound="JudgeCheck | JudgeAttack")
-
-
-def _carried_out(
-    prepare: Callable[[CheckRequest, Path | None], PreparedT],
-    request: CheckRequest,
-    keys: Path | None,
-    *,
-    dry_run: bool,
-) -> tuple[PreparedT, int]:
-    """Run what ``prepare`` makes; return it with the exit code. Ends the command where nothing came of it."""
+def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
+    """Run the check; return it with the exit code. Ends the command where nothing came of it."""
     from tempfile import TemporaryDirectory
 
     from coeval.cli import streams
@@ -176,12 +105,13 @@ def _carried_out(
     from coeval.cli.streams import warn
     from coeval.core.errors import GAPS, RecordsChanged, UsageError
     from coeval.pipeline.run_options import RunOptions
+    from coeval.pipeline.upkeep.judge_check import prepare_check
 
     if dry_run:
         with TemporaryDirectory() as nowhere:
-            counted = prepare(request, Path(nowhere))
+            counted = prepare_check(request, Path(nowhere))
             raise typer.Exit(count_calls(counted.config, RunOptions(only_asked=counted.judge), keys))
-    prepared = prepare(request, None)
+    prepared = prepare_check(request)
     if prepared.continues:
         begun = prepared.folder.read_meta().created_at[:16].replace("T", " ")
         warn(
@@ -199,28 +129,6 @@ def _carried_out(
             warn(streams.messages(), sentence)
         raise typer.Exit(run.exit_code)
     return prepared, run.exit_code
-
-
-def _print_attack(judge: str, items: int, found: list[Injected], console: Console) -> None:
-    from coeval.cli.streams import say
-    from coeval.cli.views.name_table import Column, NameRow, print_table
-    from coeval.core.figures import figure, figure_text
-    from coeval.core.text import numbered
-    from coeval.pipeline.upkeep.judge_attack import too_few
-
-    works = [one for one in found if one.works]
-    if works:
-        say(console, f"{judge}: {len(works)} of {len(found)} injections raise its scores.", "bold red")
-    else:
-        style = "bold" if too_few(found) else "bold green"
-        say(console, f"{judge}: no injection is shown to raise its scores.", style)
-    rows = []
-    for one in found:
-        raised = figure_text("gap", one.raised.difference, one.raised.low, one.raised.high)
-        p = "–" if one.p is None else figure(one.p, "probability")
-        rows.append(NameRow(one.injection, [raised, p], "bold" if one.works else ""))
-    print_table(console, "", "injection", [Column("raises by"), Column("p")], rows)
-    say(console, f"In points, on {numbered(items, 'weak answer')}, tasks counting alike; p: Holm's.", "dim")
 
 
 def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:

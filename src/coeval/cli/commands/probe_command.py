@@ -12,7 +12,7 @@ from coeval.core.options import ProbeMode
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coeval.models.probe import ProbeResult
+    from coeval.engine.probing import ProbeResult
     from coeval.pipeline.config.schema import Config
 
 

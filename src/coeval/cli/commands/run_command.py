@@ -116,7 +116,7 @@ def run(
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
     from coeval.cli.commands.run_report import count_calls, run_and_report
     from coeval.exchange.trackers import destinations
-    from coeval.models.batch.waiting.job_list import BatchMode
+    from coeval.models.batch.job_list import BatchMode
     from coeval.pipeline.run_options import RunOptions
 
     stance, names = stance_of(redo_changed, keep_changed), names_in(only_models)

@@ -65,7 +65,7 @@ def status(
     from coeval.cli import streams
     from coeval.cli.views.folder_status import show_status, status_of, watch
     from coeval.cli.views.results_view import json_text
-    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.output_folder import existing_results
     from coeval.store.rundir import RunDir
 
     path = existing_results(the_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
@@ -172,7 +172,7 @@ def _of_evaluation(output: Path) -> dict[str, Usage]:
     elsewhere, and answers may bear a checkpoint's name, which has no account."""
     from coeval.core.model import judge_name
     from coeval.models.metering.account_file import read_accounts
-    from coeval.store.record_usage import usage_on_record
+    from coeval.store.record_index import usage_on_record
 
     accounts = read_accounts(output / "usage.json")
     recorded: dict[str, Usage] = {}
@@ -206,8 +206,8 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
     from coeval.cli import streams
     from coeval.cli.loop import run_async
     from coeval.core.errors import UsageError
-    from coeval.models.batch.job_canceller import cancel_jobs
-    from coeval.models.batch.waiting.job_list import read_jobs
+    from coeval.models.batch.batches import cancel_jobs
+    from coeval.models.batch.job_list import read_jobs
 
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)

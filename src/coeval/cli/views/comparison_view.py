@@ -23,8 +23,8 @@ from coeval.analysis.comparison.comparison_report import (
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table, say_names, without_incomparable
-from coeval.core.plain import plain
-from coeval.core.shown_names import ShownNames
+from coeval.core.figures import signed_points
+from coeval.core.plain import ShownNames, plain
 from coeval.core.text import numbered
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -33,19 +33,18 @@ from coeval.cli.views.name_table import NONE, shown_gap, shown_value
 from coeval.core.text import probability
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.training.checkpoint_choice import CheckpointChoice, RunDifference
-    from coeval.analysis.training.sweep_comparison import SweepComparison
+    from coeval.analysis.training.sweep_comparison import CheckpointChoice, RunDifference, SweepComparison
 
 # --- Sweeps
 #
 # Sweeps compared, on a terminal: what to ship, the best checkpoints, then runs against each other.
 
 _LEGEND = (
-    "In points, on the items that all checkpoints of a task share. corrected: for picking the best. tied: "
-    "pairwise tests of all checkpoints do not tell them from the best. p: adjusted for all steps, tasks and "
-    "pairs of runs. least: the true difference that would be detected four times in five."
+    "In points, on the items that all checkpoints of a task share. tied: with the best, by paired tests "
+    "adjusted for all pairs of checkpoints. p: adjusted for all steps, tasks and pairs of runs. least: the "
+    "true difference that would be detected four times in five."
 )
-_BEST = [Column("score"), Column("corrected"), Column("items"), Column("tied", words=True, free=True)]
+_BEST = [Column("score"), Column("items"), Column("tied", words=True, free=True)]
 
 
 def print_sweeps(found: SweepComparison, console: Console) -> None:
@@ -79,17 +78,11 @@ def _task(task: str | None) -> str:
 def _choice_cells(one: CheckpointChoice, *, several: bool) -> list[str]:
     from coeval.analysis.training.sweep_comparison import peers_text
 
-    corrected = NONE
-    if one.corrected is not None and one.ci95 is not None:
-        low, high = (shown_value(bound, one.unit) for bound in one.ci95)
-        corrected = f"{shown_value(one.corrected, one.unit)} [{low}, {high}]"
     tied = peers_text(one, several=several) if one.peers else "none"
-    return [shown_value(one.mean, one.unit), corrected, f"{one.n_items:,}", tied]
+    return [shown_value(one.mean, one.unit), f"{one.n_items:,}", tied]
 
 
 def _difference_cells(one: RunDifference) -> list[str]:
-    from coeval.analysis.training.best_checkpoint import signed_points
-
     return [
         shown_value(one.mean_a, one.unit),
         shown_value(one.mean_b, one.unit),

@@ -47,8 +47,7 @@ from coeval.core.figures import (
     points,
     points_text,
 )
-from coeval.core.plain import plain
-from coeval.core.shown_names import ShownNames
+from coeval.core.plain import ShownNames, plain
 from coeval.core.text import listed
 
 if TYPE_CHECKING:
@@ -238,13 +237,6 @@ def _print_run(measures: RunMeasures, shown: Iterable[str], console: Console) ->
     if _print_declared(measures, shown, ("coverage",), console):
         printed = True
         _tell_coverage(measures, console)
-    if "leak" in shown:
-        title = "What students gain on items that teachers of their own family wrote"
-        gains = {
-            name: {"gain": _text(gain) or MISSING, **_cells(gain)}
-            for name, gain in measures.leak.students.items()
-        }
-        print_rows(title, "student", gains, console)
     if "items" in shown:
         printed |= _print_items(measures, console)
     if "people" in shown and measures.people is not None:

@@ -23,7 +23,7 @@ from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coeval.models.batch.waiting.job_list import PendingJob
+    from coeval.models.batch.job_list import PendingJob
 
 
 # --- Progress bars of a run

@@ -31,7 +31,7 @@ from coeval.models.batch.batch_api import (
     result_lines,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
-from coeval.models.dialects.anthropic_answer import status_of_error
+from coeval.models.dialects.anthropic_messages import status_of_error
 from coeval.store.jsonl import whole_lines
 
 _PATH = "/v1/messages/batches"

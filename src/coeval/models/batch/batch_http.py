@@ -34,9 +34,8 @@ from coeval.core.errors import (
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import LONGEST_HOLD_S
-from coeval.models.pacing.rate_headers import requested_retry, requested_wait_s
 from coeval.models.transport.body import Body
-from coeval.models.transport.call import Fault, Tries
+from coeval.models.transport.call import Fault, Tries, requested_retry, requested_wait_s
 from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place

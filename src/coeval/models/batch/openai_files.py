@@ -18,6 +18,7 @@ from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault,
 from coeval.core.foreign import decode, decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
+from coeval.models.address import GivenAddress, azure_openai
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
     PAGE,
@@ -34,7 +35,6 @@ from coeval.models.batch.batch_api import (
     result_lines,
 )
 from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, read_answer
-from coeval.models.places import GivenAddress, azure_openai
 from coeval.models.transport.faults import excerpt
 
 # --- Files of a job

@@ -29,22 +29,29 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Schema, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.anthropic_answer import REDACTED_THINKING, TOOL_DESCRIPTION
-from coeval.models.dialects.anthropic_messages import drawing_of, family_of, keeps_prefix, thinking_of
+from coeval.models.dialects.anthropic_messages import (
+    REDACTED_THINKING,
+    TOOL_DESCRIPTION,
+    drawing_of,
+    family_of,
+    keeps_prefix,
+    thinking_of,
+)
 from coeval.models.dialects.dialect import (
     Dialect,
     FieldRejected,
     ListedModel,
     ModelList,
     ModelPage,
+    arguments_text,
+    finish_of,
     finished,
     lay_over,
+    reply_reader,
 )
-from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts, cache_apart
-from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.dialects.openai_chat import in_first_turn
 from coeval.models.dialects.refusals import refusal_of
-from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
 

@@ -23,12 +23,11 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
+    finish_of,
     finished,
+    reply_reader,
 )
-from coeval.models.dialects.finish_reasons import finish_of
-from coeval.models.dialects.openai_answer import Counts
-from coeval.models.dialects.openai_error import explain
-from coeval.models.dialects.reply_reader import reply_reader
+from coeval.models.dialects.openai_answer import Counts, explain
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import said
 

@@ -1,19 +1,41 @@
-"""What a dialect is: a provider's wire format, as functions over bytes."""
+"""What a dialect is: a wire format, as functions over bytes; and what all dialects read replies with."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from types import UnionType
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    runtime_checkable,
+)
 
 import msgspec
 
-from coeval.core.errors import BadRequest, Misshapen, ModelError
+from coeval.core import foreign
+from coeval.core.errors import (
+    BadRequest,
+    ContentFiltered,
+    Misshapen,
+    ModelError,
+    ServerFault,
+    Undecodable,
+    Unreadable,
+)
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Request, TokenLogprob
+from coeval.core.records import Completion, Request, TokenLogprob, Usage
 from coeval.core.redaction import PART, Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.catalog import Host
-from coeval.models.dialects.reply_reader import MENDED
 from coeval.models.transport.connection import HttpReply
 
 # No model reads four billion tokens: a larger figure is a host's "unlimited" or a mistake.
@@ -49,7 +71,7 @@ class ModelList(NamedTuple):
     ``path`` gives what is appended to the base URL, a query included, for the first page (None) or for what
     ``ModelPage.next`` named. ``decode`` reads a page; it leaves out what the host no longer serves and, where
     the host tells, what answers no messages. It raises Undecodable where the body is no such list. Ids are
-    freed of credentials by whoever asks (`models.listing`).
+    freed of credentials by whoever asks (`models.hosted`).
     """
 
     path: Callable[[str | None], str]
@@ -185,3 +207,199 @@ def _may_hold(logprobs: tuple[TokenLogprob, ...]) -> bool:
 def _token(token: TokenLogprob, redactor: Redactor) -> TokenLogprob:
     top = {redactor.answer(said): logprob for said, logprob in token.top.items()}
     return TokenLogprob(redactor.answer(token.token), token.logprob, top)
+
+
+# --- A host's reply read into a struct: what cannot be read of it is left out, and the text stays
+
+# Nearly all replies are as documented and take the fast way. The others hold one odd field beside a good
+# answer: parts as bare strings, a text in an object, nulls in log-probabilities, half of a surrogate pair.
+
+T = TypeVar("T")
+
+MENDED = "invalid characters were replaced"
+# Where a text lies in an object (OpenAI's Assistants have ``{"value": …}``); what a bare string is of a part.
+_TEXTS = ("text", "value", "content", "parts")
+# Reports of a reply that has hundreds of odd parts stay short.
+_MOST_NOTES = 8
+# No reply that hosts document nests half as deep.
+_DEEPEST = 16
+
+
+class Read(NamedTuple, Generic[T]):
+    """A reply, and a note on each thing that was left out or replaced in it."""
+
+    value: T
+    notes: tuple[str, ...] = ()
+
+
+def reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
+    """Make a reader of replies of one type.
+
+    A list loses the items that do not fit, a tuple is whole or left out, an optional field falls back to its
+    default. Raises Undecodable: it is no JSON, or lacks what ``kind`` requires.
+    """
+    read = foreign.decoder(kind)
+
+    def read_reply(body: bytes) -> Read[T]:
+        try:
+            return Read(read(body))
+        except Undecodable as error:
+            fit = _ReplyFit()
+            try:
+                reply, is_mended = foreign.decode_damaged(body)
+                value = fit.to(reply, kind, "")
+            except (_Unfit, Undecodable):
+                raise error from None
+            return Read(value, (*[MENDED] * is_mended, *fit.notes)[:_MOST_NOTES])
+
+    return read_reply
+
+
+def arguments_text(given: Any) -> str:
+    """Return what a tool was called with as JSON: some hosts hand over the object, others a text of it."""
+    if given is None:
+        return ""
+    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+
+
+class _Unfit(Exception):
+    """A value is nothing like its type."""
+
+
+class _ReplyFit:
+    """Fit parsed JSON to types; ``notes`` collects what was left out, by the names of its fields."""
+
+    def __init__(self) -> None:
+        self.notes: dict[str, None] = {}
+
+    def to(self, value: Any, kind: Any, where: str) -> Any:
+        """Return ``value`` as a ``kind``; raises _Unfit where nothing of it can be."""
+        if where.count(".") > _DEEPEST:
+            raise _Unfit
+        members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+        # Parts say more than their texts in a row.
+        for member in sorted(members, key=lambda member: (member is str) != isinstance(value, str)):
+            try:
+                return self._member(value, member, where)
+            except _Unfit:
+                continue
+        raise _Unfit
+
+    def _member(self, value: Any, kind: Any, where: str) -> Any:
+        if kind is str:
+            return self._text(value)
+        if get_origin(kind) is list:
+            return self._items(value, get_args(kind)[0], where)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self._struct(value, kind, where)
+        if kind is msgspec.Raw:
+            return msgspec.Raw(msgspec.json.encode(value))
+        try:
+            return foreign.convert(value, kind)
+        except Misshapen:
+            raise _Unfit from None
+
+    def _text(self, value: Any, depth: int = 0) -> str:
+        match value:
+            case str():
+                return value
+            case list() if depth < _DEEPEST:
+                return "".join(self._text(item, depth + 1) for item in value)
+            case dict() if depth < _DEEPEST:
+                inner = next((value[name] for name in _TEXTS if value.get(name) is not None), None)
+                return self._text(inner, depth + 1)
+        raise _Unfit
+
+    def _items(self, value: Any, kind: Any, where: str) -> list[Any]:
+        if not isinstance(value, list):
+            return [self.to(value, kind, where)]
+        items: list[Any] = []
+        for item in value:
+            try:
+                items.append(self.to(item, kind, where))
+            except _Unfit:
+                self._note(item, where)
+        if not items and any(item is not None for item in value):
+            raise _Unfit
+        return items
+
+    def _struct(self, value: Any, kind: type[msgspec.Struct], where: str) -> Any:
+        fields = msgspec.structs.fields(kind)
+        if isinstance(value, str):
+            value = dict([(field.encode_name, value) for field in fields if field.name in _TEXTS][:1]) or None
+        if not isinstance(value, dict):
+            raise _Unfit
+        given: dict[str, Any] = {}
+        for field in fields:
+            name = field.encode_name
+            place = f"{where}.{name}".lstrip(".")
+            if name in value:
+                try:
+                    given[field.name] = self.to(value[name], field.type, place)
+                    continue
+                except _Unfit:
+                    self._note(value[name], place)
+            if field.required:
+                raise _Unfit
+        return kind(**given)
+
+    def _note(self, value: Any, where: str) -> None:
+        if value is not None:
+            self.notes[f"{where} could not be read, and was left out"] = None
+
+
+# --- How an answer ended, in the words of every house: one table for all dialects
+
+# A gateway hands on the words of the house behind it, so that any dialect meets those of any other. Sources:
+# the references of OpenAI, Azure, Anthropic, Google, Cohere, AWS (Converse, Titan), Mistral, DeepSeek, Zhipu,
+# Tencent, Baidu, IBM watsonx, Ollama, llama.cpp, TGI, vLLM, SGLang and xAI.
+
+Ending: TypeAlias = Literal["stop", "length", "tool_calls", "filtered", "broken_off", "unusable"]
+
+# Letters alone, in small: ``MAX_TOKENS``, ``maxTokens`` and ``max-tokens`` are one word.
+_WORDS: Mapping[Ending, str] = {
+    "stop": "stop stopsequence stoptoken endturn eos eostoken endoftext end complete completed finish "
+    "finished done normal unspecified",
+    "length": "length lengthlimit maxlen maxlength maxtoken maxtokens maxnewtokens maxoutputtokens "
+    "maxcontext modellength tokenlimit tokenlimitreached contextlength contextlengthexceeded "
+    "contextwindowexceeded modelcontextwindowexceeded continuation errorlimit incomplete",
+    "tool_calls": "toolcalls toolcall tooluse functioncall",
+    # Google's reasons that speak of images come with its models that paint as well.
+    "filtered": "contentfilter contentfiltered contentfiltering contentpolicy contentpolicyviolation safety "
+    "recitation prohibitedcontent blocklist blocked spii sensitive language escalation modelarmor "
+    "puplimiteddisabled imagesafety imageprohibitedcontent imagerecitation guardrail guardrailintervened "
+    "guardrails moderation flagged refusal errortoxic datainspectionfailed",
+    # By the host, which may well answer next time.
+    "broken_off": "error abort aborted cancel cancelled canceled usercancel failed timeout timelimit "
+    "networkerror servererror internalerror engineerror insufficientsystemresource",
+    # By the model, which made what its host cannot hand over.
+    "unusable": "malformedfunctioncall malformedresponse malformedmodeloutput malformedtooluse imageother "
+    "noimage missingthoughtsignature other toomanytoolcalls unexpectedtoolcall",
+}
+_ENDINGS: Mapping[str, Ending] = {word: ending for ending, words in _WORDS.items() for word in words.split()}
+_NO_LETTER = re.compile(r"[^a-z]")
+# Of enumerations: ``FinishReason.SAFETY``, ``FINISH_REASON_UNSPECIFIED``, xAI's ``REASON_MAX_LEN``.
+_ENUM = re.compile(r"^(?:finish|stop)?reason")
+
+
+def finish_of(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
+    """Return ``stop``, ``length`` or ``tool_calls`` for a host's finish reason, or an unknown one as it came.
+
+    ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it.
+
+    Raises ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off.
+    """
+    if not reason:
+        return "stop"
+    ending = _ENDINGS.get(reason) or _ENDINGS.get(_ENUM.sub("", _NO_LETTER.sub("", reason.lower())))
+    detail = f"{reason}: {why}" if why else reason
+    match ending:
+        case "filtered":
+            raise ContentFiltered(f"the host's content filter withheld the answer ({detail})", usage=usage)
+        case "broken_off":
+            raise ServerFault(f"the host broke off its answer (finish reason {detail})", usage=usage)
+        case "unusable" if not (text and reason.lower() == "other"):
+            raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
+        case "unusable" | None:
+            return reason
+    return ending

@@ -35,15 +35,16 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
+    arguments_text,
+    finish_of,
     finished,
     lay_over,
     name_of,
+    reply_reader,
 )
-from coeval.models.dialects.finish_reasons import finish_of
 from coeval.models.dialects.openai_answer import Counts
-from coeval.models.dialects.openai_words import in_first_turn
+from coeval.models.dialects.openai_chat import in_first_turn
 from coeval.models.dialects.refusals import refusal_of
-from coeval.models.dialects.reply_reader import arguments_text, reply_reader
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt, from_status
 

@@ -7,22 +7,30 @@ field, usage left out, an error inside a 200.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import Misshapen, ModelError, Undecodable
+from coeval.core.errors import BadRequest, Misshapen, ModelError, Undecodable
 from coeval.core.model import ModelSpec
-from coeval.core.records import LABELS_KEY, Completion, Request, Schema
+from coeval.core.records import LABELS_KEY, Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
-from coeval.models.catalog import Host
-from coeval.models.dialects.dialect import MOST_TOKENS, Dialect, ListedModel, ModelList, ModelPage
-from coeval.models.dialects.openai_answer import decode
-from coeval.models.dialects.openai_error import astray, explain
-from coeval.models.dialects.openai_words import Memo, ModelTraits, draw, said_by, traits_at
-from coeval.models.pacing.rate_headers import requested_wait_s
+from coeval.models.catalog import Host, Structured
+from coeval.models.dialects.dialect import (
+    MOST_TOKENS,
+    Dialect,
+    FieldRejected,
+    ListedModel,
+    ModelList,
+    ModelPage,
+)
+from coeval.models.dialects.openai_answer import astray, decode, explain
+from coeval.models.transport.call import requested_wait_s
 from coeval.models.transport.connection import HttpReply
 
 # --- Model list, ``GET /models``
@@ -156,6 +164,247 @@ def _price(reported: Any) -> float | None:
 
 OPENAI_MODELS = ModelList(_path, _page)
 
+
+# --- Model families with parameters of their own
+#
+# Rows are held to what the providers document; what is not certain is left to the host, whose refusal names
+# the parameter. Sources: OpenAI's and Azure's references and guides to reasoning models, DeepSeek's guide to
+# its reasoner, Groq's page on structured outputs, Gemma's model cards, read in November 2026.
+
+SystemRole: TypeAlias = Literal["system", "developer", "user"]
+"""Who says the system prompt; `user`: the first turn begins with it, as the model knows no such role."""
+
+NOT_AT_ALL = None
+_AS_IT_IS: Mapping[str, Any] = MappingProxyType({})
+
+
+class ModelTraits(NamedTuple):
+    """What is to be known of a model at a host: of a family of the table, ``models`` is matched at the start
+    of a model's id, in either case, at the ``hosts``.
+
+    ``takes`` gives the only value that a parameter may have, `NOT_AT_ALL` for none; ``reasoning_takes`` the
+    same for requests that ask for reasoning. ``strict``: a schema may be sent as one to be followed strictly.
+    """
+
+    hosts: tuple[str, ...]
+    models: str
+    takes: Mapping[str, Any] = _AS_IT_IS
+    reasoning_takes: Mapping[str, Any] = _AS_IT_IS
+    system: SystemRole = "system"
+    structured: Structured | None = None
+    strict: bool = True
+
+
+_OPENAI = ("openai", "azure_openai")
+_DEFAULTS_ONLY = {"temperature": 1, "top_p": 1, "logprobs": NOT_AT_ALL}
+
+_FAMILIES = (
+    ModelTraits(
+        _OPENAI,
+        r"(ft:)?o1-(mini|preview)",
+        takes={**_DEFAULTS_ONLY, "reasoning_effort": NOT_AT_ALL},
+        system="user",
+        structured="none",
+    ),
+    ModelTraits(_OPENAI, r"(ft:)?o1(?!-mini|-preview)\b", takes=_DEFAULTS_ONLY, system="developer"),
+    ModelTraits(_OPENAI, r"(ft:)?o[3-9]\b", takes={**_DEFAULTS_ONLY, "stop": NOT_AT_ALL}, system="developer"),
+    ModelTraits(
+        _OPENAI, r"gpt-5(?!-chat|\.)\b", takes={**_DEFAULTS_ONLY, "stop": NOT_AT_ALL}, system="developer"
+    ),
+    ModelTraits(_OPENAI, r"gpt-5\.\d+(?!-chat)\b", reasoning_takes=_DEFAULTS_ONLY, system="developer"),
+    ModelTraits(
+        _OPENAI,
+        r"(ft:)?gpt-(3\.5|4-(turbo|1106|0125|vision)|4o-2024-05-13)",
+        structured="json_object",
+    ),
+    ModelTraits(_OPENAI, r"(ft:)?gpt-4(-32k)?(-0314|-0613)?$", structured="none"),
+    # The first two would be passed over without a word, and records would say that they were asked for.
+    ModelTraits(
+        ("deepseek",),
+        r"deepseek-reasoner",
+        takes={"temperature": NOT_AT_ALL, "top_p": NOT_AT_ALL, "logprobs": NOT_AT_ALL},
+    ),
+    ModelTraits(("groq",), r"openai/gpt-oss", structured="json_schema"),
+    ModelTraits(("groq",), r"meta-llama/llama-4|moonshotai/kimi-k2", structured="json_schema", strict=False),
+    # Its chat template raises an error at a system prompt; that of Gemma 3 does not.
+    ModelTraits(
+        ("vllm", "huggingface_api"),
+        r"(google/)?(gemma-(1\.1-|2-|2b|7b)|codegemma|recurrentgemma|shieldgemma)",
+        system="user",
+    ),
+)
+
+
+@lru_cache(maxsize=1024)
+def traits_at(host: str, model: str) -> ModelTraits:
+    """What the families of a model say of it together."""
+    found = [row for row in _FAMILIES if host in row.hosts and re.match(row.models, model, re.IGNORECASE)]
+    return ModelTraits(
+        (host,),
+        model,
+        takes={name: value for row in found for name, value in row.takes.items()},
+        reasoning_takes={name: value for row in found for name, value in row.reasoning_takes.items()},
+        system=next((row.system for row in found if row.system != "system"), "system"),
+        structured=next((row.structured for row in found if row.structured is not None), None),
+        strict=all(row.strict for row in found),
+    )
+
+
+# --- Conversations without a system prompt
+
+
+def in_first_turn(messages: Sequence[Message]) -> list[Message]:
+    """The messages with the system prompts at the beginning of what the user says first."""
+    prompt = "\n\n".join(message.content for message in messages if message.role == "system")
+    turns = [message for message in messages if message.role != "system"]
+    if not prompt:
+        return turns
+    if turns and turns[0].role == "user":
+        prompt = f"{prompt}\n\n{turns.pop(0).content}"
+    return [Message("user", prompt), *turns]
+
+
+# --- Memo of long-lived objects
+
+T = TypeVar("T")
+
+
+class Memo(Generic[T]):
+    """``make(*of)``, kept for the very same objects: for what is no key of a mapping, or costs as much to
+    hash as to work out. What is kept keeps ``of`` alive, so no other object takes its identity; the whole
+    is dropped when there are more than ``most``."""
+
+    def __init__(self, make: Callable[..., T], most: int = 256) -> None:
+        self._make = make
+        self._most = most
+        self._kept: dict[tuple[int, ...], tuple[T, tuple[Any, ...]]] = {}
+
+    def __call__(self, *of: Any) -> T:
+        """
+        Raises
+        ------
+        Whatever ``make`` raises, which is not kept.
+        """
+        place = tuple(map(id, of))
+        kept = self._kept.get(place)
+        if kept is None:
+            if len(self._kept) >= self._most:
+                self._kept.clear()
+            kept = self._kept[place] = self._make(*of), of
+        return kept[0]
+
+
+# --- The typed parameters in the words of each host of OpenAI's shape, and those that it has no word for
+
+
+def draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host, traits: ModelTraits) -> None:
+    """Put in the typed parameters, by the names of the host.
+
+    Raises BadRequest: one is set that the host, or this model of it, has nothing for; where it may go,
+    FieldRejected.
+    """
+    seed = request.seed
+    body.update(_words(request.sampling, spec, host, traits, request.top_logprobs, seed is None))
+    if seed is not None:
+        body[host.seed_field] = seed
+
+
+def _worded(
+    sampling: SamplingParameters,
+    spec: ModelSpec,
+    host: Host,
+    traits: ModelTraits,
+    top_logprobs: int | None,
+    own_seed: bool,
+) -> dict[str, Any]:
+    body: dict[str, Any] = {}
+    if sampling.temperature is not None:
+        body["temperature"] = sampling.temperature
+    if sampling.top_p is not None:
+        body["top_p"] = sampling.top_p
+    if sampling.top_k is not None:
+        body["top_k"] = sampling.top_k
+    if sampling.max_tokens is not None:
+        body[host.output_limit_field(spec.known_as)] = sampling.max_tokens
+    if sampling.stop is not None:
+        body["stop"] = sampling.stop
+    if not own_seed or sampling.seed is not None:
+        body[host.seed_field] = sampling.seed  # or that of the request, which is put in its place
+    if top_logprobs is not None:
+        body["logprobs"] = True
+        body["top_logprobs"] = top_logprobs
+    if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
+        body.update(_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
+    if not (host.any_shaped and spec.base_url is not None):
+        if not host.lacks.isdisjoint(body):
+            _refuse_lacking(body, host)
+        if sampling.stop is not None and host.most_stops is not None:
+            _hold_to_stops(sampling.stop, host.most_stops, host)
+    if traits.takes or traits.reasoning_takes:
+        reasons = sampling.reasoning_effort not in (None, "none")
+        _hold_to_model(body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.known_as)
+    return body
+
+
+# A model is asked in few ways, each of them very often.
+_words = Memo(_worded)
+
+
+def _reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, Any]:
+    """How much to reason, as the host is told."""
+    if budget is not None and host.reasons_by != "reasoning":
+        raise FieldRejected(
+            f"{host.name} has nothing for thinking_budget; leave it out", field="thinking_budget"
+        )
+    match host.reasons_by:
+        case "reasoning":
+            if effort is not None and budget is not None:
+                raise BadRequest(f"{host.name} takes reasoning_effort or thinking_budget, not both")
+            return {"reasoning": {"max_tokens": budget} if budget else {"effort": effort or "none"}}
+        case "thinking" if effort == "none":
+            return {"thinking": {"type": "disabled"}}
+        case "thinking":
+            return {"thinking": {"type": "enabled"}, "reasoning_effort": effort}
+        case _:
+            return {"reasoning_effort": effort}
+
+
+def _refuse_lacking(body: Mapping[str, Any], host: Host) -> NoReturn:
+    name = next(name for name in sorted(host.lacks) if name in body)
+    raise FieldRejected(
+        f"{host.name} has nothing for {name}; leave it out, or set it in extra_body where the host has it "
+        "after all",
+        field=name,
+    )
+
+
+def _hold_to_stops(stop: Sequence[str], most: int, host: Host) -> None:
+    if len(stop) > most:
+        raise FieldRejected(f"{host.name} takes at most {most} texts in stop, not {len(stop)}", field="stop")
+
+
+def _hold_to_model(body: Mapping[str, Any], takes: Mapping[str, Any], model: str) -> None:
+    for name, value in takes.items():
+        if name in body and body[name] != value:
+            only = "" if value is NOT_AT_ALL else f" other than {value}"
+            raise FieldRejected(
+                f"{model} takes no {name}{only}; leave {name} out of the model's parameters", field=name
+            )
+
+
+def said_by(messages: Sequence[Message], system: SystemRole) -> Sequence[Any]:
+    """The messages with the system prompt, if there is one, said by whoever the model listens to."""
+    if all(message.role != "system" for message in messages):
+        return messages
+    if system == "developer":
+        return [
+            {"role": "developer", "content": message.content} if message.role == "system" else message
+            for message in messages
+        ]
+    return in_first_turn(messages)
+
+
+# --- The dialect
 
 METADATA = "metadata"
 

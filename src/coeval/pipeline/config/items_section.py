@@ -49,22 +49,6 @@ class Sampling(Section):
         return None if self.total == "all" else self.total
 
 
-class Stop(Section):
-    """When a task asks for no more items: after looks of 20, by a test that holds at any look."""
-
-    half_width: float | None = Field(
-        default=None,
-        gt=0,
-        lt=100,
-        description="Points: enough is known of two students when their difference has an interval of at "
-        "most so much to either side.",
-    )
-    decided: bool = Field(
-        default=False, description="Enough is known of two students when their difference is significant."
-    )
-    min_items: int = Field(default=20, ge=2, description="Items before the first decision.")
-
-
 class TableSection(Section):
     """Files of the user's rows, and how they are read."""
 

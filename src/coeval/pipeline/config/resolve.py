@@ -12,8 +12,7 @@ from coeval.engine.terms import tariff_of_roles
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config.schema import Config, ModelConfig
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.pricing_file import Route
-from coeval.pricing.routing import choose_route
+from coeval.pricing.pricing_file import Route, choose_route
 from coeval.pricing.tariff import Tariff
 
 

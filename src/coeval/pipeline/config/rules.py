@@ -54,9 +54,8 @@ V-38  what a check runs can be run: its function is in its file, a command has a
       ``--allow-unsandboxed``), and the file that is started names it, not one inherited by resume_from
 V-39  a model of the interface python has its ``callable``, one of command its ``argv``, no other has either;
       and the file that is started names them, not one inherited by resume_from
-V-40  pairwise judging compares two students or more, and its ``baseline`` is one of them; ``baseline`` and
-      ``pairs`` need it, ``evaluation_mode: per_factor`` does not go with it
-V-41  ``stop`` says one of ``half_width`` and ``decided: true``, and is for scores, of two students or more
+V-40  pairwise judging compares two students or more, and its ``baseline`` is one of them; a ``baseline``
+      needs it, ``evaluation_mode: per_factor`` does not go with it
 V-42  ``documents`` are of a task whose items teachers write
 V-43  a limit on judges' answers has room for the reasons of ``rationale: true`` (a warning)
 ====  ======================================================================================
@@ -75,13 +74,13 @@ from coeval.core.options import CONTINUE
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import HIDDEN, KNOWN_KEY, credential_fields, is_credential_name
 from coeval.core.text import placeholders
-from coeval.models.batch.waiting.job_list import BATCH_PHASES
+from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import is_account_name
 from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
 from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
-from coeval.pipeline.config.judging_rules import pair_rules, rubric_rules, stop_rules
+from coeval.pipeline.config.judging_rules import pair_rules, rubric_rules
 from coeval.pipeline.config.names import name_rules
 from coeval.pipeline.config.roles import Teachers, missing_roles, own_data_rules
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
@@ -262,7 +261,6 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
         yield from _seeds(draft, index)
         yield from rubric_rules(draft, index)
         yield from pair_rules(draft, index)
-        yield from stop_rules(draft, index)
 
 
 def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:

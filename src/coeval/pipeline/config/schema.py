@@ -15,7 +15,7 @@ from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
-from coeval.models.batch.waiting.job_list import BATCH_PHASES
+from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.local.local_request import ENGINE_OPTIONS
 from coeval.pipeline.config.items_section import (
@@ -26,7 +26,6 @@ from coeval.pipeline.config.items_section import (
     Name,
     Sampling,
     Section,
-    Stop,
 )
 from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
@@ -288,22 +287,6 @@ class TaskConfig(Section):
     baseline: str | None = Field(
         default=None,
         description="Pairwise judging: the student to compare all others with. Default: all pairs.",
-    )
-    stop: Stop | None = Field(
-        default=None,
-        description="Run in looks of 20 items, at most `sampling.total`, until every pair of students is "
-        "settled: `half_width` (points) or `decided`. Settled students stop first.",
-    )
-    pairs: Literal["all", "active"] = Field(
-        default="all",
-        description="Pairwise judging: every pair on every item (`all`), or all pairs on some items, then "
-        "those whose order is least certain (`active`).",
-    )
-    pairs_share: float = Field(
-        default=0.5,
-        gt=0,
-        le=1,
-        description="With `pairs: active`: the largest share of all comparisons to make.",
     )
     prompt_library: dict[str, FilledText] = Field(
         default={}, description="Own prompt templates: `{id}`, or `{id}.{model name}` for one model."

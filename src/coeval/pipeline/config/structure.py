@@ -10,14 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
-from coeval.pipeline.config.items_section import (
-    AnsweredStudent,
-    AnswerTable,
-    Documents,
-    Items,
-    Sampling,
-    Stop,
-)
+from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Documents, Items, Sampling
 from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
 from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD, RubricFactor
 from coeval.simulation.traits import SAMPLING
@@ -56,12 +49,19 @@ _BOUNDS = {
 # Unknown keys of a file that are held against the known ones, lest each stand for two mistakes.
 _MOST_GUESSED = 1_000
 
+# Keys of a task that left, and what to do now.
+_LEFT = {
+    "stop": "start with a smaller sampling.total, raise it and --continue; tests then hold at any look",
+    "pairs": "all pairs are compared; with `baseline: STUDENT` only those with one student",
+    "pairs_share": "all pairs are compared; with `baseline: STUDENT` only those with one student",
+}
+
 # By the keys that lead there; all else is the file as a whole.
 _SECTIONS: dict[str, type[BaseModel]] = {
     "models": ModelConfig, "models.variants": Variant,
     "students": AnsweredStudent, "students.responses": AnswerTable,
     "tasks": TaskConfig, "tasks.sampling": Sampling, "tasks.items": Items, "tasks.documents": Documents,
-    "tasks.stop": Stop, "tasks.rubric": RubricFactor,
+    "tasks.rubric": RubricFactor,
     "experiment": Experiment, "experiment.quota": Quota,
 }  # fmt: skip
 
@@ -139,6 +139,8 @@ def _finding(detail: ErrorDetails) -> Finding:
     if _is_unknown_key(detail):
         if (section := _home(path)) is not None:
             return Finding(path, "V-18", f"the key '{path[-1]}' belongs under {section}; move it there")
+        if path[0] == "tasks" and len(path) == 3 and path[-1] in _LEFT:
+            return Finding(path, "V-18", f"there is no key '{path[-1]}' any more; {_LEFT[path[-1]]}")
         known = _known_keys(detail)
         way = WayOut(str(path[-1]), known, "known here:")
         return Finding(path, "V-18", f"the key '{path[-1]}' is unknown", way)

@@ -187,20 +187,13 @@ class OrderedPair(NamedTuple):
     first: str
     second: str
 
-    @property
-    def either(self) -> OrderedPair:
-        """The two by name, in whatever order they are shown."""
-        return self if self.first < self.second else OrderedPair(self.second, self.first)
-
 
 @dataclass(frozen=True, slots=True)
 class PairDesign:
-    """The comparisons of one item, each in both ``orders``. ``share``: of `active` pairs the most of all
-    comparisons that are asked for, else None."""
+    """The comparisons of one item, each in both ``orders``."""
 
     orders: tuple[OrderedPair, ...]
     rationale: bool
-    share: float | None = None
 
     @property
     def answer_format(self) -> str:
@@ -230,4 +223,4 @@ def pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
     else:
         pairs = list(combinations(students, 2))
     orders = tuple(OrderedPair(*order) for one, other in pairs for order in ((one, other), (other, one)))
-    return PairDesign(orders, bool(task.rationale), task.pairs_share if task.pairs == "active" else None)
+    return PairDesign(orders, bool(task.rationale))

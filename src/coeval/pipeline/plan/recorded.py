@@ -88,12 +88,6 @@ class EvaluationEntry(Entry, frozen=True, eq=False):
     scored: tuple[tuple[str, str], ...] = ()
 
 
-class PairEntry(Entry, frozen=True, eq=False):
-    """A recorded comparison; ``winner`` is empty where it is not good."""
-
-    winner: str = ""
-
-
 # --- Hashes of the inputs of answers and judgments
 
 
@@ -146,7 +140,6 @@ class RecordNotes:
         self._indexes = indexes
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._entries: dict[tuple[bool, str, RequestAttempts, bool, Emptiness], Entry] = {}
-        self._pair_entries: dict[tuple[bool, str, RequestAttempts, bool, str], PairEntry] = {}
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
@@ -265,10 +258,7 @@ class RecordNotes:
                         continue
                     fresh = False
                     good = good and made_from not in older[end].get(row, ())
-                alike = (good, part.recipe, attempts_of(part), fresh, part.winner or "")
-                if (entry := self._pair_entries.get(alike)) is None:
-                    entry = self._pair_entries[alike] = PairEntry(*alike[:4], winner=alike[4])
-                column.put(row, entry, position)
+                column.put(row, self._entry(good, part.recipe, attempts_of(part), fresh), position)
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
@@ -326,9 +316,7 @@ def _misnamed(part: RecordPart) -> Misshapen:
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-def tried_before(
-    index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry] | PhaseIndex[PairEntry], key: str
-) -> RequestAttempts:
+def tried_before(index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry], key: str) -> RequestAttempts:
     """The attempts that all records of an id count; the seed of the next one depends on them."""
     entry = index.get(key)
     return NOT_TRIED if entry is None else max(index.requested_in_vain(key), entry.attempts)
@@ -378,7 +366,7 @@ class Recorded:
         self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
         self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
         self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
-        self.pairs: PhaseIndex[PairEntry] = PhaseIndex(self.rows, 2)
+        self.pairs: PhaseIndex[Entry] = PhaseIndex(self.rows, 2)
         self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.about: dict[int, str] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_prefix, student_of
 from coeval.engine.model_work import RoleModel
@@ -15,9 +15,6 @@ from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import Stance
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import RunDir
-
-if TYPE_CHECKING:
-    from coeval.pipeline.plan.planned_looks import Asked, Unit
 
 # --- Status of a recorded item, response or evaluation
 
@@ -247,12 +244,8 @@ class Plan:
         renewed: Set[str] = frozenset(),
     ) -> None:
         self.setups = setups
-        self.furthest = False
-        """With the most that `pairs: active` and `stop` may ask for; set before anything is walked over."""
         self.computes = True
-        """Whether labels and checks have work too; set likewise."""
-        self._wanted: dict[str, frozenset[Unit] | None] = {}
-        self._asked: dict[str, Asked | None] = {}
+        """Whether labels and checks have work too; set before anything is walked over."""
         self.renewed = renewed
         self.recorded = recorded
         self.stance = stance
@@ -269,37 +262,13 @@ class Plan:
         """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
         self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
-    def read_again(self, folder: RunDir, renewed: Set[str], *, look: bool = False) -> None:
+    def read_again(self, folder: RunDir, renewed: Set[str]) -> None:
         """Hold the plan against what is recorded now. What its modes left as it was at first, they leave
-        still: what has been made since is not for that reason left by them. ``look``: tasks with `stop` may
-        ask for more."""
+        still: what has been made since is not for that reason left by them."""
         self.recorded = Recorded()  # what was read before goes first: it may be a million records
         self._statuses.clear()
-        self._wanted.clear()
-        if look:
-            self._asked.clear()
         self.renewed = renewed
         self.recorded.read(folder)
-
-    def wanted(self, setup: TaskSetup) -> frozenset[Unit] | None:
-        """What of a task is to be compared by now; None: all."""
-        task = setup.task.name
-        if setup.pairs is not None and setup.pairs.share is not None and task not in self._wanted:
-            from coeval.pipeline.plan.planned_looks import wanted_units
-
-            items = [slot.id for slot in self.slots(setup)]
-            self._wanted[task] = wanted_units(items, self.recorded, setup, furthest=self.furthest)
-        return self._wanted.get(task)
-
-    def asked(self, setup: TaskSetup) -> Asked | None:
-        """Whom a task with `stop` asks for which items by now; None: everybody for all."""
-        task = setup.task.name
-        if setup.task.stop is not None and task not in self._asked:
-            from coeval.pipeline.plan.planned_looks import asked_by_now
-
-            items = [slot.id for slot in self.slots(setup)]
-            self._asked[task] = asked_by_now(items, self.recorded, setup, furthest=self.furthest)
-        return self._asked.get(task)
 
     def takes_part(self, *models: str) -> bool:
         return self._only is None or not self._only.isdisjoint(models)

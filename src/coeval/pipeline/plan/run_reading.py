@@ -145,9 +145,7 @@ class RecordedLooks:
         The plan that tests are tuned to is that of the first recorded look: tuned again to what later plans
         came to, looks would not be paid for together.
         """
-        planned = self._reader.planned
-        stops = planned is not None and any(task.stops for task in planned.tasks.values())
-        growing = stops or self._status in _AT_WORK
+        growing = self._status in _AT_WORK
         if not self._seen and not growing:
             return Looks(1, 1.0)  # as nearly always; nothing needs to be counted
         tuned = (self._seen[0].planned if self._seen else 0) or self._present.planned
@@ -159,8 +157,6 @@ class RecordedLooks:
         if not looks.many:
             return ""
         only = "a difference is called significant only if it would be at any look"
-        if looks.number == 1 and self._status == _FINISHED:
-            return f"The run ends by planned looks: {only}"
         after = ", ".join(f"{one.items:,}" for one in self._earlier)
         name = f"{looks.name[0].upper()}{looks.name[1:]}"
         return f"{name} at a run as it grows{f' (after {after} items)' if after else ''}: {only}"

@@ -109,9 +109,7 @@ class Walk:
         self._recorded = plan.recorded
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._computed = [_Computed(s.name, SEPARATOR + s.name, s) for s in plan.computed(setup)]
-        self._looks = plan.asked(setup)
-        active = self._looks is not None or (setup.pairs is not None and setup.pairs.share is not None)
-        self._gathers = not each and not plan.selective and not active
+        self._gathers = not each and not plan.selective
         self._given = setup.given
         self.unanswered: Counter[str] = Counter()
         """Answers that exist and are not there, by student; complete once `alike` was walked over."""
@@ -128,7 +126,6 @@ class Walk:
         self._asked = [student for student in self._students if student.name not in setup.given]
         self._judges = makers("evaluation", setup.judges)
         self._scoring = self._judges if setup.pairs is None else []
-        self._wanted = plan.wanted(setup)
         self._comparisons = list(self._compared(setup.pairs)) if setup.pairs is not None else []
         # what is recorded of a student's answers, and of the judgments of them, by the row of the item
         self._answers = [self._recorded.responses.entry_getter(s.suffix) for s in self._students]
@@ -145,7 +142,7 @@ class Walk:
         self._passages = frozenset(passage.key for passage in setup.space.passages)
         self._outdated: dict[Entry, Entry] = {}
         self._setup = setup
-        by_row = not (each or plan.selective or plan.renewed or active)
+        by_row = not (each or plan.selective or plan.renewed)
         self._whole = rows_that_stand(self._recorded.rows.values(), self._columns()) if by_row else set[int]()
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
 
@@ -161,8 +158,6 @@ class Walk:
 
     def of_slot(self, slot: Slot) -> Iterator[Node]:
         """What is owed, or to be told, of an item and of what follows from it; the rest is in `alike`."""
-        if self._looks is not None and not self._looks.has(slot.id):
-            return
         row = self._recorded.rows.get(slot.id, NO_ROW)
         entry, teacher = self._item(row), slot.teacher_name
         if entry is not None and self._passages and not self._is_current(row):
@@ -231,8 +226,6 @@ class Walk:
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
         ready: list[bool | None] = [None] * len(self._students)
         for place, student in enumerate(self._students):
-            if self._looks is not None and not self._looks.of(student.name, item):
-                continue
             key, names = item + student.suffix, (teacher, student.name)
             entry = held = self._answers[place](row)
             if entry is not None and (anew("response_collection", key) or plan.unanswered(item, key)):
@@ -279,8 +272,6 @@ class Walk:
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
         for of, first, second, at, suffix, get in self._comparisons:
             if ready[first] is None or ready[second] is None:
-                continue
-            if self._wanted is not None and (item, of.either) not in self._wanted:
                 continue
             waits = not (ready[first] and ready[second])
             judge, key = self._judges[at], item + suffix

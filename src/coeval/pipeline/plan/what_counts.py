@@ -89,7 +89,6 @@ def _planned_task(
         checks=frozenset(task.checks),
         weights=task.weights,
         compares=task.judging == "pairwise",
-        stops=task.stop is not None,
     )
 
 

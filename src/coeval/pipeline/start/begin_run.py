@@ -16,7 +16,7 @@ from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Session, SessionContext
 from coeval.engine.terms import refuse_least
-from coeval.models.batch.waiting.job_list import Batching, BatchMode, PollPace
+from coeval.models.batch.job_list import Batching, BatchMode, PollPace
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
@@ -37,7 +37,7 @@ from coeval.pipeline.start.inherit import (
 )
 from coeval.pipeline.start.open_start import Opening, open_start, owing, requested_under, resolved_models
 from coeval.pricing.price_book import PriceBook
-from coeval.store.record_usage import usage_on_record
+from coeval.store.record_index import usage_on_record
 from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, now, phase_of_files
 
 log = logging.getLogger("coeval")
@@ -174,7 +174,7 @@ def _record_look(config: Config, options: RunOptions, preview: Preview, watcher:
         return  # its scores are not among those to come
     from coeval.pipeline.plan.run_reading import record_extension
 
-    planned = preview.most.total("data_generation").planned
+    planned = preview.plan_count.total("data_generation").planned
     if unwritten := record_extension(source, folder, planned):
         watcher.warn(unwritten)
 

@@ -12,12 +12,11 @@ from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
 from coeval.core.text import dollars, listed
 from coeval.engine.model_work import RoleModel
-from coeval.engine.probing import Probing, probe_models, try_models
+from coeval.engine.probing import ProbeResult, Probing, probe_models, try_models
 from coeval.engine.progress import Board, Calls
 from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.open import check_askable, obstacle_to
-from coeval.models.probe import ProbeResult
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import (
     KINDS,

@@ -34,7 +34,7 @@ from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import Route
-from coeval.store.record_usage import less, usage_on_record
+from coeval.store.record_index import less, usage_on_record
 from coeval.store.rundir import FOLDERS, RECORD_FILES, RunDir
 
 

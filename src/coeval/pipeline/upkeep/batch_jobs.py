@@ -8,8 +8,8 @@ from shlex import quote
 from coeval.core.errors import ConfigError, StoreError
 from coeval.core.shown_url import HIDDEN
 from coeval.engine.progress import Watcher
-from coeval.models.batch.job_canceller import cancel_jobs
-from coeval.models.batch.waiting.job_list import BatchMode, read_jobs
+from coeval.models.batch.batches import cancel_jobs
+from coeval.models.batch.job_list import BatchMode, read_jobs
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config

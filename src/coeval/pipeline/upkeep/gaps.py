@@ -21,7 +21,7 @@ from coeval.pipeline.plan.count_plan import known_recipes, mixed_sentence
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import Changed, Node, Spared
-from coeval.pipeline.plan.setup_tasks import build_setup
+from coeval.pipeline.plan.task_setup import build_setup
 from coeval.pipeline.plan.walk import Walk
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.start.inherit import source_folder

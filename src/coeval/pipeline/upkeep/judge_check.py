@@ -25,14 +25,14 @@ from coeval.core.foreign import decoder
 from coeval.core.text import digest, listed
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import own_code
-from coeval.pipeline.config.schema import Config, Experiment, Mode, ModelConfig
+from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import RunDir
 
 LABELS = "labels.jsonl"
 RESULT = "judge.json"
-"""What a check or an attack came to; the folder of one that did not end has none."""
+"""What a check came to; the folder of one that did not end has none."""
 
 
 class JudgeCheck(NamedTuple):
@@ -66,7 +66,7 @@ class CheckRequest(NamedTuple):
     anew: bool = False
 
 
-class Anchor(NamedTuple):
+class _Anchor(NamedTuple):
     """A run whose answers a judge is to score, what it scored before, and where that goes."""
 
     source: RunDir
@@ -77,8 +77,8 @@ class Anchor(NamedTuple):
     continues: bool
 
 
-def opened_anchor(request: CheckRequest, kind: str, home: Path | None = None) -> Anchor:
-    """Read what a check or an attack (``kind``) is about; raises as `prepare_check`."""
+def _open_anchor(request: CheckRequest, home: Path | None) -> _Anchor:
+    """Read what a check is about; raises as `prepare_check`."""
     by_people = request.anchor.name == LABELS
     source = RunDir(request.anchor.parent if by_people else request.anchor)
     if not source.is_run():
@@ -92,8 +92,8 @@ def opened_anchor(request: CheckRequest, kind: str, home: Path | None = None) ->
     if not scores:
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
-    folder, continues = _folder(source, home or source.path.resolve().parent, kind, request)
-    return Anchor(source, config, judge, scores, folder, continues)
+    folder, continues = _folder(source, home or source.path.resolve().parent, request)
+    return _Anchor(source, config, judge, scores, folder, continues)
 
 
 def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck:
@@ -103,11 +103,11 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
 
     Raises UsageError: the anchor is no run, or holds no score of the judge; it compares answers in pairs.
     """
-    anchor = opened_anchor(request, "check", home)
+    anchor = _open_anchor(request, home)
     items = _drawn({place.item for place in anchor.scores}, request.items)
     scores = {place: value for place, value in anchor.scores.items() if place.item in items}
-    checked = judge_alone(anchor, {place.task for place in scores}, request.budget_usd)
-    copy_items(anchor, items, {place.answer for place in scores})
+    checked = _judge_alone(anchor, {place.task for place in scores}, request.budget_usd)
+    _copy_items(anchor, items, {place.answer for place in scores})
     return JudgeCheck(anchor.judge.name, anchor.source, checked, anchor.folder, scores, anchor.continues)
 
 
@@ -142,9 +142,9 @@ def _drawn(items: Collection[str], most: int | None) -> set[str]:
     return set(sorted(items, key=digest)[:most])
 
 
-def _folder(source: RunDir, home: Path, kind: str, request: CheckRequest) -> tuple[RunDir, bool]:
+def _folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
     """Where the check goes, and whether an earlier one is continued there."""
-    stem = f"{source.path.resolve().name}-{kind}-{request.judge.replace('/', '-')}"
+    stem = f"{source.path.resolve().name}-check-{request.judge.replace('/', '-')}"
     number = 1
     while (folder := RunDir(home / f"{stem}-{number}")).path.exists():
         if not request.anew and not (folder.path / RESULT).exists():
@@ -153,11 +153,9 @@ def _folder(source: RunDir, home: Path, kind: str, request: CheckRequest) -> tup
     return folder, False
 
 
-def judge_alone(
-    anchor: Anchor, tasks: Collection[str], budget_usd: float | None, answers: Mode = "Keep"
-) -> Config:
+def _judge_alone(anchor: _Anchor, tasks: Collection[str], budget_usd: float | None) -> Config:
     """The anchor's experiment with these tasks and this judge alone; what comes before judging is kept as it
-    is, but for ``answers`` in mode New."""
+    is."""
     source, folder, judge = anchor.source, anchor.folder, anchor.judge
     keep = dict.fromkeys(
         ("attribute_mapping", "rubric_mapping", "data_generation", "response_collection"), "Keep"
@@ -166,7 +164,7 @@ def judge_alone(
         "id": folder.path.name,
         "storage_folder": str(folder.path.parent),
         "resume_from": str(source.path.resolve()),
-        "phases": {**keep, "response_collection": answers},
+        "phases": keep,
         "seed": anchor.config.experiment.seed,
         "probe_mode": "resume",  # the judge alone has work
         **({} if budget_usd is None else {"budget_usd": budget_usd}),
@@ -184,7 +182,7 @@ def judge_alone(
     return anchor.config.model_copy(update=read)
 
 
-def copy_items(anchor: Anchor, items: Collection[str], answers: Collection[str]) -> None:
+def _copy_items(anchor: _Anchor, items: Collection[str], answers: Collection[str]) -> None:
     """Copy the lines of a run's items and answers; taking over leaves what is there.
 
     Raises UsageError: what is continued was begun with other items.

@@ -10,7 +10,6 @@ import numpy as np
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.teacher_leak import TeacherLeak
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
@@ -86,7 +85,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
                 heat_map(columns),
             )
         )
-    tables = (tasks, teachers, _leak(measures.leak), _dubious(measures.items), items, strata)
+    tables = (tasks, teachers, _dubious(measures.items), items, strata)
     return section_of(
         "benchmark",
         "Is the benchmark any good?",
@@ -124,35 +123,6 @@ def _said(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
         yield f"Declared, but in no item: {listed(absent)}."
     elif any(found.acr.value is not None for found in coverage.values()):
         yield "Every declared value of an attribute occurs in some item."
-
-
-def _leak(leak: TeacherLeak) -> ReportTable:
-    """Of whom it can be told, families first."""
-    rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
-    for whose, gains in (("family", leak.families), ("student", leak.students)):
-        for name, found in gains.items():
-            if found.measured is None:
-                continue
-            if whose == "student":
-                links[len(rows)] = urlencode({"student": name})
-            gain = found.measured._replace(n=found.items)
-            rows.append((name, whose, gain, found.is_named, found.items))
-    return ReportTable(
-        "leak",
-        "What students gain on items that teachers of their own family wrote",
-        (
-            ReportColumn("name", "Who"),
-            ReportColumn("kind", "A student, or all of a family"),
-            ReportColumn("gain", "Gain", "points", "Below zero they lose"),
-            ReportColumn(
-                "sure", "Significant", "text", "p below 0.05 by Holm's method, over all of that kind"
-            ),
-            ReportColumn("items", "Items", "count", "Those that their own family's teachers wrote"),
-        ),
-        tuple(rows),
-        links=links,
-    )
 
 
 def _flag(found: ItemMeasures) -> str:

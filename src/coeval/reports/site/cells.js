@@ -23,7 +23,7 @@ const plain = (text) => text.replace(UNPRINTABLE, (character) => {
   return `\\${letter}${code.toString(16).padStart(width, "0")}`;
 });
 
-// Names as people read them: Python shortens, and this replaces (coeval.core.shown_names).
+// Names as people read them: Python shortens, and this replaces (coeval.core.plain).
 const shortNames = new Map(Object.entries(JSON.parse(document.getElementById("short-names")?.textContent ?? "{}")));
 const namesInText = nameSearch([...shortNames.keys()]);
 

@@ -37,7 +37,7 @@ from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.engine.session import Session, unless_interrupted
 from coeval.judging.verdict import criterion_hash
-from coeval.models.metering.ledger import Ledger
+from coeval.models.metering.meter import Ledger
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
 from coeval.pipeline.phases.document_items import DocumentItemWork
@@ -50,13 +50,19 @@ from coeval.pipeline.phases.evaluations import (
     ResponseWork,
 )
 from coeval.pipeline.phases.proposals import merge_rubrics
-from coeval.pipeline.plan.estimate.in_words import calls, ends, summed_up
-from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS, Assumed, estimate_run, new_factors
+from coeval.pipeline.plan.estimate.run_estimate import (
+    MORE_TEACHERS,
+    Assumed,
+    calls,
+    ends,
+    estimate_run,
+    new_factors,
+    summed_up,
+)
 from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of, seen_lengths
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
-from coeval.pipeline.plan.setup_tasks import judge_form
-from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.plan.task_setup import TaskSetup, judge_form
 from coeval.pipeline.run_options import run_folder
 from coeval.pipeline.samples import Samples
 from coeval.pricing.lengths import Cell, Lengths

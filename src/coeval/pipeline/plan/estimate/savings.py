@@ -17,13 +17,12 @@ from coeval.pipeline.config.draft import BENCHMARK
 from coeval.pipeline.config.resolve import Resolved, resolve_models, sent_in_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, Config, ModelConfig
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.forecast import expected
-from coeval.pipeline.plan.preview import Preview, preview_run
+from coeval.pipeline.plan.preview import Preview, expected, preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.estimate import Estimate, Saving
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.routing import blended_usd
+from coeval.pricing.pricing_file import blended_usd
 from coeval.pricing.tariff import Tariff
 
 # --- The estimate of a start: its configuration as it would be asked, what it owes, and what that costs

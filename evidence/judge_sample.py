@@ -1,0 +1,251 @@
+"""``python -m evidence.judge_sample``: how often a lead, and a "is better", is false.
+
+Leads: students who are equal over all judges of a population, scored by a panel drawn from it, each judge
+with a leaning of its own to each student; items are drawn too. Comparisons: pages of differences overall, by
+task and by factor, of sides of which some are equal. Writes ``docs/evidence/judge-sample.md``; seeded, so
+that it is the same every time (five minutes).
+
+    python -m evidence.judge_sample                 the page as it is kept
+    python -m evidence.judge_sample --repeats 100   a quick look, on the terminal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr
+
+from coeval.analysis.comparison.comparisons import gatekept
+from coeval.analysis.comparison.paired_difference import PairedScores, holm
+from coeval.analysis.intervals import ALPHA
+from coeval.analysis.measures.ranking import Level, Ranking, ranked
+from coeval.analysis.panel.mean_squares import ByJudge
+from evidence.page import write_page
+
+PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "judge-sample.md"
+REPEATS = 4000
+# Pages to a run: they take no ranking.
+PAGES = 10
+ITEMS = 100
+JUDGES = (2, 3, 5, 8)
+LEANINGS = (0.04, 0.07)
+STUDENTS = (2, 4)
+# Points of a true lead, whose power is told.
+GAP = 0.1
+# Of single scores: students by item, judges' severity, and the rest.
+STUDENT_ITEM, SEVERITY, REST = 0.15, 0.05, 0.2
+
+
+class Leads(NamedTuple):
+    """Shares of runs: a false lead over items and over items and judges, a true one found by either; and how
+    often each interval of a pair holds the truth."""
+
+    false_items: float
+    false_judges: float
+    found_items: float
+    found_judges: float
+    holds_items: float
+    holds_judges: float
+
+
+def panel_ranking(
+    random: np.random.Generator, students: int, judges: int, leaning: float, gap: float
+) -> Ranking:
+    """Of one run; the first student is ahead by ``gap`` for all judges."""
+    shape = (ITEMS, students, judges)
+    scores = 0.5 + leaning * random.normal(size=shape[1:]) + SEVERITY * random.normal(size=judges)
+    scores = scores + STUDENT_ITEM * random.normal(size=(*shape[:2], 1)) + REST * random.normal(size=shape)
+    scores[:, 0] += gap
+    scores = np.clip(scores, -1, 2)  # within reach of no end: what is told is of the middle of the scale
+    means, names = scores.mean(axis=2), [f"s{at}" for at in range(students)]
+    once = np.ones(ITEMS)
+    pairs = [*combinations(range(students), 2)]
+    common = {(names[a], names[b]): {"": PairedScores(means[:, a], means[:, b], once)} for a, b in pairs}
+    judged = {(names[a], names[b]): [ByJudge(scores[:, b] - scores[:, a])] for a, b in pairs}
+    levels = {name: Level(float(means[:, at].mean()), ITEMS) for at, name in enumerate(names)}
+    return ranked(levels, common, (), judged)
+
+
+def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
+    random = np.random.default_rng([students, judges, round(100 * leaning)])
+    counts = np.zeros(6)
+    for _ in range(repeats):
+        found = panel_ranking(random, students, judges, leaning, 0.0)
+        first = found.between(*found.order[:2])
+        pair = found.differences["s0", "s1"]
+        assert first is not None
+        assert pair.over_judges is not None
+        low, high = pair.bounds
+        wide = pair.over_judges
+        true = panel_ranking(random, students, judges, leaning, GAP)
+        ahead = true.between(*true.order[:2])
+        assert ahead is not None
+        right = true.order[0] == "s0"
+        counts += (
+            first.sure,
+            first.sure and first.sure_over_judges,
+            right and ahead.sure,
+            right and ahead.sure and ahead.sure_over_judges,
+            low <= 0 <= high,
+            (wide.low or 0) <= 0 <= (wide.high or 0),
+        )
+    return Leads(*(counts / repeats).tolist())
+
+
+# --- Pages of a comparison
+
+TASKS, FACTORS, OF_TASK = 3, 4, 60
+
+
+class World(NamedTuple):
+    """``ahead`` (sides, tasks, factors): how far each side is ahead, in standard deviations of a score."""
+
+    said: str
+    ahead: NDArray[np.float64]
+
+
+def _worlds() -> Iterator[World]:
+    equal = np.zeros((2, TASKS, FACTORS))
+    yield World("two equal sides", equal)
+    one = equal.copy()
+    one[1, 0] = 0.5
+    yield World("two sides, one task of three differs", one)
+    some = equal.copy()
+    some[1, :, 0] = 1.0
+    yield World("two sides, one factor of each task differs", some)
+    single = equal.copy()
+    single[1, 0, 0] = 1.5
+    yield World("two sides, one factor of one task differs", single)
+    third = np.zeros((3, TASKS, FACTORS))
+    third[2] = 0.5
+    yield World("three sides, one ahead in everything", third)
+    mixed = np.zeros((3, TASKS, FACTORS))
+    mixed[2, :2, :2] = 0.7
+    yield World("three sides, one ahead in half of two tasks", mixed)
+
+
+class Pages(NamedTuple):
+    """Shares of pages with any false "is better", by Holm in each family and gatekept; and the share of the
+    true differences that are found by either."""
+
+    said: str
+    false_families: float
+    false_gatekept: float
+    found_families: float
+    found_gatekept: float
+
+
+def pages(world: World, repeats: int) -> Pages:
+    random = np.random.default_rng([TASKS, len(world.said)])
+    counts = np.zeros(4)
+    pairs = [*combinations(range(len(world.ahead)), 2)]
+    for _ in range(repeats):
+        p, above, family, truth = page_of(world, pairs, random)
+        by_family = np.ones(len(p))
+        for name in set(family):
+            places = [at for at, one in enumerate(family) if one == name]
+            by_family[places] = holm([p[at] for at in places])
+        kept = np.array([one or 0.0 for one in gatekept(p, above)])
+        differs = np.array(truth)
+        for at, adjusted in enumerate((by_family, kept)):
+            counts[at] += (adjusted[~differs] < ALPHA).any()
+            counts[2 + at] += (adjusted[differs] < ALPHA).mean() if differs.any() else np.nan
+    return Pages(world.said, *(counts / repeats).tolist())
+
+
+def page_of(
+    world: World, pairs: Sequence[tuple[int, int]], random: np.random.Generator
+) -> tuple[list[float], list[int | None], list[str], list[bool]]:
+    """Of each row its p-value, the row above it, its family, and whether there is a difference."""
+    sides = len(world.ahead)
+    scores = random.normal(size=(sides, TASKS, FACTORS, OF_TASK)) + world.ahead[..., None]
+    scores += 0.7 * random.normal(size=(sides, TASKS, 1, OF_TASK))  # factors of one answer go together
+    p: list[float] = []
+    above: list[int | None] = []
+    family: list[str] = []
+    truth: list[bool] = []
+    for a, b in pairs:
+        apart, ahead = scores[b] - scores[a], world.ahead[b] - world.ahead[a]
+        of_tasks = apart.mean(axis=1)
+        overall = len(p)
+        p.append(_p(of_tasks.mean(axis=0)))
+        above.append(None)
+        family.append("overall")
+        truth.append(bool(abs(ahead.mean()) > 0))
+        for task in range(TASKS):
+            place = len(p)
+            p.append(_p(of_tasks[task]))
+            above.append(overall)
+            family.append("task")
+            truth.append(bool(abs(ahead[task].mean()) > 0))
+            for factor in range(FACTORS):
+                p.append(_p(apart[task, factor]))
+                above.append(place)
+                family.append("part")
+                truth.append(bool(abs(ahead[task, factor]) > 0))
+    return p, above, family, truth
+
+
+def _p(differences: NDArray[np.float64]) -> float:
+    n = len(differences)
+    return 2 * float(stdtr(n - 1, -abs(differences.mean()) / (differences.std(ddof=1) / n**0.5)))
+
+
+# --- The page
+
+INTRODUCTION = """\
+# Leads and comparisons that are false
+
+    python -m evidence.judge_sample
+
+## Who leads, where judges are a sample
+
+Students that are equal over a population of judges, each judge with its own leaning to each student
+(standard deviation 4 or 7 points), {items} items, {repeats} runs a row. "by items": a lead over items, by
+these judges, as it was said before. "judges too": a lead of which the first sentence says that it holds over
+items and judges. Found: the same of a student who is ahead by {gap:g} points. Holds: how often a pair's 95%
+interval holds the true difference. The goal is at most 7% false with three judges and more; of two judges
+the sentence says that they are a guess.
+"""
+COMPARED = """\
+## Any false "is better" on a page
+
+Pages of a comparison over {tasks} tasks of {of} items, with {factors} factors each, {repeats} pages a row.
+"by families": Holm's adjustment among the overall differences, among tasks, and among factors. "gatekept":
+tasks are tested where the overall difference of their pair is significant, factors where their task is, in
+shares of one 5%. Found: the share of true differences called so.
+"""
+
+
+def _percent(share: float) -> str:
+    return "–" if np.isnan(share) else f"{100 * share:.1f}%"
+
+
+def page(repeats: int) -> str:
+    """Markdown."""
+    head = "| students | judges | leaning | false, by items | false, judges too | found | found, judges too |"
+    lines = [f"{head} holds | holds, judges too |", "|" + "---|" * 9]
+    for students in STUDENTS:
+        for judges in JUDGES:
+            for leaning in LEANINGS:
+                cells = map(_percent, leads(students, judges, leaning, repeats))
+                lines.append(f"| {students} | {judges} | {100 * leaning:.0f} | {' | '.join(cells)} |")
+    of_pages = [
+        "| world | false, by families | false, gatekept | found, by families | found, gatekept |",
+        "|" + "---|" * 5,
+    ]
+    for world in _worlds():
+        said, *shares = pages(world, PAGES * repeats)
+        of_pages.append(f"| {said} | {' | '.join(map(_percent, shares))} |")
+    told = INTRODUCTION.format(items=ITEMS, repeats=f"{repeats:,}", gap=100 * GAP)
+    compared = COMPARED.format(tasks=TASKS, of=OF_TASK, factors=FACTORS, repeats=f"{PAGES * repeats:,}")
+    return "\n".join([told, *lines, "", compared, *of_pages]) + "\n"
+
+
+if __name__ == "__main__":
+    write_page(page, PAGE, REPEATS, __doc__, "runs of each line")

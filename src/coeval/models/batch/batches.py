@@ -1,0 +1,305 @@
+"""All batch jobs of a folder: submitted as they fill, watched, collected; or cancelled, and given up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from coeval.core.errors import ModelError, NotFound, StoreError, UsageError
+from coeval.core.model import ModelSpec
+from coeval.core.records import Purpose
+from coeval.core.text import numbered
+from coeval.models.address import address_of
+from coeval.models.batch.batch_api import batch_maker, cancel_job
+from coeval.models.batch.batch_index import BatchIndex, BatchQueue, ParkedFile, Source
+from coeval.models.batch.batch_job_runner import BatchJobRunner, JobEnd
+from coeval.models.batch.job_list import Batching, BatchMode, PendingJob
+from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
+from coeval.models.metering.account_file import AccountFile
+from coeval.models.metering.budget_gate import WORTH_A_JOB, Held
+from coeval.models.pacing.limits import Limiter
+from coeval.models.transport.endpoint import Endpoint
+from coeval.store.rundir import RunDir
+
+# A start that does not wait for jobs ends once each was looked at, of which nothing wakes it.
+_LOOK_S = 0.1
+
+
+class Batches:
+    """Made when a session begins; `queue` for each model that is batched, then `take_up` what an earlier
+    start has left. `more` is the end of a round, `aclose` of the session: jobs go on at their providers.
+
+    Parameters
+    ----------
+    folder, jobs:
+        where requests and results lie, and the list of jobs: see `BatchIndex`.
+    tell:
+        told in a sentence what becomes of jobs.
+
+    Raises
+    ------
+    StoreError
+        what an earlier start has left cannot be read.
+    """
+
+    def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
+        self.index = BatchIndex(folder, jobs)
+        self._batching = batching
+        self._tell = tell
+        self._queues: dict[str, BatchQueue] = {}
+        self._runners: dict[asyncio.Task[JobEnd], BatchJobRunner] = {}
+        self._woken = asyncio.Event()
+        self._news = False
+        self._usable: list[str] = []
+        self._short: list[PendingJob] = []
+        self._failure: BaseException | None = None
+        self.when_one_ends: Callable[[], None] = lambda: None
+        """Called when a job is looked after no more."""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a model is asked by jobs, or was: what is in them is not asked for twice."""
+        return bool(self.parked_phases(name)) or any(job.name == name for job in self.index.jobs)
+
+    def parked_phases(self, name: str) -> frozenset[Purpose]:
+        """The phases in which requests of a model are put into jobs from now on."""
+        return self._batching.phases.get(name, frozenset())
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is asked of models, by jobs or live."""
+        return self._batching.mode.asks
+
+    def queue(self, source: Source) -> BatchQueue:
+        """Where a model's requests are parked."""
+        queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit)
+        return queue
+
+    def take_up(self) -> None:
+        """Go on with the jobs that an earlier start has left, of models that are here now."""
+        self.begin_round()
+        for job in self.index.jobs:
+            queue = self._queues.get(job.name)
+            if job.state == "collected" or queue is None:
+                continue
+            # the account may not have it: then nothing was sent
+            if job.tag not in queue.source.meter.open_jobs() and job.id is None:
+                self.index.release_now(job.tag)
+                self.index.forget(job.tag)
+                continue
+            self._carry(queue, job, fresh=False)
+
+    @property
+    def under_way(self) -> int:
+        """Jobs that are looked after."""
+        return len(self._runners)
+
+    def jobs(self) -> list[PendingJob]:
+        """Those that are not collected."""
+        return [job for job in self.index.jobs if job.state != "collected"]
+
+    def short(self) -> list[PendingJob]:
+        """Jobs collected since this was last called of which results are missing that may have been paid."""
+        found, self._short = self._short, []
+        return found
+
+    def begin_round(self) -> None:
+        """What has been collected by now can be made records of."""
+        self._news = False
+        self._usable = [job.tag for job in self.index.jobs if job.state == "collected"]
+        for queue in self._queues.values():
+            queue.begin_round()
+
+    def submit(self, name: str | None = None) -> None:
+        """Make jobs of what is parked: of one model, or of all."""
+        for queue in self._queues.values():
+            if name in (None, queue.source.name):
+                queue.close_file()
+
+    def free_money(self) -> Held:
+        """Requests wait for money that others hold who are parked: submit these, unless they are few and jobs
+        that hold more are under way. What may be waited for."""
+        under_way = sum(runner.job.requests for runner in self._runners.values())
+        for queue in self._queues.values():
+            if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
+                queue.close_file()
+        if any(runner.job.id is None and not runner.looked for runner in self._runners.values()):
+            return Held.BRIEFLY
+        waits = self._batching.mode is BatchMode.WAIT and bool(self._runners)
+        return Held.BY_JOBS if waits else Held.FOR_GOOD
+
+    def clear(self) -> None:
+        """All that could be made of what the last round began with is on disk."""
+        self.index.clear(self._usable)
+
+    async def more(self) -> bool:
+        """Submit what is parked and wait until something has come back; False where nothing will. Where
+        nobody wants to wait for it, only until each job is submitted and has been looked at.
+
+        Raises StoreError: the disk refuses.
+        """
+        wait = self._batching.mode is BatchMode.WAIT
+        self.submit()
+        while not self._news and self._failure is None and self._runners:
+            if not wait and all(runner.looked for runner in self._runners.values()):
+                break
+            self._woken.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), None if wait else _LOOK_S)
+        self._raise_failure()
+        return self._news
+
+    async def aclose(self) -> None:
+        """Look after nothing any more; what is in no job is forgotten."""
+        for queue in self._queues.values():
+            queue.drop()
+        for task in self._runners:
+            task.cancel()
+        await asyncio.gather(*self._runners, return_exceptions=True)
+        with suppress(StoreError):  # when each was looked at last is information only
+            self.index.jobs.write()
+        self.index.close()
+
+    def _submit(self, queue: BatchQueue, file: ParkedFile) -> None:
+        """Write down that a job is about to be submitted, then have it carried."""
+        source, least = queue.source, queue.limits.least
+        if file.requests < least:
+            self._tell(
+                f"{numbered(file.requests, 'request')} of {source.name}: its provider takes no batch of "
+                f"fewer than {least}; they are asked live"
+            )
+            queue.ask_live(file)
+            self._news = True
+            return
+        job = PendingJob(
+            tag=file.tag,
+            state="written",
+            interface=source.interface,
+            name=source.name,
+            model=source.model,
+            endpoint=source.endpoint,
+            phases=dict(file.phases),
+            requests=file.requests,
+            bytes=file.bytes,
+            first_id=file.first_id,
+            written_at=time.time(),
+            bodies=source.bodies(),
+        )
+        self.index.jobs.put(job)
+        source.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
+        self._carry(queue, job, fresh=True)
+
+    def _carry(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:
+        def busy() -> bool:
+            others = (runner.job for runner in self._runners.values() if runner.queue is queue)
+            return any(other is not job and other.state == "submitted" for other in others)
+
+        runner = BatchJobRunner(queue, job, self._batching, self._tell, busy)
+        task = asyncio.get_running_loop().create_task(runner.run(fresh=fresh))
+        self._runners[task] = runner
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[JobEnd]) -> None:
+        job = self._runners.pop(task).job
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            self._failure = self._failure or error
+        elif task.result() is not JobEnd.LEFT:
+            self._news = True
+            self._short += [job] if job.unknown else []
+        self._woken.set()
+        self.when_one_ends()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+# --- Batch jobs cancelled, and given up, by whoever does not know what they are for
+
+
+async def cancel_jobs(
+    jobs: Iterable[PendingJob],
+    folder: RunDir,
+    keys: Keys,
+    tell: Callable[[str], None],
+    *,
+    gives_up: bool = False,
+) -> int:
+    """Ask each job's provider to do no more of it; how many could not be cancelled, and stay. What a job has
+    done by then is collected by whoever submitted it. One that its provider knows no more, or that was to be
+    cancelled before, is given up, as all are that somebody ``gives_up``: it leaves the list of the folder,
+    which nobody else writes meanwhile, and counts as perhaps spent. ``tell`` is told what became of each.
+
+    Raises StoreError: the folder cannot be read or written.
+    """
+    left = 0
+    for job in jobs:
+        if job.state == "collected":
+            continue
+        what = f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
+        before, job.note = job.cancelled, ""
+        gone = gives_up or before == "accepted"
+        try:
+            await _cancel(job, keys)
+        except NotFound:
+            gone, job.note = True, "its provider knows it no more"
+        except (ModelError, UsageError) as error:
+            gone, job.note = gone or bool(before), f"{error}. {keys.places(job.interface)}"
+            job.cancelled = "requested"
+        else:
+            job.cancelled = "accepted"
+            tell(f"{what} is being cancelled")
+        if gone:
+            _give_up(job, folder)
+            why = f" ({job.note})" if job.note else ""
+            tell(f"{what} is given up{why}: it may have been paid, and counts as perhaps spent")
+            continue
+        if job.note:
+            tell(f"{what} is left as it is: {job.note} --cancel-batches, given once more, gives it up.")
+            left += 1
+        _index(folder).jobs.put(job)
+    return left
+
+
+def _index(folder: RunDir) -> BatchIndex:
+    return BatchIndex(folder.batches, folder.pending_batches)
+
+
+def _give_up(job: PendingJob, folder: RunDir) -> None:
+    """Take it off the list; all that was held for it is perhaps spent."""
+    accounts = AccountFile(folder.usage)
+    accounts.load()
+    row = accounts.rows.get(job.name)
+    if row is not None and (account := row.jobs.pop(job.tag, None)) is not None:
+        row.booked.append(job.tag)
+        row.uncertain_usd += account.usd
+        accounts.write()
+    _index(folder).forget(job.tag)
+
+
+async def _cancel(job: PendingJob, keys: Keys) -> None:
+    """
+    Raises ModelError: its provider does not cancel it; UsageError: it cannot be asked: there is no key, or
+    nobody knows whether it was submitted.
+    """
+    if job.id is None:
+        raise UsageError("whether it was submitted is not known")
+    if job.interface not in HOSTS:
+        raise UsageError(f"there is no interface {job.interface} any more")
+    host = HOSTS[job.interface]
+    base_url = None if job.endpoint == host.url else job.endpoint
+    spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
+    address = address_of(spec, host, keys)
+    endpoint = Endpoint(address.url, address.signer, Limiter(1), address.secrets, host.headers)
+    from coeval.models.batch.batch_http import BatchHttp
+
+    http = BatchHttp(endpoint, explain=address.dialect.explain)
+    try:
+        await cancel_job(batch_maker(host)(http, spec, address.settings), job.id)
+    finally:
+        await http.aclose()
