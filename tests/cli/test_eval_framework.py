@@ -370,29 +370,6 @@ def test_mean_and_spread_over_samples_within_80_columns(host: str, prompts: Path
     ]
 
 
-def test_a_model_that_is_not_there_ends_with_2(
-    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    how = ["--tasks", "ifeval", "--model", "sim-z", "--base-url", host, "--ifeval-input", prompts]
-    assert run(monkeypatch, *how) == 2
-    assert "sim-z" in capsys.readouterr().err
-    assert not Path("outputs/ifeval/responses.jsonl").exists()
-
-
-def test_a_mistyped_model_costs_nothing(
-    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    how = ["--tasks", "ifeval", "--base-url", host, "--ifeval-input", prompts]
-    assert run(monkeypatch, *how, "--model", "sim-a") == 0
-    before = {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()}
-    capsys.readouterr()
-    assert run(monkeypatch, *how, "--model", "sim-aa") == 1
-    reported = capsys.readouterr().err
-    assert "holds answers of sim-a, not of sim-aa" in reported
-    assert "give another --output-dir for sim-aa, or --model sim-a" in reported
-    assert {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()} == before
-
-
 def given(tmp_path: Path, *records: dict[str, Any]) -> Path:
     path = tmp_path / "given.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conformance.interface import LEVELS
 from fakes.anthropic_messages import VERSIONS, AnthropicServer, Error, Spoken, anthropic_fake, misfit_of
 from fakes.openai_chat import Raw
 from opened import opened as open_model
@@ -36,15 +37,6 @@ from coeval.models.metering.meter import Ledger
 
 KEY = "sk-ant-test-0123456789abcdef"
 HELLO = (Message("user", "Hello, as JSON"),)
-LEVELS = Schema(
-    "scores",
-    {
-        "type": "object",
-        "properties": {"tone": {"enum": ["High", "Medium", "Low"]}},
-        "required": ["tone"],
-        "additionalProperties": False,
-    },
-)
 CLAUDES = (
     *("claude-3-haiku-20240307", "claude-3-5-haiku-20241022", "claude-3-7-sonnet-latest"),
     *("claude-opus-4-20250514", "claude-sonnet-4-0", "claude-opus-4-1", "claude-sonnet-4-5-20250929"),

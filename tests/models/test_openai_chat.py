@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from conformance.interface import LEVELS
 from fakes.openai_chat import Answer, Fault, Server, fake
 from opened import opened
 
@@ -25,15 +26,6 @@ from coeval.models.metering.meter import Ledger
 KEY = "sk-test-0123456789abcdef"
 SPEC = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0, access_key=KEY)
 HELLO = (Message("system", "Be brief."), Message("user", "Grüß Gott, in JSON please"))
-LEVELS = Schema(
-    "scores",
-    {
-        "type": "object",
-        "properties": {"tone": {"enum": ["High", "Medium", "Low"]}},
-        "required": ["tone"],
-        "additionalProperties": False,
-    },
-)
 OPEN = Schema("rubric", {"type": "object", "additionalProperties": {"type": "string"}})
 
 
