@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli.eval_process import COMMAND
+from cli.eval_process import COMMAND, surroundings
 from cli.terminal import on_terminal
 from fakes.simulated_host import simulated_host
 
@@ -32,17 +32,12 @@ from coeval.models.keys import Keys
 from coeval.models.transport.network import SourceFailed
 
 SMALL = "all of this is written in small letters, as it should be"
-PUNKT = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
 
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cache, keys or language data of this machine; and nothing to be fetched."""
-    language = tmp_path / "nltk_data" / "tokenizers" / "punkt_tab" / "english"
-    language.mkdir(parents=True)
-    for name in PUNKT:
-        (language / name).touch()
-    monkeypatch.setenv("NLTK_DATA", str(tmp_path / "nltk_data"))
+    monkeypatch.setenv("NLTK_DATA", surroundings(tmp_path)["NLTK_DATA"])
     monkeypatch.setenv("COEVAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -152,9 +152,13 @@ class Notes(Unwatched):
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.warnings: list[str] = []
 
     def note(self, message: str) -> None:
         self.said.append(message)
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
 
 
 def content(lab: Lab) -> dict[str, dict[str, Any]]:
