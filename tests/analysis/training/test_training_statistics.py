@@ -1,4 +1,4 @@
-"""Statistics over checkpoints against oracles; `evidence.training_coverage` says how often claims are right."""
+"""Statistics over checkpoints against oracles, and their rates of error (`evidence.training_coverage`)."""
 
 from __future__ import annotations
 

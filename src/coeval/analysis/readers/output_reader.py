@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
-from coeval.analysis.incomparable import Incomparable
+from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_COLUMNS, SERVED_SQL, TRUNCATED_SQL, Reader, Stage
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems

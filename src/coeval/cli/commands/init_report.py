@@ -24,8 +24,7 @@ from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.names import name_problem
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.in_words import summed_up
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
+from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run, summed_up
 from coeval.pipeline.plan.estimate.savings import described_start
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.run_options import RunOptions

@@ -16,9 +16,9 @@ import msgspec
 
 from coeval.core.records import Purpose, Request
 from coeval.core.text import dollars
-from coeval.engine.model_facts import ModelFacts, output_limit
 from coeval.engine.model_work import RoleModel
 from coeval.engine.progress import short
+from coeval.engine.terms import ModelFacts, output_limit
 from coeval.pipeline.config.resolve import sent_in_roles
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
