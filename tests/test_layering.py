@@ -183,7 +183,6 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
 HEAVY = {
     "aiohttp",
-    "altair",
     "jinja2",
     "vl_convert",
     "boto3",

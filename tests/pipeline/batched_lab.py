@@ -34,6 +34,7 @@ __all__ = [
     "account",
     "batched",
     "jobs_of",
+    "judging",
     "lab",
     "lab_at",
     "sent",
@@ -69,6 +70,14 @@ def lab(folder: Path, host: OpenAiBatchHost, *, total: int = TOTAL, **settings: 
     models = [model("ann", "teacher"), model("ben", "student"), batched("gpt", host, "judge")]
     usual = {"batch_poll_s": [0.01, 0.05], "probe_mode": "disable"}
     return Lab(folder, models, [task(total=total, rationale=False)], usual | settings)
+
+
+@asynccontextmanager
+async def judging(folder: Path, **how: Any) -> AsyncIterator[tuple[OpenAiBatchHost, Lab]]:
+    """A host whose judgments all succeed, and an experiment that is judged there."""
+    async with openai_batches(keys=[KEY]) as host:
+        host.says = lambda _: Answer(VERDICT)
+        yield host, lab(folder, host, **how)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.sweep_comparison import (
-    RunDifference,
+    CheckpointDifference,
     SweepComparison,
     checkpoint_text,
     peers_text,
@@ -50,7 +50,7 @@ def shipping_section(
     if found.changes:
         tables.append(_last_steps(found))
     if found.overall:
-        means = _overall(found, runs)
+        means = _overall(found)
         title = "Mean over the tasks, each counting alike, by step. Shaded: 95% interval of each checkpoint."
         plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
@@ -97,8 +97,8 @@ def _last_steps(found: SweepComparison) -> ReportTable:
         by = points_per(one.unit) / 100
         low, high = one.ci95
         difference = Measured(by * one.difference, by * low, by * high, one.n_items, None)
-        steps = f"{one.step} − {one.before}"
-        rows.append((plain(one.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
+        steps = f"{one.b.step} − {one.a.step}"
+        rows.append((plain(one.b.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
     return ReportTable(
         "last-table",
         "Last steps",
@@ -114,7 +114,7 @@ def _last_steps(found: SweepComparison) -> ReportTable:
     )
 
 
-def _overall(found: SweepComparison, runs: Sequence[str]) -> ReportTable:
+def _overall(found: SweepComparison) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for one in found.overall:
         mean = Measured(one.mean, *one.ci95, one.n_items, None)
@@ -132,7 +132,7 @@ def _overall(found: SweepComparison, runs: Sequence[str]) -> ReportTable:
             ReportColumn("n_items", "Items", "count"),
             ReportColumn("comparable", "Like the others"),
         ),
-        tuple(sorted(rows, key=lambda row: runs.index(str(row[0])) if row[0] in runs else 0)),
+        tuple(rows),
     )
 
 
@@ -144,7 +144,7 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
     if not found.differences:
         return
     table = _differences(found)
-    runs = dict.fromkeys(run for one in found.differences for run in (one.a, one.b))
+    runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
     short = fitted_names(map(plain, runs), _LONGEST_RUN)
     others = dict.fromkeys(short.values(), "the run of the row")
     if len(others) == 2:
@@ -164,14 +164,14 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
 
 
 def _differences(found: SweepComparison) -> ReportTable:
-    runs = dict.fromkeys(run for one in found.differences for run in (one.a, one.b))
+    runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
     short = fitted_names(map(plain, runs), _LONGEST_RUN)
     rows: list[tuple[Cell, ...]] = []
     for base in runs:
         for one in found.differences:
-            if base in (one.a, one.b):
-                side = short[plain(one.b if base == one.a else one.a)]
-                row = f"step {one.step}" if len(runs) == 2 else f"step {one.step} · {side}"
+            if base in (one.a.run, one.b.run):
+                side = short[plain(one.b.run if base == one.a.run else one.a.run)]
+                row = f"step {one.b.step}" if len(runs) == 2 else f"step {one.b.step} · {side}"
                 rows.append((row, short[plain(base)], _place(one.task), *_figures(one, base)))
     return ReportTable(
         "runs-table",
@@ -195,8 +195,8 @@ def _differences(found: SweepComparison) -> ReportTable:
     )
 
 
-def _figures(one: RunDifference, base: str) -> tuple[Cell, ...]:
-    sign, by = (1 if base == one.a else -1), points_per(one.unit) / 100
+def _figures(one: CheckpointDifference, base: str) -> tuple[Cell, ...]:
+    sign, by = (1 if base == one.a.run else -1), points_per(one.unit) / 100
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
     low, high = sorted(sign * bound for bound in one.ci95)
     middle = sign * one.difference
@@ -284,7 +284,7 @@ def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
 
 def _lead(found: SweepComparison) -> Iterator[Sentence]:
     """What to ship, then what else was found."""
-    of_runs = {runs_sentence(rows) for _, rows in found.by_task()}
+    of_runs = {runs_sentence(rows) for rows in found.by_task()}
     below = "last-table" if found.changes else "ship-table"
     for at, said in enumerate(found.sentences):
         yield Sentence(plain(said), "ship" if at == 0 else "runs" if said in of_runs else below)

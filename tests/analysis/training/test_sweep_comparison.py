@@ -51,7 +51,7 @@ def test_the_best_is_named_with_those_tied_with_it(tmp_path: Path) -> None:
     apart = holm([paired_difference([PairedScores(*pair, np.ones(200))]).p or 0.0 for pair in pairs])
     assert [p < 0.05 for p in apart] == [True] * 5 + [False], "all pairs but steps 300 and 400"
     [change] = found.changes
-    assert (change.before, change.step, change.trend) == (300, 400, "no significant change")
+    assert (change.a.step, change.b.step, change.trend) == (300, 400, "no significant change")
     assert found.differences == ()
     other = chosen.peers[0].step
     assert found.sentences[0].startswith(f"Ship step {chosen.best.step}, {100 * chosen.mean:.1f} on ifeval, ")
@@ -76,7 +76,7 @@ def test_a_leader_without_peers_is_significantly_better_than_each(tmp_path: Path
 def test_runs_are_paired_at_equal_steps(tmp_path: Path) -> None:
     a, b = drawn({**RISING, 400: 0.7}, 200, 1, seed=5), drawn(HIGHER, 200, 1, seed=5)
     found = compared(write_training(tmp_path / "a", a), write_training(tmp_path / "b", b))
-    assert [one.step for one in found.differences] == [100, 200, 300]
+    assert [one.b.step for one in found.differences] == [100, 200, 300]
     second = found.differences[1]
     pairs = PairedScores(a[200][:, 0], b[200][:, 0], np.ones(200))
     alone = paired_difference([pairs], 3)
@@ -101,7 +101,7 @@ def test_over_tasks_each_counts_alike(tmp_path: Path) -> None:
     found = compared(*roots)
     assert [one.task for one in found.choices] == [None, "ifeval", "writing"]
     over, *tasks = found.choices
-    at = {(one.task, one.step): one for one in found.differences}
+    at = {(one.task, one.b.step): one for one in found.differences}
     for step in RISING:
         parts = [at[task.task, step].difference for task in tasks]
         assert at[None, step].difference == pytest.approx(sum(parts) / 2)

@@ -1,4 +1,4 @@
-"""Statistics over checkpoints against oracles; how often claims are right: `evidence.training_coverage`."""
+"""Statistics over checkpoints against oracles, and their rates of error (`evidence.training_coverage`)."""
 
 from __future__ import annotations
 

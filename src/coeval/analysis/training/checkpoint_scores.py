@@ -213,22 +213,18 @@ def _group(facts: RunFacts) -> tuple[str, str, str]:
 def _other(facts: RunFacts, first: RunFacts) -> str:
     if facts.model != first.model:
         return f"answered by {facts.model}, the others by {first.model}"
-    if facts.made != first.made:
-        names = listed(_differing(facts.inference, first.inference))
+    if names := made_otherwise(facts, first):
         return f"made with other sampling ({names})"
-    mine, theirs = (one.judge.model if one.judge is not None else "rules" for one in (facts, first))
-    if mine != theirs:
-        return f"judged by {mine}, the others by {theirs}"
-    return f"judged by {mine} with other settings ({listed(_differing(facts.judge, first.judge))})"
+    return judged_otherwise(facts, first, ", the others by ")
 
 
-def judged_otherwise(a: RunFacts, b: RunFacts) -> str:
+def judged_otherwise(a: RunFacts, b: RunFacts, joined: str = " and by ") -> str:
     """How b's answers were judged otherwise than a's, in words; empty where they were judged alike."""
     if a.judged == b.judged:
         return ""
     one, other = ("rules" if facts.judge is None else facts.judge.model for facts in (a, b))
     if one != other:
-        return f"judged by {one} and by {other}"
+        return f"judged by {one}{joined}{other}"
     return f"judged by {one} with other settings ({listed(_differing(a.judge, b.judge))})"
 
 

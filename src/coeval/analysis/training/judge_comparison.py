@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.comparison.comparisons import gatekept
+from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
@@ -57,14 +58,27 @@ _JudgedSteps: TypeAlias = dict[str, dict[int | None, _JudgedStep]]
 """By task and step; the step None: the folder is an output folder, not one of checkpoints."""
 
 
-class _SharedStep(NamedTuple):
-    """What two judges gave to the answers that both scored, and the share of these that have the same
-    words."""
+class StepDifference(msgspec.Struct, frozen=True):
+    """How much higher b scores than a at one step (None: the folders are output folders), over ``n_items`` in
+    the metric's unit; ``p_adjusted`` is Holm's over all steps and tasks of the two. ``same_answers``: of the
+    answers that both judged, the share that have the very same words."""
 
     step: int | None
-    judges: tuple[str | None, str | None]
-    columns: tuple[ItemColumn, ItemColumn]
+    mean_a: float
+    mean_b: float
+    difference: float
+    ci95: tuple[float, float]
+    p: float | None
+    p_adjusted: float | None
+    n_items: int
     same_answers: float | None
+
+
+class _SharedStep(NamedTuple):
+    """The items of the answers that both judges scored, and how the two differ."""
+
+    columns: tuple[ItemColumn, ItemColumn]
+    difference: StepDifference
 
 
 def _judged_steps(
@@ -141,7 +155,22 @@ def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_An
     known = [key for key in both if a.answers[key].words and b.answers[key].words]
     same = sum(a.answers[key].words == b.answers[key].words for key in known)
     columns = (_column(a, both), _column(b, both))
-    return _SharedStep(step, (a.judge, b.judge), columns, same / len(known) if known else None)
+    common = common_items(dict(enumerate(columns)))
+    of_a, of_b = common.scores.T
+    one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
+    width = common.scale.most - common.scale.least
+    difference = StepDifference(
+        step=step,
+        mean_a=common.scale.least + width * one.mean_a,
+        mean_b=common.scale.least + width * one.mean_b,
+        difference=one.difference * width,
+        ci95=(one.low * width, one.high * width),
+        p=one.p,
+        p_adjusted=None,
+        n_items=one.n,
+        same_answers=same / len(known) if known else None,
+    )
+    return _SharedStep(columns, difference)
 
 
 def _column(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
@@ -156,22 +185,6 @@ def _column(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
 
 
 # --- Means, differences, order of the checkpoints
-
-
-class StepDifference(msgspec.Struct, frozen=True):
-    """How much higher b scores than a at one step (None: the folders are output folders), over ``n_items`` in
-    the metric's unit; ``p_adjusted`` is Holm's over all steps and tasks of the two. ``same_answers``: of the
-    answers that both judged, the share that have the very same words."""
-
-    step: int | None
-    mean_a: float
-    mean_b: float
-    difference: float
-    ci95: tuple[float, float]
-    p: float | None
-    p_adjusted: float | None
-    n_items: int
-    same_answers: float | None
 
 
 class RankCorrelation(msgspec.Struct, frozen=True):
@@ -241,45 +254,22 @@ def compare_judges(
             shared, of_task = _shared_steps(read[a][task], read[b][task])
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
-                of_two.append(_task_judges(task, (a, b), shared))
-        found += _adjusted(of_two)
+                of_two.append(_task_judges(task, {a: read[a][task], b: read[b][task]}, shared))
+        found += _adjust(of_two)
     if not found:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
     folders = {label: str(folder) for label, folder in judges.items()}
     return JudgeComparison(folders, tuple(found), tuple(dict.fromkeys(notes)))
 
 
-def _task_judges(task: str, labels: tuple[str, str], steps: Sequence[_SharedStep]) -> TaskJudges:
-    first = steps[0]
-    return TaskJudges(
-        task=task,
-        metric=first.columns[0].metric,
-        unit=first.columns[0].unit,
-        a=labels[0],
-        b=labels[1],
-        judges=first.judges,
-        steps=tuple(map(_difference, steps)),
-        ranks=_ranks(steps),
-        sentences=(),
-    )
-
-
-def _difference(step: _SharedStep) -> StepDifference:
-    both = common_items(dict(enumerate(step.columns)))
-    a, b = both.scores.T
-    one = paired_difference([PairedScores(a, b, np.ones(len(a)))])
-    width = both.scale.most - both.scale.least
-    return StepDifference(
-        step=step.step,
-        mean_a=both.scale.least + width * one.mean_a,
-        mean_b=both.scale.least + width * one.mean_b,
-        difference=one.difference * width,
-        ci95=(one.low * width, one.high * width),
-        p=one.p,
-        p_adjusted=None,
-        n_items=one.n,
-        same_answers=step.same_answers,
-    )
+def _task_judges(
+    task: str, read: Mapping[str, Mapping[int | None, _JudgedStep]], shared: Sequence[_SharedStep]
+) -> TaskJudges:
+    (a, of_a), (b, of_b) = read.items()
+    steps = tuple(one.difference for one in shared)
+    first = of_a[steps[0].step]
+    judges = (first.judge, of_b[steps[0].step].judge)
+    return TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _ranks(shared), ())
 
 
 # Checkpoints: of two, an order is right or wrong by a coin.
@@ -315,19 +305,14 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
     return float((of_a * of_b).sum() / untied) if untied else None
 
 
-def _adjusted(tasks: Sequence[TaskJudges]) -> list[TaskJudges]:
+def _adjust(tasks: Sequence[TaskJudges]) -> Iterator[TaskJudges]:
     """With the p-values of all steps and tasks adjusted together, and the sentences that follow."""
-    known = [step.p for one in tasks for step in one.steps if step.p is not None]
-    adjusted = iter(holm(known))
-    found = []
+    p_values = [step.p for one in tasks for step in one.steps]
+    adjusted = iter(gatekept(p_values, [None] * len(p_values)))
     for one in tasks:
-        steps = tuple(
-            step if step.p is None else msgspec.structs.replace(step, p_adjusted=next(adjusted))
-            for step in one.steps
-        )
+        steps = tuple(msgspec.structs.replace(step, p_adjusted=next(adjusted)) for step in one.steps)
         one = msgspec.structs.replace(one, steps=steps)
-        found.append(msgspec.structs.replace(one, sentences=tuple(_sentences(one))))
-    return found
+        yield msgspec.structs.replace(one, sentences=tuple(_sentences(one)))
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, groupby
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -47,28 +47,6 @@ class CheckpointChoice(msgspec.Struct, frozen=True):
     of: int
 
 
-class StepChange(msgspec.Struct, frozen=True):
-    """A run's last step against the one ``before``, in the metric's unit; ``p_adjusted`` allows for all tasks
-    and runs."""
-
-    run: str
-    task: str | None
-    unit: str
-    before: int
-    step: int
-    difference: float
-    ci95: tuple[float, float]
-    p: float | None
-    p_adjusted: float | None
-    n_items: int
-
-    @property
-    def trend(self) -> Literal["rising", "falling", "no significant change"]:
-        if self.p_adjusted is None or self.p_adjusted >= ALPHA:
-            return "no significant change"
-        return "rising" if self.difference > 0 else "falling"
-
-
 class OverallMean(msgspec.Struct, frozen=True):
     """A checkpoint's mean over the tasks, each counting alike, as a share, with its interval over
     items."""
@@ -80,15 +58,14 @@ class OverallMean(msgspec.Struct, frozen=True):
     n_items: int
 
 
-class RunDifference(msgspec.Struct, frozen=True):
-    """Run b less run a at one ``step``, in the metric's unit; ``p_adjusted`` allows for all steps, tasks and
-    pairs of runs."""
+class CheckpointDifference(msgspec.Struct, frozen=True):
+    """Checkpoint b less checkpoint a in a task (None: over tasks), paired by item, in the metric's unit;
+    ``p_adjusted`` allows for all of its kind: steps, tasks and runs."""
 
-    a: str
-    b: str
+    a: TrainedCheckpoint
+    b: TrainedCheckpoint
     task: str | None
     unit: str
-    step: int
     mean_a: float
     mean_b: float
     difference: float
@@ -97,18 +74,25 @@ class RunDifference(msgspec.Struct, frozen=True):
     p_adjusted: float | None
     n_items: int
     minimum_detectable: float | None
-    identical: bool = False
+    identical: bool
 
     @property
     def significant(self) -> bool:
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
+    @property
+    def trend(self) -> Literal["rising", "falling", "no significant change"]:
+        if not self.significant:
+            return "no significant change"
+        return "rising" if self.difference > 0 else "falling"
+
 
 class SweepComparison(msgspec.Struct, frozen=True):
     """Training runs as ``coeval compare`` holds them against each other: ``folders`` by label.
 
-    ``overall``: means over the tasks, where there are several; ``choices``, ``changes`` and ``differences``
-    begin with those over the tasks. Where runs share no task, choices are of each run by itself.
+    ``overall``: means over the tasks, where there are several; ``choices``, ``changes`` (of a run's last step
+    from the one before) and ``differences`` (of two runs at equal steps) begin with those over the tasks.
+    Where runs share no task, choices are of each run by itself.
     ``only_in``: by run, the steps that no other one has. ``sentences`` say which checkpoint to ship,
     ``notes`` what could not be compared.
     """
@@ -116,8 +100,8 @@ class SweepComparison(msgspec.Struct, frozen=True):
     folders: dict[str, str]
     overall: tuple[OverallMean, ...]
     choices: tuple[CheckpointChoice, ...]
-    changes: tuple[StepChange, ...]
-    differences: tuple[RunDifference, ...]
+    changes: tuple[CheckpointDifference, ...]
+    differences: tuple[CheckpointDifference, ...]
     only_in: dict[str, tuple[int, ...]]
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
@@ -127,11 +111,10 @@ class SweepComparison(msgspec.Struct, frozen=True):
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
-    def by_task(self) -> Iterator[tuple[RunDifference, list[RunDifference]]]:
-        """The first and all differences of each pair of runs in each task, by step."""
-        for _, found in groupby(self.differences, key=lambda one: (one.task, one.a, one.b)):
-            rows = list(found)
-            yield rows[0], rows
+    def by_task(self) -> Iterator[list[CheckpointDifference]]:
+        """The differences of each pair of runs in each task, by step."""
+        for _, found in groupby(self.differences, key=lambda one: (one.task, one.a.run, one.b.run)):
+            yield list(found)
 
 
 def read_sweeps(
@@ -176,8 +159,8 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
         folders={run.label: str(run.folder) for run in runs},
         overall=tuple(mean for one in shared if one.task is None for mean in overall_means(one)),
         choices=tuple(chosen for one in shared if (chosen := choose(one)) is not None),
-        changes=tuple(_adjust([change for one in shared for change in changes(one)])),
-        differences=tuple(_adjust([gap for one in together.shared for gap in differences(one)])),
+        changes=_adjust([change for one in shared for change in changes(one)]),
+        differences=_adjust([gap for one in together.shared for gap in differences(one)]),
         only_in=only_in,
         sentences=(),
         notes=tuple(dict.fromkeys(notes)),
@@ -232,68 +215,52 @@ def overall_means(shared: CheckpointMatrix) -> Iterator[OverallMean]:
         yield OverallMean(one.run, one.step, mean, shared.interval(one), shared.items)
 
 
-# --- Still rising?
+# --- The last step against the one before; run against run, at equal steps
 
 
-def changes(shared: CheckpointMatrix) -> Iterator[StepChange]:
+def changes(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
     for run in dict.fromkeys(one.run for one in shared.checkpoints):
-        if len(steps := sorted(shared.steps(run))) < 2:
-            continue
-        before, last = steps[-2:]
-        found = shared.difference(TrainedCheckpoint(run, before), TrainedCheckpoint(run, last))
-        yield StepChange(
-            run=run,
-            task=shared.task,
-            unit=shared.unit,
-            before=before,
-            step=last,
-            difference=found.difference * shared.width,
-            ci95=(found.low * shared.width, found.high * shared.width),
-            p=found.p,
-            p_adjusted=None,
-            n_items=found.n,
-        )
+        steps = sorted(shared.steps(run))
+        if len(steps) > 1:
+            yield _between(shared, TrainedCheckpoint(run, steps[-2]), TrainedCheckpoint(run, steps[-1]))
 
 
-# --- Run against run, at equal steps
-
-
-def differences(shared: CheckpointMatrix) -> Iterator[RunDifference]:
+def differences(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
     runs = list(dict.fromkeys(one.run for one in shared.checkpoints))
     pairs = [
-        (a, b, step)
+        (TrainedCheckpoint(a, step), TrainedCheckpoint(b, step))
         for a, b in combinations(runs, 2)
         for step in sorted({*shared.steps(a)} & {*shared.steps(b)})
     ]
-    for a, b, step in pairs:
-        one, other = TrainedCheckpoint(a, step), TrainedCheckpoint(b, step)
-        found = shared.difference(one, other, len(pairs))
-        least = found.minimum_detectable
-        yield RunDifference(
-            a=a,
-            b=b,
-            task=shared.task,
-            unit=shared.unit,
-            step=step,
-            mean_a=shared.means[shared.at(one)],
-            mean_b=shared.means[shared.at(other)],
-            difference=found.difference * shared.width,
-            ci95=(found.low * shared.width, found.high * shared.width),
-            p=found.p,
-            p_adjusted=None,
-            n_items=found.n,
-            minimum_detectable=None if least is None else least * shared.width,
-            identical=found.identical,
-        )
+    return (_between(shared, a, b, len(pairs)) for a, b in pairs)
 
 
-_Tested = TypeVar("_Tested", StepChange, RunDifference)
+def _between(
+    shared: CheckpointMatrix, a: TrainedCheckpoint, b: TrainedCheckpoint, family: int = 1
+) -> CheckpointDifference:
+    found = shared.difference(a, b, family)
+    least = found.minimum_detectable
+    return CheckpointDifference(
+        a=a,
+        b=b,
+        task=shared.task,
+        unit=shared.unit,
+        mean_a=shared.means[shared.at(a)],
+        mean_b=shared.means[shared.at(b)],
+        difference=found.difference * shared.width,
+        ci95=(found.low * shared.width, found.high * shared.width),
+        p=found.p,
+        p_adjusted=None,
+        n_items=found.n,
+        minimum_detectable=None if least is None else least * shared.width,
+        identical=found.identical,
+    )
 
 
-def _adjust(rows: Sequence[_Tested]) -> list[_Tested]:
+def _adjust(rows: Sequence[CheckpointDifference]) -> tuple[CheckpointDifference, ...]:
     """One error rate for all: half of it for what is over tasks, half for single tasks, by Holm in each."""
     found = gatekept([one.p for one in rows], [None] * len(rows), [one.task is None for one in rows])
-    return [msgspec.structs.replace(one, p_adjusted=p) for one, p in zip(rows, found, strict=True)]
+    return tuple(msgspec.structs.replace(one, p_adjusted=p) for one, p in zip(rows, found, strict=True))
 
 
 # --- In sentences: what to ship, whether scores still rise, which run is ahead
@@ -314,7 +281,7 @@ def _sentences(found: SweepComparison, left_out: Sequence[TrainedCheckpoint]) ->
     for task in dict.fromkeys(one.task for one in main):
         if said := rising_sentence([one for one in found.changes if one.task == task], several=several):
             yield said
-    for _, rows in found.by_task():
+    for rows in found.by_task():
         if rows[0].task in tasks:
             yield runs_sentence(rows)
 
@@ -368,7 +335,7 @@ def peers_text(one: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED)
     return "; ".join(parts) + (f" and {more} more" if more else "")
 
 
-def rising_sentence(found: Sequence[StepChange], *, several: bool) -> str:
+def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> str:
     """Whether the last step of each run gained on the one before; empty where no run has two.
 
     ``Still rising: step 800 gains 3.6 ± 1.4 points over step 700.``
@@ -378,9 +345,9 @@ def rising_sentence(found: Sequence[StepChange], *, several: bool) -> str:
     where = "" if found[0].task is None else f" {where_text(found[0].task)}"
     if not several:
         one = found[0]
-        gap = f"step {one.step} − step {one.before} is {_points(one)} points"
+        gap = f"step {one.b.step} − step {one.a.step} is {_points(one)} points"
         return f"{one.trend[:1].upper()}{one.trend[1:]} at the last step{where}: {gap}."
-    parts = [f"{one.run} {one.trend} ({_points(one)} points)" for one in found]
+    parts = [f"{one.b.run} {one.trend} ({_points(one)} points)" for one in found]
     head = f"Last step against the one before{where}"
     rising = sum(one.trend == "rising" for one in found)
     return _fitting(f"{head}: {listed(parts, most)}." for most in range(len(parts), 0, -1)) or (
@@ -388,27 +355,26 @@ def rising_sentence(found: Sequence[StepChange], *, several: bool) -> str:
     )
 
 
-def _points(one: StepChange | RunDifference) -> str:
+def _points(one: CheckpointDifference) -> str:
     return signed_points(one.difference, *one.ci95, one.unit)
 
 
-def runs_sentence(rows: Sequence[RunDifference]) -> str:
+def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
     """At how many equal steps one run is ahead of the other; ``rows``: of one pair and task, by step."""
-    one = rows[0]
+    a, b, task, steps = rows[0].a.run, rows[0].b.run, rows[0].task, [row.b.step for row in rows]
     ahead = {
-        one.b: [row.significant and row.difference > 0 for row in rows],
-        one.a: [row.significant and row.difference < 0 for row in rows],
+        b: [row.significant and row.difference > 0 for row in rows],
+        a: [row.significant and row.difference < 0 for row in rows],
     }
-    where = "" if one.task is None else f" {where_text(one.task)}"
+    where = "" if task is None else f" {where_text(task)}"
     largest = max(rows, key=lambda row: abs(row.difference))
-    gap = f"{one.b} − {one.a} is {_points(largest)} points at step {largest.step}, the largest gap"
+    gap = f"{b} − {a} is {_points(largest)} points at step {largest.b.step}, the largest gap"
     better, worse = sorted(ahead, key=lambda run: -sum(ahead[run]))
     if not any(ahead[better]):
-        every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {one.step}"
+        every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {steps[0]}"
         if all(row.identical for row in rows):
-            return f"{one.a} and {one.b} have identical scores at {every}{where}."
-        return f"{one.a} and {one.b} are statistically tied at {every}{where}: {gap}."
-    steps = [row.step for row in rows]
+            return f"{a} and {b} have identical scores at {every}{where}."
+        return f"{a} and {b} are statistically tied at {every}{where}: {gap}."
     also = f", worse at {_spans(steps, ahead[worse])}" if any(ahead[worse]) else ""
     head = f"{better} is significantly better than {worse} at {_spans(steps, ahead[better])}{also}{where}"
     return _fitting([f"{head}: {gap}.", f"{head}."]) or (

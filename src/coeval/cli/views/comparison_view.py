@@ -33,7 +33,11 @@ from coeval.cli.views.name_table import NONE, shown_gap, shown_value
 from coeval.core.text import probability
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.training.sweep_comparison import CheckpointChoice, RunDifference, SweepComparison
+    from coeval.analysis.training.sweep_comparison import (
+        CheckpointChoice,
+        CheckpointDifference,
+        SweepComparison,
+    )
 
 # --- Sweeps
 #
@@ -59,11 +63,12 @@ def print_sweeps(found: SweepComparison, console: Console) -> None:
         for one in found.choices
     ]
     print_table(console, "Best checkpoints", "task: run, step", _BEST, rows)
-    for first, of_task in found.by_task():
+    for of_task in found.by_task():
         console.print()
-        headings = (_heading(first.a, "a"), _heading(first.b, "b"), "b − a", "p", "n", "least")
-        steps = [NameRow(str(one.step), _difference_cells(one)) for one in of_task]
-        title = f"{_task(first.task)}, a: {first.a}, b: {first.b}"
+        a, b = of_task[0].a.run, of_task[0].b.run
+        headings = (_heading(a, "a"), _heading(b, "b"), "b − a", "p", "n", "least")
+        steps = [NameRow(str(one.b.step), _difference_cells(one)) for one in of_task]
+        title = f"{_task(of_task[0].task)}, a: {a}, b: {b}"
         print_table(console, title, "step", [Column(each) for each in headings], steps)
     console.print()
     say(console, _LEGEND, "dim")
@@ -82,7 +87,7 @@ def _choice_cells(one: CheckpointChoice, *, several: bool) -> list[str]:
     return [shown_value(one.mean, one.unit), f"{one.n_items:,}", tied]
 
 
-def _difference_cells(one: RunDifference) -> list[str]:
+def _difference_cells(one: CheckpointDifference) -> list[str]:
     return [
         shown_value(one.mean_a, one.unit),
         shown_value(one.mean_b, one.unit),
