@@ -41,6 +41,7 @@ LATE_IMPORTS = {
     "__init__.py": {
         "coeval.api": "importing the package costs nothing until it is used",
         "coeval.exchange": "the same",
+        "coeval.sweeps": "the same",
     },
     "api/run_handle.py": {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
@@ -51,7 +52,7 @@ LATE_IMPORTS = {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
         "coeval.reports": "the same, and what draws charts",
     },
-    "api/trainers.py": {"transformers": "an extra, and seconds to load"},
+    "sweeps/submission.py": {"transformers": "an extra, and seconds to load"},
     "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "analysis/run_results.py": {"pandas": "the user's own"},
     "core/text.py": {"json_repair": "most replies need no repair"},
@@ -182,7 +183,6 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
 HEAVY = {
     "aiohttp",
-    "altair",
     "jinja2",
     "vl_convert",
     "boto3",

@@ -27,7 +27,7 @@ from coeval.core.text import dollars, listed, numbered
 from coeval.engine.progress import clock, short
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import read_settings_file
-from coeval.pipeline.plan.estimate.in_words import calls, ends, tokens
+from coeval.pipeline.plan.estimate.run_estimate import calls, ends, tokens
 from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import sources_reported
 from coeval.store.rundir import RunDir
