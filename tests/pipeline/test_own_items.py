@@ -123,7 +123,7 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"id": 1, "prompt": "  "}', "its `prompt` is empty"),
     (b'{"id": 1, "prompt": null}', "its `prompt` is empty"),
     (b'{"id": 1, "prompt": ["One?"]}', "its `prompt` is a list; give text"),
-    (b'{"id": 1, "prompt": 7}', "its `prompt` is a number; give text"),
+    (b'{"id": 1, "prompt": 7}', "its `prompt` is 7; give text"),
     (b'{"id": true, "prompt": "One?"}', "its `id` is true; give text or a number"),
     (b'{"id": 1, "prompt": "One?", "sampled_target_attributes": {"colour": ["red"]}}',
      "in its `sampled_target_attributes`, colour is a list; give one value, as text or a number"),
