@@ -128,7 +128,7 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"id": 1, "prompt": "One?", "sampled_target_attributes": {"colour": ["red"]}}',
      "in its `sampled_target_attributes`, colour is a list; give one value, as text or a number"),
     (b'{"id": 1, "prompt": "One?", "sampled_target_attributes": "red"}',
-     "its `sampled_target_attributes` is text; give a mapping, such as"),
+     "its `sampled_target_attributes` is 'red'; give a mapping, such as"),
     (b'{"prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": null, "prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": [1], "prompt": "One?"}', "it has no `id`, text or a number"),
