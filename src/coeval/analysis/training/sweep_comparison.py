@@ -220,9 +220,9 @@ def overall_means(shared: CheckpointMatrix) -> Iterator[OverallMean]:
 
 def changes(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
     for run in dict.fromkeys(one.run for one in shared.checkpoints):
-        before_and_last = [TrainedCheckpoint(run, step) for step in sorted(shared.steps(run))[-2:]]
-        if len(before_and_last) == 2:
-            yield _between(shared, *before_and_last)
+        steps = sorted(shared.steps(run))
+        if len(steps) > 1:
+            yield _between(shared, TrainedCheckpoint(run, steps[-2]), TrainedCheckpoint(run, steps[-1]))
 
 
 def differences(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
