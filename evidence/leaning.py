@@ -18,8 +18,13 @@ from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.panel.bias_ledger import Favour, judge_biases
-from coeval.analysis.panel.length_contrasts import LengthContrast, length_contrasts, length_findings
+from coeval.analysis.panel.bias_ledger import (
+    Favour,
+    LengthContrast,
+    judge_biases,
+    length_contrasts,
+    length_findings,
+)
 from coeval.analysis.panel.output_judges import shown_both_ways, shown_one_way
 from coeval.analysis.panel.panel_reading import bias_ledger, model_families, model_family
 

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr
 
-from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, Floats
+from coeval.analysis.intervals import ALPHA, Floats, Looks, p_at_any_look
 from evidence.page import write_page
 from evidence.paired import KINDS, Kind, draw
 

@@ -21,7 +21,7 @@ from scipy.special import expit, roots_hermitenorm
 
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
-from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds, strengths
+from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds, strengths
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
-from coeval.analysis.measures.ranking import Ranking, ranking
+from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.robust_set import RobustOptions, robust_set
 from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
-from coeval.analysis.panel.own_judgments import without_own_measures
 from evidence.leaning import Planted, simulate
 
 

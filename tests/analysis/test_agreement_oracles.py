@@ -20,7 +20,7 @@ from coeval.analysis.measures.agreement import (
     pair_tables,
     panel_sums,
 )
-from coeval.analysis.measures.teacher_measures import differentiation
+from coeval.analysis.measures.robust_set import differentiation
 
 Levels = NDArray[np.int8]
 WEIGHT = {0: 1.0, 1: 0.5, 2: 0.0}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from coeval.analysis.anytime import (
+from coeval.analysis.intervals import (
+    Bounds,
     Looks,
     alpha_at_any_look,
     bounds_at_any_look,
@@ -14,7 +15,6 @@ from coeval.analysis.anytime import (
     joined,
     p_at_any_look,
 )
-from coeval.analysis.intervals import Bounds
 
 MANY = Looks(3, 0.6)
 

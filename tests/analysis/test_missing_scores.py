@@ -20,8 +20,14 @@ from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
-from coeval.analysis.panel.bias_ledger import Bias, Favour, Leaning, judge_biases
-from coeval.analysis.panel.length_contrasts import length_contrasts, length_findings
+from coeval.analysis.panel.bias_ledger import (
+    Bias,
+    Favour,
+    Leaning,
+    judge_biases,
+    length_contrasts,
+    length_findings,
+)
 from coeval.analysis.panel.panel_reading import (
     bias_ledger,
     judge_views,

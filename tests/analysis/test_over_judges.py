@@ -11,11 +11,10 @@ from scipy.stats import t, ttest_rel
 from statsmodels.stats.multitest import multipletests
 
 from coeval.analysis.measures.leaders import leader_sentences, place_sentences
-from coeval.analysis.measures.ranking import Ranking, ranking
+from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.mean_squares import judge_cells, mean_squares
-from coeval.analysis.panel.own_judgments import without_own_measures
 
 LEVELS = np.linspace(0, 1, 101)
 

@@ -14,7 +14,7 @@ from pipeline.experiments import Lab, model, task
 from scipy.special import expit
 
 from coeval.analysis.measures.measured_run import measure_run
-from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds, strengths
+from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds, strengths
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
 from coeval.reports.experiment.experiment_report import experiment_report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.analysis.served_models import is_same_model, marked_labels, served_models
+from coeval.analysis.doubtful_answers import is_same_model, marked_labels, served_models
 
 SAME = [
     ("gpt-4o", "gpt-4o-2024-08-06"),

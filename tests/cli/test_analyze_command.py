@@ -103,6 +103,15 @@ def test_every_table_can_be_read_elsewhere(here: Path, coeval: Command) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("shown", ["html", "excel"])
+def test_the_robust_set_is_on_no_page(lab: Lab, here: Path, coeval: Command, shown: str) -> None:
+    ended = coeval("analyze", "robust", "--run", lab.path, "--out", "report", "--format", shown)
+    assert (ended.code, ended.out) == (1, "")
+    assert "use --format json, csv or markdown" in " ".join(ended.err.split())
+    assert not (here / "report").exists()
+
+
+@pytest.mark.process
 def test_a_report_stands_beside_the_measures(lab: Lab, here: Path, coeval: Command) -> None:
     ended = coeval("analyze", "students", "--run", lab.path, "--out", "new/report", "--format", "markdown")
     assert (ended.code, ended.out) == (0, "")

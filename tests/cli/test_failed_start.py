@@ -246,7 +246,7 @@ def test_a_bug_is_traced_by_a_command_that_has_no_log(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("what nobody thought of")
 
-    monkeypatch.setattr("coeval.pipeline.existing_run.existing_results", broken)
+    monkeypatch.setattr("coeval.store.output_folder.existing_results", broken)
     quiet = coeval("results", "--run", here)
     assert "internal error" in quiet.err
     assert "Traceback" not in quiet.err

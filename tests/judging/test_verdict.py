@@ -13,20 +13,18 @@ from coeval.analysis.pairwise.arena import VERDICTS
 from coeval.core.errors import Unparsable
 from coeval.core.records import LEVELS, Completion, Level, TokenLogprob
 from coeval.core.scale import HIGH_MEDIUM_LOW
-from coeval.judging.pairwise import (
-    answer_logprobs,
-    is_lost_in_reasoning,
-    parse_identifier,
-    parse_label,
-    shown,
-)
 from coeval.judging.verdict import (
     Levels,
+    answer_logprobs,
     criterion_hash,
+    is_lost_in_reasoning,
     parse_criteria_met,
     parse_criterion_score,
+    parse_identifier,
+    parse_label,
     parse_level,
     parse_levels,
+    shown,
 )
 
 FACTORS = ("accuracy", "issue_resolution")

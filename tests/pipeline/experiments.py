@@ -21,7 +21,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.engine.progress import Unwatched
 from coeval.pipeline.config.schema import Phase
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import RANGES
 

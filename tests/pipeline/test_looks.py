@@ -14,7 +14,7 @@ from cli.warm_process import WarmProcess
 from pipeline.experiments import PHASES, Lab, model, task
 
 import coeval as api
-from coeval.analysis.anytime import Looks
+from coeval.analysis.intervals import Looks
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.view.viewed_folder import ViewedFolder
 from coeval.store.rundir import RunDir

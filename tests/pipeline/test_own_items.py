@@ -13,7 +13,7 @@ from pipeline.experiments import Lab, content, listen, model, quiz, task
 from coeval.analysis.planned_names import BeyondTotal
 from coeval.api import load_config
 from coeval.core.errors import UsageError
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.store.rundir import RunDir

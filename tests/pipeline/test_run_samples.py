@@ -18,8 +18,7 @@ from coeval.core.errors import ConfigError
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
-from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.plan.preview import preview_run
+from coeval.pipeline.plan.preview import forecast, preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.folder_report import folder_report

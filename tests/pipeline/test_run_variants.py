@@ -12,7 +12,7 @@ from pipeline.experiments import PHASES, Lab, content, listen, model, quiz, task
 import coeval
 from coeval.api import load_config
 from coeval.core.errors import ConfigError
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
 
 TEA = model("tea", "teacher")

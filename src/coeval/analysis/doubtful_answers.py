@@ -1,11 +1,15 @@
-"""Answers that are cut off or empty: how many, by what, and what follows for scores."""
+"""Answers that are cut off, empty, another model's or copies: how many, and what follows for scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
-from coeval.core.text import listed
+import msgspec
+
+from coeval.core.text import listed, numbered
 
 # --- Answers cut off by max_tokens
 
@@ -111,3 +115,230 @@ def _causes(found: Sequence[EmptyAnswers]) -> str:
     if len(requested) < len(found):
         causes.append(_GIVEN)
     return f"Likely cause{'s' if len(causes) > 1 else ''}: {'; '.join(causes)}"
+
+
+# --- Whose answers a model's are: a gateway or host may answer with another model than the requested one
+
+# Of a name's words, those that say which edition it is: dates, builds, "v1", words for moving ones.
+_EDITION = re.compile(r"\d{2,}|0|v\d|latest|preview|exp|experimental|beta|stable")
+_MOVING = frozenset({"latest", "0"})
+# What servers of a single model document as its name.
+_ANY_MODEL = frozenset({"tgi", "default", "local", "local-model"})
+# Who serves or made it: up to the last slash, Bedrock's "us.anthropic.", Hugging Face's ":novita",
+# OpenRouter's ":free" and " (DeepInfra)".
+_AROUND = re.compile(r"^.*/(?=.)|^(?:[a-z]+(?:-gov)?\.)+(?=[a-z])|:[a-z][a-z-]*$| \(.*\)$")
+_MOST_NAMED = 3
+
+
+def is_same_model(requested: str, reported: str) -> bool:
+    """Check whether a reply's name means the requested model: itself, with or without its provider, or an
+    edition where the requested name leaves that open ("gpt-4o" for "openai/gpt-4o-2024-08-06")."""
+    if requested == reported or requested.lower() in _ANY_MODEL:
+        return True
+    wanted, given = _words(requested), _words(reported)
+    missing, extra = wanted - given, given - wanted
+    if missing.keys() > _MOVING or not wanted & given:
+        return False
+    if missing.keys() <= _MOVING:  # "gemini-flash-latest" is "gemini-2.5-flash-preview-09-2025" today
+        moves = "latest" in wanted
+        return all(_EDITION.fullmatch(word) or (moves and word.isdigit()) for word in extra)
+    return not extra and all(map(_EDITION.fullmatch, missing))
+
+
+def _words(name: str) -> Counter[str]:
+    bare = name.lower().rstrip("/")
+    while (shorter := _AROUND.sub("", bare)) != bare:
+        bare = shorter
+    return Counter(word for word in re.split(r"[^a-z0-9]+", bare) if word)
+
+
+class ServedModel(msgspec.Struct, frozen=True):
+    """The models behind a student's answers, or a judge's judgments, of a task (None: of all).
+
+    ``total`` are the good ones; ``others`` those that another model gave than the requested one, ``several``
+    those of the models that a host serves under the one name, if there are some: by model, most first.
+    """
+
+    role: Literal["student", "judge"]
+    model: str
+    task: str | None
+    total: int
+    others: dict[str, int] = {}
+    several: dict[str, int] = {}
+
+    @property
+    def clause(self) -> str:
+        """``6 of 6 answers came from ok``."""
+        return (
+            f"{sum(self.others.values()):,} of {self.total:,} {self._what} came from {_counted(self.others)}"
+        )
+
+    @property
+    def note(self) -> str:
+        """What is to be known of it, in a sentence."""
+        if self.others:
+            return Incomparable(self.model, OTHER_MODELS, self.clause).sentence
+        return (
+            f"the {self._what} of {self.model} are a mixture: its name stands for several models or "
+            f"providers, {_counted(self.several)}"
+        )
+
+    @property
+    def warning(self) -> str:
+        """The note as a warning; empty of a mixture."""
+        if not self.others:
+            return ""
+        return f"{self.model}: {self.clause}, not from the requested model (docs/gateways.md)"
+
+    @property
+    def _what(self) -> str:
+        return "answers" if self.role == "student" else "judgments"
+
+
+def marked_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> dict[str, str]:
+    """Add to the labels of students (see `short_names`) those of the ones that another model stood in for."""
+    marked = dict(labels)
+    for one in served:
+        if one.others and one.role == "student":
+            mark = f" (from {listed(one.others, 1)})"
+            marked[one.model] = labels.get(one.model, one.model).removesuffix(mark) + mark
+    return marked
+
+
+def _counted(models: Mapping[str, int]) -> str:
+    named = [f"{name} ({count:,})" if len(models) > 1 else name for name, count in models.items()]
+    return listed(named, _MOST_NAMED)
+
+
+def served_models(
+    rows: Iterable[tuple[Any, ...]], requested: Mapping[str, Sequence[str]], *, by_task: bool = False
+) -> Iterator[ServedModel]:
+    """Sum up rows of role, task, model, the model that replies name, how it stands to the requested name
+    (`Kept.served_as`) and the number of records. ``requested``: the names of each model; default: its own.
+    Only what another model gave, or several did, is returned."""
+    groups: dict[tuple[Any, ...], tuple[Counter[str], Counter[str]]] = {}
+    for role, task, model, reported, served_as, count in rows:
+        key = (role, model, task if by_task else None)
+        every, others = groups.setdefault(key, (Counter(), Counter()))
+        names = requested.get(model, (model,))
+        every[reported or names[0]] += count
+        if reported and served_as != "alias" and not any(is_same_model(name, reported) for name in names):
+            others[reported] += count
+    for key, (every, others) in groups.items():
+        several = {} if others or len(every) == 1 else dict(every.most_common())
+        if others or several:
+            yield ServedModel(*key, every.total(), dict(others.most_common()), several)
+
+
+# --- Benchmark figures that are not comparable with published ones: which, why, and what would change that
+
+_NOT_COMPARABLE = re.compile(r"(.+) is not comparable with (.+?): (.+)", re.DOTALL)
+_REMEDIES = (
+    (r"\(--max-examples\)", "without --max-examples"),
+    (r"published numbers are by ([^\s,;]+)(?=;|$)", r"--judge-model \1"),
+    (r"name a judge with (--judge-model)", r"\1"),
+    (r"([^\s/;]+)\S* is not the file that is published", r"coeval datasets fetch \1"),
+    (r"NLTK data is not there", "coeval datasets fetch nltk"),
+    (r"\bcame from\b", "the gateway's fallbacks turned off, or `base_model` set to that name"),
+    (r"cut off at max_tokens", "a larger --max-tokens"),
+    (r"cut off by the server's window", "a larger --max-model-len"),
+    (r"records without a value", "the same command again"),
+)
+
+
+OTHER_MODELS = "other models"
+
+
+class Incomparable(NamedTuple):
+    """Figures of a task that are not comparable with published ones, or others ``with_what``, and why; with
+    `OTHER_MODELS`, ``task`` is a model."""
+
+    task: str
+    with_what: str
+    why: str
+
+    @classmethod
+    def of(cls, note: str) -> Incomparable | None:
+        """Read a sentence; None where it says something else."""
+        found = _NOT_COMPARABLE.fullmatch(note)
+        return None if found is None else cls(*found.groups())
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.task} is not comparable with {self.with_what}: {self.why}"
+
+    @property
+    def remedy(self) -> str:
+        """The options or commands that would change it, as far as there are any."""
+        found = (one.expand(way) for says, way in _REMEDIES if (one := re.search(says, self.why)) is not None)
+        return ", ".join(dict.fromkeys(found))
+
+    @property
+    def shown_why(self) -> str:
+        """Without the folders of files."""
+        return re.sub(r"(?<=: )/[^;]*/", "", self.why)
+
+
+# --- Samples of an answer that are copies of each other: from a cache, or a host that repeats itself
+
+# Of fewer items, short answers may be the same by chance; a host that heeds the temperature repeats itself
+# in all samples of so many items only where an item has one right answer.
+FEWEST, NEARLY_ALL = 5, 0.95
+# So much more of its items than of any other student's: at the same settings neither chance nor short answers
+# make that of several items.
+_FAR_MORE = 0.5
+
+# An id that stands for several texts, or items, is none.
+_COPIED = """
+CREATE OR REPLACE TABLE copied AS
+WITH sound AS (
+    SELECT student, reply_id FROM response WHERE NOT failed AND reply_id <> ''
+    GROUP BY ALL HAVING count(DISTINCT said) = 1 AND count(DISTINCT datapoint) = 1
+)
+SELECT key, student FROM response JOIN sound USING (student, reply_id) WHERE NOT failed
+QUALIFY row_number() OVER (PARTITION BY student, reply_id ORDER BY sample) > 1
+"""
+_COUNTED = "SELECT student::VARCHAR AS name, count(DISTINCT key) FROM copied GROUP BY ALL ORDER BY name"
+_REPEATED = """
+SELECT student::VARCHAR AS name, count(*) FILTER (texts = 1), count(*) FILTER (texts < answers),
+       count(*) AS items
+FROM (
+    SELECT r.student, r.datapoint, count(DISTINCT r.said) AS texts, count(*) AS answers
+    FROM response r JOIN planned d ON r.datapoint = d.key WHERE NOT r.failed AND NOT d.failed
+    GROUP BY ALL HAVING answers > 1
+)
+GROUP BY ALL HAVING items >= ? ORDER BY name
+"""
+
+
+class SampleCopies:
+    """Takes copies out of the table of answers, by the ids of replies, and says what else repeats."""
+
+    def __init__(self, rows: Callable[[str, Sequence[object]], list[tuple[Any, ...]]]) -> None:
+        self._rows = rows
+        rows(_COPIED, ())
+        self.by_student: dict[str, int] = dict(rows(_COUNTED, ()))
+        if self.by_student:
+            rows("DELETE FROM response WHERE key IN (SELECT key FROM copied)", ())
+
+    def notes(self) -> Iterator[str]:
+        """A sentence on each student with copies, or with answers that repeat each other."""
+        for student, copies in self.by_student.items():
+            yield (
+                f"not counted as samples: {numbered(copies, 'answer')} of {student} from a cache, by the ids "
+                "of their replies; turn caching off at the gateway"
+            )
+        found = self._rows(_REPEATED, [FEWEST])
+        shares = {student: repeated / items for student, _, repeated, items in found}
+        for student, alike, repeated, items in found:
+            others = max((share for name, share in shares.items() if name != student), default=1.0)
+            if alike >= NEARLY_ALL * items:
+                yield (
+                    f"the samples of {student} do not differ ({alike:,} of {numbered(items, 'item')}): its "
+                    "host may ignore the temperature, or it is 0; further samples add nothing"
+                )
+            elif shares[student] - others > _FAR_MORE:
+                yield (
+                    f"samples of {student} repeat each other in {repeated:,} of {numbered(items, 'item')}, "
+                    "far more than those of other students: if a gateway's cache makes copies, turn it off"
+                )

@@ -14,12 +14,12 @@ import msgspec
 from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
+    ServedModel,
     cut_off_sentence,
     empty_answers_sentence,
     warning_of_cut_off,
 )
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
-from coeval.analysis.served_models import ServedModel
 from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
 from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING, metric_text, points, points_text

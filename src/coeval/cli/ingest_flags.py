@@ -111,9 +111,7 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
             "A copy of the benchmark's data; nothing is fetched.", _SOURCE, metavar="PATH", flags=("--from",)
         ),
     ] = None
-    subset: Annotated[
-        _Text, Setting("Subset of a data set: of the hub, or a folder below yours.", _SOURCE)
-    ] = None
+    subset: Annotated[_Text, Setting("Subset of a data set of the hub.", _SOURCE)] = None
     split: Annotated[_Text, Setting("Split of a data set. Example: --split test", _SOURCE)] = None
     encoding: Annotated[_Text, Setting("Of text that is not UTF-8. Example: cp1252", _SOURCE)] = None
     delimiter: Annotated[_Text, Setting("Of CSV, where it is unusual.", _SOURCE, metavar="CHARACTER")] = None

@@ -20,7 +20,7 @@ from coeval.analysis.comparison.comparison_report import (
     leading_sentences,
     point_of,
 )
-from coeval.analysis.incomparable import Incomparable
+from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import share_of_scale

@@ -10,13 +10,17 @@ from typing import NamedTuple
 import msgspec
 
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
-from coeval.analysis.people.label_draw import DrawnAnswer, draw, judged_factors, picked, share_out
 from coeval.analysis.people.label_questions import (
+    DrawnAnswer,
     LabelQuestion,
     ShownTexts,
+    draw,
+    judged_factors,
     of_person,
+    picked,
     question_id,
     questions,
+    share_out,
     to_label,
 )
 from coeval.analysis.readers.run_reader import RunReader

@@ -8,8 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.comparison.over_judges import JudgesView, doubt_of_judges
-from coeval.analysis.comparison.paired_difference import Test
+from coeval.analysis.comparison.paired_difference import JudgesView, Test, doubt_of_judges
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import NOT_KNOWN, difference_text, fixed, points_per

@@ -17,7 +17,6 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from coeval.analysis.answer_costs import model_costs
-from coeval.analysis.anytime import Looks, bounds_at_any_look, joined
 from coeval.analysis.comparison.comparison_report import (
     FAMILIES,
     ComparedSide,
@@ -28,19 +27,20 @@ from coeval.analysis.comparison.comparison_report import (
     shown_difference,
     where_of,
 )
-from coeval.analysis.comparison.judged_apart import JudgedApart, judged_apart
-from coeval.analysis.comparison.over_judges import judges_at_any_look, over_judges, spread_over_judges
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     at_any_look,
     benjamini_hochberg,
     holm,
+    judges_at_any_look,
+    over_judges,
     paired_difference,
+    spread_over_judges,
 )
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
-from coeval.analysis.comparison.side import Side, read_side
+from coeval.analysis.comparison.side import JudgedApart, Side, judged_apart, read_side
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
-from coeval.analysis.intervals import ALPHA, Bounds, Scale
+from coeval.analysis.intervals import ALPHA, Bounds, Looks, Scale, bounds_at_any_look, joined
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
-from coeval.analysis.anytime import Looks, alpha_at_any_look, joined, p_at_any_look
 from coeval.analysis.comparison.comparison_report import Comparison, where_of
 from coeval.analysis.comparison.comparisons import (
     SCORE,
@@ -27,12 +26,11 @@ from coeval.analysis.comparison.comparisons import (
     family_doubts,
     family_leads,
 )
-from coeval.analysis.comparison.judged_apart import judged_apart
 from coeval.analysis.comparison.lower_bound import ONE_SIDED, beyond_p_value, bound_over_all, items_needed
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.comparison.pairing import Pairing, pair
-from coeval.analysis.comparison.side import Side
-from coeval.analysis.intervals import ALPHA
+from coeval.analysis.comparison.side import Side, judged_apart
+from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, joined, p_at_any_look
 from coeval.analysis.panel.mean_squares import judge_scatter
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.figures import difference_text, points

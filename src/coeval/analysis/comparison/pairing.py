@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.comparison.judged_apart import JudgedApart
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.comparison.side import MetricName, RequestedItem, Side, Units
+from coeval.analysis.comparison.side import JudgedApart, MetricName, RequestedItem, Side, Units
 from coeval.analysis.intervals import Floats, Scale
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
 from coeval.analysis.panel.mean_squares import ByJudge

@@ -14,9 +14,8 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.anytime import Looks
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
+from coeval.analysis.intervals import Bounds, Floats, Looks, bounds_of_missing, share_of_items
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, with_bounds
 from coeval.analysis.measures.ranking import Level, Ranking, ranked

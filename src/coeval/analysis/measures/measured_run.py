@@ -9,9 +9,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.anytime import Looks, p_at_any_look
 from coeval.analysis.comparison.paired_difference import paired_difference
-from coeval.analysis.intervals import ALPHA
+from coeval.analysis.intervals import ALPHA, Looks, p_at_any_look
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
@@ -24,12 +23,16 @@ from coeval.analysis.measures.judge_measures import (
     panel_measures,
 )
 from coeval.analysis.measures.label_measures import Labels, label_measures
-from coeval.analysis.measures.leaders import leader_sentences, partial_sentences, place_sentences
+from coeval.analysis.measures.leaders import (
+    label_sentence,
+    leader_sentences,
+    partial_sentences,
+    place_sentences,
+)
 from coeval.analysis.measures.measured import Measured, ModelTasks
-from coeval.analysis.measures.opening import label_sentence
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking
-from coeval.analysis.measures.robust_set import RobustOptions, RobustSet, robust_measures, robust_set
+from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
+from coeval.analysis.measures.robust_set import RobustOptions, robust_measures, teacher_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
     OutputMeasures,
@@ -38,11 +41,9 @@ from coeval.analysis.measures.run_measures import (
 )
 from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
 from coeval.analysis.measures.student_measures import StudentMeasures, check_measures, student_measures
-from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.panel.bias_ledger import length_findings
 from coeval.analysis.panel.g_study import g_study
-from coeval.analysis.panel.length_contrasts import length_findings
 from coeval.analysis.panel.output_judges import output_judges
-from coeval.analysis.panel.own_judgments import without_own_measures
 from coeval.analysis.panel.panel_findings import family_judges, family_teachers, panel_findings, reliability
 from coeval.analysis.panel.panel_reading import biases_of, consistency_of, contrasts_of, families_of
 from coeval.analysis.people.people_measures import people_measures, people_sentences
@@ -236,11 +237,10 @@ def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> st
 
 
 class MeasuredRun(NamedTuple):
-    """All measures of a run, the scores that they come of, the robust set, and what they come to."""
+    """All measures of a run, the scores that they come of, and what they come to."""
 
     measures: RunMeasures
     grid: ScoreGrid
-    robust: RobustSet | None
     conclusions: tuple[Conclusion, ...]
 
 
@@ -262,7 +262,6 @@ def _(reader: OutputReader, options: RobustOptions | None = None) -> Measures:  
 
 def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
     """All measures of a run, and what they come of."""
-    options = options or RobustOptions()
     grid = score_grid(reader)
     reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     judged = grid.judged
@@ -270,7 +269,6 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     agreement = judge_agreement(judged, pairs)
     benchmark = benchmark_measures(reader, grid)
     students = student_measures(grid)
-    robust = robust_set(grid, agreement, options)
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
@@ -290,7 +288,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         ranking=ranking(grid, students),
         labels=label_measures(reader, grid.students),
         without_own=without_own_measures(grid),
-        robust=robust_measures(grid, robust, options),
+        robust=robust_measures(grid, agreement, options or RobustOptions()),
         coverage=benchmark.coverage,
         items=benchmark.items,
         checks=check_measures(grid, students),
@@ -300,7 +298,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     )
     found = tuple(_concluded(reader, grid, measures))
     texts = tuple(conclusion.text for conclusion in found)
-    return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, robust, found)
+    return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, found)
 
 
 def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterable[Conclusion]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
-from coeval.analysis.pairwise.bradley_terry import PairedSums, bradley_terry, share_bounds
+from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.student_scales import PairStrength
 from coeval.core.figures import points, points_text

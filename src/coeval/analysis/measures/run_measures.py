@@ -24,13 +24,11 @@ from coeval.analysis.measures.measured import (
     plain_part,
 )
 from coeval.analysis.measures.pair_measures import PairMeasures
-from coeval.analysis.measures.ranking import Ranking
-from coeval.analysis.measures.robust_set import RobustMeasures
+from coeval.analysis.measures.ranking import OthersAlone, Ranking
+from coeval.analysis.measures.robust_set import RobustMeasures, TeacherMeasures
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
-from coeval.analysis.measures.teacher_measures import TeacherMeasures
+from coeval.analysis.panel.bias_ledger import LengthContrast
 from coeval.analysis.panel.g_study import GStudy
-from coeval.analysis.panel.length_contrasts import LengthContrast
-from coeval.analysis.panel.own_judgments import OthersAlone
 from coeval.analysis.people.people_measures import PeopleMeasures
 from coeval.analysis.sampled_answers import FactorSamples
 

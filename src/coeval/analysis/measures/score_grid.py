@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.anytime import Looks
-from coeval.analysis.intervals import Floats
+from coeval.analysis.intervals import Floats, Looks
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import CHECK, EXACT_MATCH

@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.comparison.over_judges import mean_over_judges
+from coeval.analysis.comparison.paired_difference import mean_over_judges
 from coeval.analysis.intervals import (
     Bounds,
     Clusters,

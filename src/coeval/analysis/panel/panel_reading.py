@@ -28,11 +28,12 @@ from coeval.analysis.panel.bias_ledger import (
     NEARLY,
     Bias,
     JudgeBiases,
+    LengthContrast,
     bias_of,
     judge_biases,
+    length_contrasts,
     severities,
 )
-from coeval.analysis.panel.length_contrasts import LengthContrast, length_contrasts
 from coeval.analysis.panel.mean_squares import COVERED
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import CHECK, model_of

@@ -18,11 +18,11 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
-from coeval.analysis.anytime import Looks
+from coeval.analysis.doubtful_answers import ServedModel, served_models
+from coeval.analysis.intervals import Looks
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
 from coeval.analysis.run_results import MetricScore
-from coeval.analysis.served_models import ServedModel, served_models
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import WINDOW
 from coeval.core.records import counting_sql, good_sql

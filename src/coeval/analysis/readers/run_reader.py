@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.doubtful_answers import SampleCopies, marked_labels
 from coeval.analysis.measures.near_duplicates import groups, near_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.readers.reader import (
@@ -36,9 +37,7 @@ from coeval.analysis.readers.reader import (
     Twin,
 )
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
-from coeval.analysis.readers.sample_copies import SampleCopies
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
-from coeval.analysis.served_models import marked_labels
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decoder
 from coeval.core.records import (

@@ -9,9 +9,8 @@ from coeval.benchmarks.benchmark import Answer, Ask, Judgment
 from coeval.benchmarks.run.runner import Prepared, specs_of, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.records import Request, is_good
-from coeval.engine.model_facts import ModelFacts, output_limit
 from coeval.engine.model_work import Asking
-from coeval.engine.terms import refuse_least
+from coeval.engine.terms import ModelFacts, output_limit, refuse_least
 from coeval.models.metering.account_file import read_accounts
 from coeval.pricing.estimate import CallShape, Estimate, RequestedModel, estimate_of
 from coeval.pricing.lengths import LATIN_PER_TOKEN, RULE_OF_THUMB, Cell, Lengths, Span, exact, prompt_size

@@ -10,8 +10,7 @@ from typing import Any, assert_never
 import msgspec
 
 from coeval import __version__
-from coeval.analysis.doubtful_answers import CutOffAnswers
-from coeval.analysis.served_models import ServedModel, served_models
+from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, served_models
 from coeval.benchmarks.assets.library import AssetOrigin
 from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
 from coeval.benchmarks.run.benchmark_works import GivenCounts

@@ -35,7 +35,7 @@ from coeval.core.foreign import convert
 from coeval.core.model import Model
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill
-from coeval.judging.pairwise import (
+from coeval.judging.verdict import (
     ORDERS,
     Order,
     Shown,

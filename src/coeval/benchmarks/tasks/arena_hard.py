@@ -41,7 +41,7 @@ from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill
-from coeval.judging.pairwise import ORDERS, Order, parse_label, shown
+from coeval.judging.verdict import ORDERS, Order, parse_label, shown
 from coeval.store.jsonl import write_lines
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"

@@ -25,7 +25,7 @@ from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.names import name_problem
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.in_words import summed_up
+from coeval.pipeline.plan.estimate.run_estimate import summed_up
 from coeval.pipeline.upkeep.new_experiment import (
     FUNCTION,
     SIMULATED,

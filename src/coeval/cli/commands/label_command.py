@@ -71,7 +71,7 @@ def label(
       coeval label ./runs/quickstart --n 200 --among anna,ben --by ben --sheet ben.csv
     """
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_run
+    from coeval.store.output_folder import existing_run
 
     if sheet is not None and read is not None:
         raise UsageError("--sheet and --read exclude each other; give one of them")

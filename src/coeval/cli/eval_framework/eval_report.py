@@ -12,11 +12,11 @@ from rich.console import Console
 from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
+    Incomparable,
     cut_off_sentence,
     empty_answers_sentence,
     warning_of_cut_off,
 )
-from coeval.analysis.incomparable import Incomparable
 from coeval.api import find_keys
 from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, entered, over_runs

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.incomparable import OTHER_MODELS, Incomparable
+from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
 from coeval.analysis.run_results import Bill, ModelCost, bill
 from coeval.cli.streams import folded, folded_name, say
 from coeval.core.figures import MISSING, gap_text, metric_text

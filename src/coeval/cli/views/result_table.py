@@ -21,6 +21,7 @@ from coeval.analysis.doubtful_answers import (
     EmptyAnswers,
     cut_off_sentence,
     empty_answers_sentence,
+    marked_labels,
     warning_of_cut_off,
 )
 from coeval.analysis.run_results import (
@@ -33,7 +34,6 @@ from coeval.analysis.run_results import (
     missing_sentences,
     unequally_covered_sentence,
 )
-from coeval.analysis.served_models import marked_labels
 from coeval.cli.streams import folded_name, say, warn
 from coeval.cli.views.name_table import print_costs, print_metrics, say_names, without_incomparable
 from coeval.core.figures import bounds_text, points_text

@@ -29,8 +29,7 @@ from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.judging.checks.rubric_check import checked_answer
 from coeval.judging.labels import score_labels
-from coeval.judging.pairwise import parse_preference
-from coeval.judging.verdict import Levels
+from coeval.judging.verdict import Levels, parse_preference
 from coeval.pipeline.phases.proposals import parse_item
 from coeval.pipeline.plan.judge_form import MOST_REASON, PairDesign
 from coeval.pipeline.plan.recipes import (

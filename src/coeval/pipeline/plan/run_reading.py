@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.anytime import Looks
+from coeval.analysis.intervals import Looks
 from coeval.analysis.load import load
 from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader

@@ -22,7 +22,7 @@ from coeval.store.journal import Dropped
 from coeval.store.jsonl import read_json, store_error, whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.legacy import convert, is_legacy
 from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_files
-from coeval.tables.origin import inherit_origins
+from coeval.tables.harvest import inherit_origins
 
 # --- Names that a run took over by ``resume_from``
 #

@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.measures.judge_measures import PairAgreement
-from coeval.analysis.measures.leaders import leader_sentences
-from coeval.analysis.measures.opening import opening
+from coeval.analysis.measures.leaders import leader_sentences, opening
 from coeval.analysis.measures.pair_measures import (
     PairJudge,
     PairMeasures,

@@ -10,9 +10,8 @@ import numpy as np
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
-from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
+from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
-from coeval.analysis.panel.length_contrasts import LengthContrast
 from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,

@@ -1,4 +1,4 @@
-// Tests that hold at any look at a run that grows, as coeval.analysis.anytime makes them; ``share`` is that of the
+// Tests that hold at any look at a run that grows, as coeval.analysis.intervals makes them; ``share`` is that of the
 // planned items that have scores, null where there is one look only.
 
 const FARTHEST = 8;

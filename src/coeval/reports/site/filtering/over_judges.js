@@ -1,5 +1,5 @@
 // What judges add to the error of a mean, and the second interval, as coeval.analysis.panel.mean_squares and
-// coeval.analysis.comparison.over_judges make them.
+// coeval.analysis.comparison.paired_difference make them.
 
 const COVERED = 0.5;
 const FEWEST_JUDGES = 2;
