@@ -67,8 +67,8 @@ LATE_IMPORTS = {
         "google": "an extra, wanted where Vertex AI is asked",
     },
     "models/local/local_model.py": {"torch": "an extra, and seconds to load", "vllm": "the user's own"},
-    "models/local/local_request.py": {"jinja2": "comes with transformers"},
     "models/local/local_transformers.py": {
+        "jinja2": "comes with transformers",
         "torch": "an extra, and seconds to load",
         "transformers": "an extra, and seconds to load",
     },

@@ -19,14 +19,13 @@ from coeval.core.errors import (
     QuotaExhausted,
     WindowExceeded,
 )
-from coeval.core.model import Model, ModelSpec, is_own_address
+from coeval.core.model import Model, ModelSpec, is_own_address, least_limit
 from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
 from coeval.core.plain import plain
 from coeval.core.records import Failure, Message, Request, SamplingParameters
 from coeval.core.text import numbered
 from coeval.engine.session import Session, unless_interrupted
 from coeval.engine.terms import RequestedUnder
-from coeval.models.metering.answer_bound import least_limit
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import now
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from coeval.core.errors import Draining, Gap, ModelError, Pending, Undecodable
+from coeval.core.model import at_window, counted, least_limit, most_answer_tokens
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.address import ModelAddress
 from coeval.models.batch.batch_api import BatchJob, batch_maker
@@ -18,7 +19,6 @@ from coeval.models.batch.batch_index import BatchOutcome, Source, StoredError
 from coeval.models.batch.batches import Batches
 from coeval.models.batch.job_list import BATCH_PHASES, HostRefusals
 from coeval.models.hosted import HostedModel, bounded
-from coeval.models.metering.answer_bound import at_window, counted, least_limit, most_answer_tokens
 from coeval.models.metering.meter import Meter
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.connection import HttpReply

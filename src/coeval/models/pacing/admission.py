@@ -20,11 +20,10 @@ from coeval.core.errors import (
     QuotaExhausted,
     RequestTimeout,
 )
-from coeval.core.model import ModelSpec
+from coeval.core.model import ModelSpec, counted, most_answer_tokens, prompt_bytes
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
-from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
 from coeval.models.metering.meter import Meter, Reservation
 
 # So many 401, 403 or 404 in a row, with no answer before them, end a model; so many that say that no money is

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from coeval.core.model import answer_limits
 from coeval.core.text import numbered
-from coeval.models.metering.answer_bound import answer_limits
 from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
 
 # A reason of 25 words and its level take about 60 tokens.

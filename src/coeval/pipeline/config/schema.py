@@ -17,7 +17,7 @@ from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
-from coeval.models.local.local_request import ENGINE_OPTIONS
+from coeval.models.local.local_transformers import ENGINE_OPTIONS
 from coeval.pipeline.config.items_section import (
     AnsweredStudent,
     Documents,
