@@ -44,11 +44,6 @@ class Bias(NamedTuple):
     def without_verdict(self) -> Bias:
         return Bias(self.value, None, None, None, self.usual)
 
-    @property
-    def is_sure(self) -> bool:
-        """Whether its interval leaves zero out."""
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
-
 
 UNKNOWN = Bias(None, None, None, None)
 

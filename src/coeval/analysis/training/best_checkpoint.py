@@ -184,7 +184,7 @@ def _log_between(low: float, high: float) -> float:
 def signed_points(difference: float, low: float, high: float, unit: str) -> str:
     """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided."""
     by = points_per(unit)
-    return difference_text(difference * by, low * by, high * by, 1)
+    return difference_text(difference * by, low * by, high * by)
 
 
 # Items; with fewer, normal errors are no guide to what luck gave.

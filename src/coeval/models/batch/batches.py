@@ -92,11 +92,6 @@ class Batches:
                 continue
             self._carry(queue, job, fresh=False)
 
-    @property
-    def under_way(self) -> int:
-        """Jobs that are looked after."""
-        return len(self._runners)
-
     def jobs(self) -> list[PendingJob]:
         """Those that are not collected."""
         return [job for job in self.index.jobs if job.state != "collected"]
@@ -149,7 +144,8 @@ class Batches:
             self._woken.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), None if wait else _LOOK_S)
-        self._raise_failure()
+        if self._failure is not None:
+            raise self._failure
         return self._news
 
     async def aclose(self) -> None:
@@ -213,10 +209,6 @@ class Batches:
             self._short += [job] if job.unknown else []
         self._woken.set()
         self.when_one_ends()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
 
 # --- Batch jobs cancelled, and given up, by whoever does not know what they are for

@@ -253,7 +253,7 @@ class SharedPrefixes:
         """Wait until a request may be sent; it has been when this ends."""
         prefix = _prefix(request)
         ahead = self._ahead.get(prefix)
-        if ahead is None and not self._is_kept(prefix):
+        if ahead is None and self._clock() - self._used.get(prefix, float("-inf")) >= _KEPT_S:
             self._ahead[prefix] = first = asyncio.get_running_loop().create_future()
             try:
                 yield
@@ -266,9 +266,6 @@ class SharedPrefixes:
             await asyncio.wait((ahead,))
         yield
         self._use(prefix)
-
-    def _is_kept(self, prefix: str) -> bool:
-        return self._clock() - self._used.get(prefix, float("-inf")) < _KEPT_S
 
     def _use(self, prefix: str) -> None:
         self._used.pop(prefix, None)
