@@ -103,11 +103,10 @@ LATE_IMPORTS = {
         "math_verify": "an extra, and a second to load",
     },
     "models/open.py": {"coeval.simulation": "a fiftieth of a second, for runs with simulated models alone"},
-    "models/batch/batches.py": {"coeval.models.batch.batch_http": "aiohttp, as in batched.py"},
     "models/transport/http.py": {
         "coeval.models.transport.proxied": "aiohttp is slow to load, and only proxies need it"
     },
-    "models/batch/batched.py": {
+    "models/batch/batches.py": {
         "coeval.models.batch.batch_http": "aiohttp is slow to load, and only batch jobs need it"
     },
     "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
