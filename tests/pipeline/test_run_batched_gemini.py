@@ -1,4 +1,4 @@
-"""What a run makes of the batches of Gemini where they are odd: unreadable states, large jobs, lost uploads."""
+"""What a run makes of the batches of Gemini that are odd: unreadable states, large jobs, lost uploads."""
 
 from __future__ import annotations
 

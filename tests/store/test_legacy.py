@@ -10,7 +10,7 @@ from written_run import append
 
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint, Evaluation, Response
-from coeval.store.journal import Dropped
+from coeval.store.jsonl import Dropped
 from coeval.store.legacy import convert, declared_attributes, is_legacy, read_legacy, target_attrs_file
 from coeval.store.rundir import FOLDERS, RunDir
 
