@@ -11,18 +11,21 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
-import altair as alt
-
 from coeval.core.plain import plain
 from coeval.reports.chart_spec import (
-    AnyChart,
+    Spec,
     chart_spec,
+    column,
+    columns_noted,
+    computed,
+    filled_where,
     in_points,
-    named,
+    marks,
     names_legend,
     plain_spec,
     shown_name,
     text_list,
+    where,
 )
 from coeval.reports.content import ReportTable
 
@@ -59,32 +62,29 @@ class _MeanAxis(NamedTuple):
     ends: tuple[float, float] | None
 
 
-def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> dict[str, Any]:
+def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
     """Of the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
     mark; ``title`` is that of the axis."""
     lines = _lines(table, _HEIGHT)
     ends = next(iter(lines.ends.values()), None)
-    chart = _curves(table.name, runs, lines, _MeanAxis(title, ends))
-    return chart_spec(chart, _HEIGHT, width=860)
+    layers = _curves(runs, lines, _MeanAxis(title, ends))
+    return chart_spec(table.name, layers, _HEIGHT, *_POINTS, width=860)
 
 
-def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
+def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """A small plot for each ``task``, each with its own scale."""
-    header = alt.Header(labelFontSize=13, labelExpr=shown_name(tasks, 40), labelLimit=0)
-    lines = _lines(table, _CELL["height"])
-    grid = (
-        _curves(table.name, runs, lines, _MeanAxis(None, None))
-        .properties(**_CELL)
-        .facet(
-            facet=alt.Facet("task:N", sort=list(tasks), title=None, header=header),
-            columns=min(_COLUMNS, len(tasks)),
-        )
-        .resolve_scale(y="independent")
-        .resolve_axis(x="independent")
+    header = {"labelFontSize": 13, "labelExpr": shown_name(tasks, 40), "labelLimit": 0}
+    layers = _curves(runs, _lines(table, _CELL["height"]), _MeanAxis(None, None))
+    found: Spec = plain_spec(
+        {
+            "data": {"name": table.name},
+            "transform": [*_POINTS],
+            "facet": column("task:N", sort=list(tasks), title=None, header=header),
+            "columns": min(_COLUMNS, len(tasks)),
+            "resolve": {"scale": {"y": "independent"}, "axis": {"x": "independent"}},
+            "spec": {"layer": layers, **_CELL},
+        }
     )
-    spec: dict[str, Any] = grid.to_dict()
-    spec.pop("config", None)
-    found: dict[str, Any] = plain_spec(spec)
     return found
 
 
@@ -134,71 +134,69 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     return found
 
 
-def _curves(table: str, runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis) -> AnyChart:
+# Of all layers.
+_POINTS = (*in_points("mean"), where("isValid(datum.mean)"))
+
+
+def _curves(runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis) -> list[Spec]:
     title, ends = axis_of
-    rows = alt.Chart(named(table))
-    base = in_points(rows, "mean").transform_filter("isValid(datum.mean)")
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
-    colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=legend)
+    colour = column("run:N", scale={"domain": list(runs)}, legend=legend)
     dashed, marked = _run_looks(runs, legend)
-    axis = alt.Axis(values=lines.steps, format="d", labelOverlap="greedy", labelFlush=False, grid=False)
-    x = alt.X("step:Q", title="step", scale=alt.Scale(zero=False, nice=False, padding=10), axis=axis)
-    domain = {"domain": list(ends)} if ends else {"padding": 8}
-    scale = alt.Scale(zero=False, nice=False, **domain)
-    y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
+    ticks = {"values": lines.steps, "format": "d", "labelOverlap": "greedy", "labelFlush": False}
+    fitted = {"zero": False, "nice": False}
+    x = column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
+    scale = fitted | ({"domain": list(ends)} if ends else {"padding": 8})
+    y = column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
     reported = [
-        alt.Tooltip("run:N"),
-        alt.Tooltip("step:Q"),
-        alt.Tooltip("mean:Q", format=".1f"),
-        alt.Tooltip("mean_low:Q", title="from", format=".1f"),
-        alt.Tooltip("mean_high:Q", title="to", format=".1f"),
-        alt.Tooltip("n_items:Q", title="items"),
+        *columns_noted("run:N", "step:Q"),
+        column("mean:Q", format=".1f"),
+        column("mean_low:Q", title="from", format=".1f"),
+        column("mean_high:Q", title="to", format=".1f"),
+        column("n_items:Q", title="items"),
     ]
-    shaded = base.transform_filter("isValid(datum.mean_low)").mark_area(opacity=0.13).encode(
-        x=x, y=alt.Y("mean_low:Q", title=title, scale=scale), y2="mean_high:Q", color=colour
-    )  # fmt: skip
-    line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, **dashed)
-    marks: dict[str, Any] = {"x": x, "y": y, "color": colour, **marked}
-    hollow = base.mark_point(strokeWidth=2, fill="white").encode(**marks, tooltip=reported)
-    filled = base.mark_point(filled=True).encode(
-        **marks, opacity=alt.condition("datum.comparable", alt.value(1), alt.value(0)), tooltip=reported
-    )
-    layers = [*([shaded] if lines.shaded else []), line, hollow, filled]  # Vega warns of an empty layer
+    low = column("mean_low:Q", title=title, scale=scale)
+    interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
+    point = {"x": x, "y": y, "color": colour, **marked, "tooltip": reported}
+    shaded = [marks("area", interval, where("isValid(datum.mean_low)"), opacity=0.13)]
+    layers = [
+        *(shaded if lines.shaded else []),  # Vega warns of an empty layer
+        marks("line", {"x": x, "y": y, "color": colour, **dashed}, strokeWidth=2),
+        marks("point", point, strokeWidth=2, fill="white"),
+        marks("point", point | {"opacity": filled_where("datum.comparable")}, filled=True),
+    ]
     if len(runs) > 1:
-        named_at = _at_end(lines, runs)
-        ended = base.transform_calculate(end=named_at.step, name_at=named_at.place).transform_filter(
-            "datum.step === datum.end"
+        step, place = _at_end(lines, runs)
+        called = shown_name(runs, _LONGEST, of="datum.run", narrow=_LONGEST_NARROW)
+        ended = (
+            *computed(end=step, name_at=place),
+            where("datum.step === datum.end"),
+            *computed(called=called),
         )
-        text = ended.transform_calculate(
-            called=shown_name(runs, _LONGEST, of="datum.run", narrow=_LONGEST_NARROW)
-        )
-        layers.append(
-            text.mark_text(align="left", dx=10).encode(
-                x=x, y=alt.Y("name_at:Q", scale=scale, title=title), text="called:N", color=colour
-            )
-        )
-    return alt.layer(*layers)
+        beside = {"x": x, "y": column("name_at:Q", scale=scale, title=title), "color": colour}
+        layers.append(marks("text", beside | {"text": column("called:N")}, *ended, align="left", dx=10))
+    return layers
 
 
 class _RunLooks(NamedTuple):
     """Channels of lines, and of the marks on them."""
 
-    dashed: dict[str, Any]
-    marked: dict[str, Any]
+    dashed: Spec
+    marked: Spec
 
 
-def _run_looks(runs: Sequence[str], legend: alt.Legend | None) -> _RunLooks:
+def _run_looks(runs: Sequence[str], legend: Spec | None) -> _RunLooks:
     if legend is None:
-        return _RunLooks({}, {"size": alt.value(_SIZES[1])})
+        return _RunLooks({}, {"size": {"value": _SIZES[1]}})
 
-    def by_run(looks: Sequence[Any]) -> dict[str, Any]:
-        scale = alt.Scale(domain=list(runs), range=[*islice(cycle(looks), len(runs))])
-        return {"scale": scale, "legend": legend}  # one for all: Vega warns of others of the same field
+    def by_run(kind: str, looks: Sequence[Any]) -> Spec:
+        scale = {"domain": list(runs), "range": [*islice(cycle(looks), len(runs))]}
+        return column(
+            f"run:{kind}", scale=scale, legend=legend
+        )  # one: Vega warns of others of the same field
 
-    return _RunLooks(
-        {"strokeDash": alt.StrokeDash("run:N", **by_run(_DASHES))},
-        {"shape": alt.Shape("run:N", **by_run(_SHAPES)), "size": alt.Size("run:O", **by_run(_SIZES))},
-    )
+    marked = {"shape": by_run("N", _SHAPES), "size": by_run("O", _SIZES)}
+    return _RunLooks({"strokeDash": by_run("N", _DASHES)}, marked)
 
 
 class _AtEnd(NamedTuple):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -51,18 +51,14 @@ def tokens(text: str) -> Iterator[str]:
     return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
 
 
-async def stream(
-    request: web.Request, events: Iterable[Timed], tokens_per_s: float, *, done: bytes = b""
-) -> web.StreamResponse:
+async def stream(request: web.Request, events: Iterable[Timed], tokens_per_s: float) -> web.StreamResponse:
     """Send the events at this pace; 0 tokens a second means without waiting."""
     with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
-        return await _sent(request, events, tokens_per_s, done)
+        return await _sent(request, events, tokens_per_s)
     return web.StreamResponse()
 
 
-async def _sent(
-    request: web.Request, events: Iterable[Timed], tokens_per_s: float, done: bytes
-) -> web.StreamResponse:
+async def _sent(request: web.Request, events: Iterable[Timed], tokens_per_s: float) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     await response.prepare(request)
     loop = asyncio.get_running_loop()
@@ -78,14 +74,12 @@ async def _sent(
         if tokens_per_s or len(held) > _HELD_BYTES:
             await response.write(held)
             held = b""
-    await response.write(held + done)
+    await response.write(held + b"data: [DONE]\n\n")
     await response.write_eof()
     return response
 
 
 # --- Errors in OpenAI's shape
-
-INVALID = "invalid_request_error"
 
 
 class Refusal(Exception):
@@ -96,7 +90,7 @@ class Refusal(Exception):
         message: str,
         *,
         status: int = 400,
-        kind: str = INVALID,
+        kind: str = "invalid_request_error",
         param: str | None = None,
         code: str | None = None,
         headers: dict[str, str] | None = None,
@@ -123,7 +117,7 @@ def json_response(
 
 # --- Requests and answers
 
-ROLES: dict[str, ModelRole] = {
+_ROLES: dict[str, ModelRole] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -133,11 +127,7 @@ ROLES: dict[str, ModelRole] = {
 }
 """OpenAI's roles → ours; a tool's result is read as the user's."""
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=128)]
-Limit = Annotated[int, msgspec.Meta(ge=1)]
-Stops = str | Annotated[list[str], msgspec.Meta(max_length=4)]
-
-JSON_MODE = Schema("json_object", {"type": "object"})
+_Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class TextPart(msgspec.Struct):
@@ -147,7 +137,7 @@ class TextPart(msgspec.Struct):
     text: str = ""
 
 
-Content = str | list[TextPart] | None
+Content: TypeAlias = str | list[TextPart] | None
 
 
 def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
@@ -188,9 +178,6 @@ def usage_body(completions: list[Completion]) -> dict[str, int]:
     return {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
 
 
-FINGERPRINT = "fp_simulated"
-
-
 class ChatMessage(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content = None
@@ -207,7 +194,7 @@ class ResponseFormat(msgspec.Struct):
 
     def schema(self) -> Schema | None:
         if self.type == "json_object":
-            return JSON_MODE
+            return Schema("json_object", {"type": "object"})
         needed = self.json_schema if self.type == "json_schema" else None
         return Schema(needed.name, needed.schema) if needed else None
 
@@ -221,10 +208,10 @@ class ChatBody(msgspec.Struct):
 
     model: str
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
-    max_tokens: Limit | None = None
-    max_completion_tokens: Limit | None = None
-    n: Count | None = None
-    stop: Stops | None = None
+    max_tokens: _Limit | None = None
+    max_completion_tokens: _Limit | None = None
+    n: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
+    stop: str | Annotated[list[str], msgspec.Meta(max_length=4)] | None = None
     seed: int | None = None
     response_format: ResponseFormat | None = None
     tool_choice: Literal["none", "auto"] | None = None  # simulated models call no function
@@ -243,7 +230,7 @@ class ChatBody(msgspec.Struct):
         sampling = {"max_tokens": self.max_completion_tokens or self.max_tokens, "stop": self.stop}
         return Request(
             messages=tuple(
-                Message(ROLES[message.role], text_of(message.content)) for message in self.messages
+                Message(_ROLES[message.role], text_of(message.content)) for message in self.messages
             ),
             sampling=SamplingParameters.of(sampling),
             schema=self.response_format.schema() if self.response_format else None,
@@ -297,7 +284,7 @@ def _head(model: str, kind: str) -> dict[str, Any]:
         "object": kind,
         "created": int(time.time()),
         "model": model,
-        "system_fingerprint": FINGERPRINT,
+        "system_fingerprint": "fp_simulated",
     }
 
 

@@ -16,6 +16,7 @@ from coeval.cli.commands.ingest_report import take_in
 from coeval.cli.commands.sweep.sweep_report import plan_of
 from coeval.cli.ingest_flags import IngestFlags, InitFlags, InitKind
 from coeval.cli.streams import say, warn
+from coeval.cli.views.description_view import described_experiment
 from coeval.core.errors import UsageError
 from coeval.core.text import listed
 from coeval.models.catalog import HOSTS, OWN_CODE
@@ -24,10 +25,7 @@ from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.names import name_problem
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run, summed_up
-from coeval.pipeline.plan.estimate.savings import described_start
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
-from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.plan.estimate.run_estimate import summed_up
 from coeval.pipeline.upkeep.new_experiment import (
     FUNCTION,
     SIMULATED,
@@ -36,11 +34,10 @@ from coeval.pipeline.upkeep.new_experiment import (
     NewModel,
     experiment_text,
     of_table,
-    settings_text,
     simulated,
+    sweep_text,
     usable_name,
 )
-from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.tables.table_source import SourceChoice, find_source
@@ -49,13 +46,6 @@ ROLES = ("teacher", "student", "judge")
 # What a run of hosted models may spend until its owner says otherwise.
 _BUDGET_USD = 5.0
 _ANSWER_COLUMNS = ("response", "answer", "output", "completion")
-_NOTES = {
-    "checkpoints": "a folder for each step",
-    "tasks": "coeval:RUN is a benchmark of your own",
-    "out": "results; the same command goes on from there",
-    "judge_model": "for tasks that rules cannot score",
-    "judge_base_url": "the server that has it",
-}
 
 
 def write_new_file(
@@ -73,7 +63,7 @@ def write_new_file(
     if kind is InitKind.CHECKPOINTS:
         settings = _sweep_settings(source or "", flags)
         plan_of(SweepSettings(**settings))
-        _write(place, settings_text("coeval init", "docs/sweeps.md", settings, _NOTES))
+        _write(place, sweep_text(settings))
         _tell_next(place, {"sweep": "serves each checkpoint and asks it; --dry-run counts again"})
         return
     name = usable_name(place.stem) or "my-benchmark"
@@ -212,12 +202,10 @@ def _model(text: str) -> NewModel:
 
 def _tell_price(config: Config, keys: Keys) -> None:
     """What a run would call and cost; lengths by rules of thumb, since nobody is asked."""
-    options, prices = RunOptions(), PriceBook()
-    start = described_start(config, options, keys, prices)
-    for sentence in start.warnings:
+    described = described_experiment(config, keys)
+    for sentence in described.warnings:
         warn(streams.messages(), sentence)
-    assumed = Assumed(prices, seen_lengths(start.config, start.preview), options.phase_barriers)
-    for sentence in summed_up(estimate_run(start.config, start.preview, assumed)):
+    for sentence in summed_up(described.estimate):
         say(streams.results(), sentence)
 
 

@@ -12,8 +12,7 @@ from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.verdict import criterion_hash
 from coeval.pipeline.config.draft import item_sources, item_writers
-from coeval.pipeline.config.reasons import Reasons, reasons_of
-from coeval.pipeline.config.schema import Config, ModelConfig, TaskConfig
+from coeval.pipeline.config.schema import Config, ModelConfig, Reasons, TaskConfig
 from coeval.pipeline.phases.answer_file import GIVEN
 from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, pair_design
 from coeval.pipeline.plan.recipes import task_fields, template_parts
@@ -180,7 +179,7 @@ def build_setup(
     library = {**config.variant_prompts(), **task.prompt_library}
     unjudged = labels | task.checks.keys()
     judged = {factor: text for factor, text in blueprint.rubric.items() if factor not in unjudged}
-    reasons = reasons_of(config, task, len(judged))
+    reasons = config.reasons(task, len(judged))
     task = task.model_copy(update={"rationale": reasons.given})
     settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
     form = judge_form(task, judged)

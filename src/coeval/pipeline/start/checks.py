@@ -15,7 +15,7 @@ from coeval.core.options import ALLOW_UNSANDBOXED, CONTINUE, ONLY_MODELS, OVERWR
 from coeval.core.text import listed
 from coeval.judging.checks.check_options import check_problems, code_of, read_check
 from coeval.judging.checks.check_runner import sandbox_problem
-from coeval.judging.checks.code_checks import CommandCheck, PythonCheck
+from coeval.judging.checks.rubric_check import CommandCheck, PythonCheck
 from coeval.models.local.callables import find_callable
 from coeval.pipeline.config.draft import OWN_ITEMS, Draft, declared_checks
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, render_path
@@ -41,7 +41,9 @@ def table_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
         section = draft.get(*path)
         if section is None:
             continue
-        items = _with_sound_conditions(Items.model_validate(section))
+        items = Items.model_validate(section)
+        sound = tuple(filter(is_condition, items.where))  # of what stands in others no column can be told
+        items = items.model_copy(update={"where": sound})
         try:
             yield from _columns(items, path)
         except UsageError as error:
@@ -65,11 +67,6 @@ def answer_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
         except UsageError as error:
             if not any(run.responses(task, name).exists() for task in tasks):
                 yield Finding((*path, "path"), "V-33", str(error))
-
-
-def _with_sound_conditions(items: Items) -> Items:
-    """Without those that V-32 refuses: of what stands in them no column can be told."""
-    return items.model_copy(update={"where": tuple(filter(is_condition, items.where))})
 
 
 def _columns(items: Items, path: KeyPath) -> Iterator[Finding]:

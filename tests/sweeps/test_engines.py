@@ -1,4 +1,4 @@
-"""Workers as tasks of Ray, on logical GPUs of this machine, and as submitit's jobs: how they end."""
+"""Workers as processes of this machine, as tasks of Ray, and as submitit's jobs: how they end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import started
 from coeval.sweeps.engine import (
+    LocalEngine,
     RayEngine,
     SweepEngine,
     WorkerSlot,
     cancel_earlier,
+    local_slots,
     open_ray,
     open_slurm,
     reported_end,
@@ -54,6 +56,11 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     await opened.aclose()
 
 
+@pytest.fixture
+def local() -> LocalEngine:
+    return LocalEngine(local_slots(["0", "1", "GPU-2"], 2), os.environ)
+
+
 def worker(tmp_path: Path, how: str) -> Worker:
     evaluation = EvalSpec(output=tmp_path / "out", tasks=())
     return Worker(name=how, folder=tmp_path / how, evaluation=evaluation, key_variable="MODEL_KEY")
@@ -84,6 +91,50 @@ async def gone(pid: int) -> None:
     async with asyncio.timeout(30):
         while started(pid) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+
+
+def is_there(path: Path) -> bool:
+    return path.exists()
+
+
+def test_slots_are_whole_groups_of_gpus() -> None:
+    assert local_slots(["0", "1", "2"], 2) == [WorkerSlot(0, ("0", "1"))]
+    assert local_slots(["0", "1", "2", "3"], 1, 3) == [
+        WorkerSlot(0, ("0",)),
+        WorkerSlot(1, ("1",)),
+        WorkerSlot(2, ("2",)),
+    ]
+    assert local_slots([], 1, 2) == [WorkerSlot(0), WorkerSlot(1)]
+
+
+@pytest.mark.process
+async def test_a_worker_that_is_killed_has_failed_whatever_an_earlier_one_told(
+    local: LocalEngine, tmp_path: Path
+) -> None:
+    earlier = worker(tmp_path, "done")
+    assert (await local.run(earlier, WorkerSlot(0))).end == "done"
+    killed = Worker(name="crash", folder=earlier.folder, evaluation=earlier.evaluation)
+    result = await local.run(killed, WorkerSlot(0))
+    assert result.end == "failed"
+    assert "SIGKILL" in result.problem
+    assert str(earlier.folder / "worker.log") in result.problem
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("how", "times"), [("wait", 1), ("deaf", 2)])
+async def test_cancelled_a_worker_ends_and_one_that_does_not_listen_is_killed_the_second_time(
+    local: LocalEngine, tmp_path: Path, how: str, times: int
+) -> None:
+    running = asyncio.create_task(local.run(worker(tmp_path, how), WorkerSlot(0)))
+    pid = await there(tmp_path / how / "pid")
+    while how == "deaf" and not is_there(tmp_path / how / "deaf"):  # noqa: ASYNC110  another process writes it
+        await asyncio.sleep(0.01)
+    for _ in range(times):
+        running.cancel()
+        await asyncio.sleep(0.05)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert started(pid) is None
 
 
 @pytest.mark.system
