@@ -147,7 +147,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "content", "reported"), WRONG, ids=[name for name, *_ in WRONG])
-def test_a_row_that_makes_no_item_is_told_by_line_and_nothing_is_written(
+def test_a_row_that_makes_no_item_is_told_by_line_and_can_be_left_out(
     name: str, content: bytes, reported: str, here: Path, lab: Lab, coeval: Command
 ) -> None:
     (here / name).write_bytes(content)
@@ -156,13 +156,6 @@ def test_a_row_that_makes_no_item_is_told_by_line_and_nothing_is_written(
     assert reported in ended.err
     assert "leave such rows out with --skip-bad. Nothing was written." in ended.err
     assert not lab.path.exists()
-
-
-@pytest.mark.parametrize(("name", "content", "reported"), WRONG, ids=[name for name, *_ in WRONG])
-def test_such_rows_can_be_left_out(
-    name: str, content: bytes, reported: str, here: Path, lab: Lab, coeval: Command
-) -> None:
-    (here / name).write_bytes(content)
     ended = coeval("ingest", name, "--config", lab.file, "--prompt", "question", "--skip-bad")
     if name.startswith(("nested", "parts")):  # they have no other row
         assert (ended.code, "there are no items in 1 row" in ended.err) == (1, True)
