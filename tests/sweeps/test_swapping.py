@@ -15,8 +15,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from cli.eval_process import Finished
-from cli.invoked import Command
+from cli.invoked import Command, Ended
 from fakes.threaded import http_in_a_thread
 from swap_server import Engine, handler_of, weights_in, write_checkpoint
 from sweeping import Sweeping
@@ -242,7 +241,7 @@ async def test_a_kept_server_ends_with_its_worker_and_the_sweep_goes_on(tmp_path
         assert process.poll() is None
         await asyncio.sleep(0.01)
     os.kill(record.worker, signal.SIGKILL)
-    ended = Finished(process.wait(), *await process.output())
+    ended = Ended(process.wait(), *await process.output())
     assert ended.code == 0, ended.err
     assert gone(record)
     for step in (1, 2, 3):
