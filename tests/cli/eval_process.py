@@ -6,19 +6,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from cli.invoked import Ended
 from cli.warm_process import EVAL_FRAMEWORK, SOURCE, WarmProcess
 
 NOWHERE = "http://127.0.0.1:9"
 """Where nobody listens: what is not in the cache is not fetched."""
 COMMAND = (sys.executable, "-m", EVAL_FRAMEWORK)
-
-
-class Finished(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 def surroundings(folder: Path) -> dict[str, str]:
@@ -40,9 +35,9 @@ async def start(folder: Path, *arguments: object) -> WarmProcess:
     return WarmProcess(*arguments, module=EVAL_FRAMEWORK, cwd=folder, env=surroundings(folder))
 
 
-async def finish(process: WarmProcess) -> Finished:
+async def finish(process: WarmProcess) -> Ended:
     written = await process.output()
-    return Finished(process.wait(), *written)
+    return Ended(process.wait(), *written)
 
 
 def write_prompts(path: Path, kind: str, prompts: Sequence[str], **kwargs: Any) -> Path:

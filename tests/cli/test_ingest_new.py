@@ -54,6 +54,7 @@ def test_rows_that_were_left_out_are_left_out_by_the_file_too(here: Path, coeval
         (("--teacher", "ann"), "--teacher chooses among the benchmark teachers of an experiment"),
         (("--append",), "--append and --replace are for items that stand in a run"),
         (("--replace",), "--append and --replace are for items that stand in a run"),
+        (("--run", "runs/m"), "--run, --new exclude each other"),
         (("--task", "my task"), "--task 'my task' cannot be the name of a task; my-task can"),
     ],
 )
@@ -90,12 +91,6 @@ def test_a_table_without_a_readable_row_has_the_columns_of_its_header(
     ended = coeval("ingest", "moods.csv", "--prompt", "text", "--label", "mood", "--new", "moods.yaml")
     assert (ended.code, reported in ended.err) == (1, True), ended.err
     assert "no column" not in ended.err
-
-
-def test_json_without_a_readable_row_is_told_for_what_it_is(here: Path, coeval: Command) -> None:
-    (here / "moods.jsonl").write_bytes('{"text": "Café"}\n{"text": "crème"}\n'.encode("latin-1"))
-    ended = coeval("ingest", "moods.jsonl", "--prompt", "text", "--new", "moods.yaml")
-    assert (ended.code, "moods.jsonl:1: byte 14 is not UTF-8" in ended.err) == (1, True), ended.err
 
 
 @pytest.mark.process

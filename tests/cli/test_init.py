@@ -104,38 +104,16 @@ def test_the_column_of_ids_is_named_by_a_flag(
 
 
 @pytest.mark.process
-def test_rows_without_an_item_are_left_out_where_the_message_says_so(here: Path, coeval: Command) -> None:
-    (here / "tickets.csv").write_text("text,team\nWhere is it?,shipping\n,billing\nPay me.,billing\n")
-    flags = ("init", "table", "tickets.csv", "--prompt", "text", "--label", "team")
-    refused = coeval(*flags)
-    assert refused.code == 1
-    assert "1 row makes no item, of 3 rows." in refused.err
-    assert "with --skip-bad" in refused.err
-    assert coeval(*flags, "--skip-bad").code == 0
-    assert coeval("run", "--config", "tickets.yaml").code == 0
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16"])
-def test_a_table_with_quotes_and_any_encoding_becomes_items(
-    encoding: str, here: Path, coeval: Command
-) -> None:
-    (here / "tickets.csv").write_bytes(TICKETS.encode(encoding))
-    flags = ("--encoding", encoding) if encoding == "cp1252" else ()
-    ended = coeval("init", "table", "tickets.csv", "--prompt", "text", "--label", "team", *flags)
+def test_a_table_with_quotes_and_another_encoding_becomes_items(here: Path, coeval: Command) -> None:
+    (here / "tickets.csv").write_bytes(TICKETS.encode("cp1252"))
+    flags = ("--prompt", "text", "--label", "team", "--encoding", "cp1252")
+    ended = coeval("init", "table", "tickets.csv", *flags)
     assert ended.code == 0, ended.err
     assert 'My parcel, "late" again; café' in ended.out
     assert "6 calls" in ended.out
     ran = coeval("run", "--config", "tickets.yaml")
     assert ran.code == 0, ran.err
     assert "billing, shipping" in (here / "tickets.yaml").read_text()
-
-
-def test_a_table_in_an_unknown_encoding_is_told_and_nothing_is_written(here: Path, coeval: Command) -> None:
-    (here / "tickets.csv").write_bytes(TICKETS.encode("cp1252"))
-    ended = coeval("init", "table", "tickets.csv", "--prompt", "text")
-    assert (ended.code, "tickets.csv:2" in ended.err) == (1, True), ended.err
-    assert [path.name for path in here.iterdir()] == ["tickets.csv"]
 
 
 @pytest.mark.process

@@ -6,21 +6,16 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from cli.eval_process import surroundings, write_prompts
+from cli.invoked import Ended
 from cli.warm_process import EVAL_FRAMEWORK, WarmProcess
 from ruamel.yaml import YAML
 
 N = 60
 KEY = "sk-planted-4f8Kq2Zr7Lw9Xb3T"
 PRODUCTS = ("coeval run", "eval-framework")
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 class Product:

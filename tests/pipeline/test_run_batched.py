@@ -38,26 +38,6 @@ async def test_a_judge_by_batches_scores_as_a_live_one_would(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-async def test_without_waiting_a_run_ends_with_what_is_pending_and_goes_on_later(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with judging(tmp_path) as (host, exp):
-        host.states = ("validating", "in_progress")
-        run = await exp.arun(wait=False)
-        assert run.exit_code == 3
-        assert run.summary is not None
-        assert run.summary.phases["evaluation"].pending == 6
-        assert [job.id for job in run.summary.batches] == ["batch_0001"]
-        assert exp.counts() == (6, 6, 0)
-        host.states = ("completed",)
-        again = await exp.arun(continue_run=True)
-    assert again.exit_code == 0
-    assert len(host.jobs) == 1
-    assert len(host.requested) == 6
-    assert exp.counts() == (6, 6, 6)
-
-
-@pytest.mark.process
 async def test_a_teacher_a_student_and_a_judge_by_batches_take_turns(tmp_path: Path) -> None:
     def says(body: dict[str, Any]) -> Answer:
         text = body["messages"][-1]["content"]

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
+from cli.invoked import Ended
 from cli.warm_process import WarmProcess
 
 EXPERIMENT = """\
@@ -20,12 +20,6 @@ experiment: {id: e, storage_folder: runs}
 """
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 def command(

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from cli.eval_process import Finished, surroundings, write_prompts
+from cli.eval_process import surroundings, write_prompts
+from cli.invoked import Ended
 from cli.warm_process import WarmProcess
 
 from coeval.benchmarks.assets.library import Library, Presence
@@ -94,10 +95,10 @@ class Sweeping:
     def start(self, *more: object) -> WarmProcess:
         return WarmProcess(*self.flags(*more), cwd=self.folder, env=self.environment())
 
-    async def run(self, *more: object) -> Finished:
+    async def run(self, *more: object) -> Ended:
         process = self.start(*more)
         written = await process.output()
-        return Finished(process.wait(), *written)
+        return Ended(process.wait(), *written)
 
     def journal(self) -> list[dict[str, Any]]:
         file = self.out / "sweep" / "jobs.jsonl"

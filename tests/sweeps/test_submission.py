@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cli.eval_process import Finished
+from cli.invoked import Ended
 from cli.warm_process import WarmProcess
 from sweeping import Sweeping
 
@@ -185,11 +185,11 @@ class Submitting(Sweeping):
         at = words.index("--checkpoints")
         return WarmProcess(*words[:at], *words[at + 2 :], cwd=self.folder, env=self.environment())
 
-    async def submit(self, step: int, path: Path, *more: str) -> Finished:
+    async def submit(self, step: int, path: Path, *more: str) -> Ended:
         words = ("sweep", "submit", "--out", str(self.out), "--step", str(step), "--path", str(path), *more)
         process = WarmProcess(*words, cwd=self.folder, env=self.environment())
         written = await process.output()
-        return Finished(process.wait(), *written)
+        return Ended(process.wait(), *written)
 
 
 @pytest.mark.system

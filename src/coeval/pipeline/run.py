@@ -87,7 +87,7 @@ async def arun(
         settings = config.experiment
         shared = (
             AnswerStore.named(settings.store, os.environ, seed=settings.seed or 0)
-            if options.stored_answers
+            if options.only_asked is None
             else None
         )
         context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http, store=shared)

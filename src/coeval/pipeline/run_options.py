@@ -29,9 +29,9 @@ class Stance(Enum):
 class RunOptions:
     """How a run is started; the defaults are those of ``coeval run`` without flags.
 
-    ``stored_answers``: use the store of paid answers, where there is one. A check of a judge asks again what
-    a run has asked, and must not be given the replies of that run. ``only_asked``: the one model that is
-    opened and has work; the others need neither a key nor their code, and no check is computed.
+    ``only_asked``: the judge that is checked, which alone is opened and has work; the others need neither a
+    key nor their code, and no check is computed. The store of paid answers is not used, as it may hold that
+    judge's replies to the run.
     """
 
     continue_run: bool = False
@@ -41,7 +41,6 @@ class RunOptions:
     phase_barriers: bool = False
     batches: BatchMode = BatchMode.WAIT
     allow_unsandboxed: bool = False
-    stored_answers: bool = True
     only_asked: str | None = None
 
     def __post_init__(self) -> None:

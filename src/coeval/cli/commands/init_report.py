@@ -34,8 +34,8 @@ from coeval.pipeline.upkeep.new_experiment import (
     NewModel,
     experiment_text,
     of_table,
-    settings_text,
     simulated,
+    sweep_text,
     usable_name,
 )
 from coeval.store.jsonl import write_bytes_atomic
@@ -46,13 +46,6 @@ ROLES = ("teacher", "student", "judge")
 # What a run of hosted models may spend until its owner says otherwise.
 _BUDGET_USD = 5.0
 _ANSWER_COLUMNS = ("response", "answer", "output", "completion")
-_NOTES = {
-    "checkpoints": "a folder for each step",
-    "tasks": "coeval:RUN is a benchmark of your own",
-    "out": "results; the same command goes on from there",
-    "judge_model": "for tasks that rules cannot score",
-    "judge_base_url": "the server that has it",
-}
 
 
 def write_new_file(
@@ -70,7 +63,7 @@ def write_new_file(
     if kind is InitKind.CHECKPOINTS:
         settings = _sweep_settings(source or "", flags)
         plan_of(SweepSettings(**settings))
-        _write(place, settings_text("coeval init", "docs/sweeps.md", settings, _NOTES))
+        _write(place, sweep_text(settings))
         _tell_next(place, {"sweep": "serves each checkpoint and asks it; --dry-run counts again"})
         return
     name = usable_name(place.stem) or "my-benchmark"

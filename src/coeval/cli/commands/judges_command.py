@@ -119,7 +119,7 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
             f"{prepared.folder.path.name} is continued. Scores it has since {begun} are not requested again; "
             "--anew begins another one.",
         )
-    options = RunOptions(continue_run=prepared.continues, stored_answers=False, only_asked=prepared.judge)
+    options = RunOptions(continue_run=prepared.continues, only_asked=prepared.judge)
     try:
         run = run_with_progress(prepared.config, options, keys)
     except RecordsChanged as error:

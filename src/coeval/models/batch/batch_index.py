@@ -361,7 +361,6 @@ class BatchQueue:
     limits: BatchLimits = field(init=False)
     live_left: int = LIVE_AGAIN
     refusal: Gap | None = None
-    put_off: int = 0
     _filling: ParkedFile | None = None
 
     def __post_init__(self) -> None:
@@ -373,7 +372,7 @@ class BatchQueue:
         return 0 if self._filling is None else self._filling.requests
 
     def begin_round(self) -> None:
-        self.live_left, self.put_off = max(self.live_left, LIVE_AGAIN), 0
+        self.live_left = max(self.live_left, LIVE_AGAIN)
 
     def may_be_live(self, *, again: bool) -> bool:
         """Whether a request is asked live after all: it is asked ``again``, and there are few of these, or

@@ -149,14 +149,20 @@ def experiment_text(new: NewExperiment) -> str:
     return "\n".join([head, *(line for part in parts if (lines := [*part]) for line in ("", *lines))]) + "\n"
 
 
-def settings_text(by: str, page: str, settings: Mapping[str, Any], notes: Mapping[str, str]) -> str:
-    """Write a file of settings, each with its note; each is a flag of the command as well."""
-    head = f"# Written by `{by}`; {page} explains each key, which is a flag of the command too."
-    rows = [f"{key}: {yaml_line(value)}" for key, value in settings.items()]
-    noted = [
-        f"{row:<40}  # {notes[key]}" if key in notes else row for key, row in zip(settings, rows, strict=True)
-    ]
-    return "\n".join([head, "", *noted]) + "\n"
+_SWEEP_NOTES = {
+    "checkpoints": "a folder for each step",
+    "tasks": "coeval:RUN is a benchmark of your own",
+    "out": "results; the same command goes on from there",
+    "judge_model": "for tasks that rules cannot score",
+    "judge_base_url": "the server that has it",
+}
+
+
+def sweep_text(settings: Mapping[str, Any]) -> str:
+    """Write the file of a sweep, each key with its note."""
+    head = "# Written by `coeval init`; docs/sweeps.md explains each key, which is a flag of the command too."
+    rows = [(f"{key}: {yaml_line(value)}", _SWEEP_NOTES[key]) for key, value in settings.items()]
+    return "\n".join([head, "", *(f"{row:<40}  # {note}" for row, note in rows)]) + "\n"
 
 
 def _models_text(models: Sequence[NewModel]) -> Iterator[str]:
