@@ -41,6 +41,7 @@ LATE_IMPORTS = {
     "__init__.py": {
         "coeval.api": "importing the package costs nothing until it is used",
         "coeval.exchange": "the same",
+        "coeval.sweeps": "the same",
     },
     "api/run_handle.py": {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
@@ -51,7 +52,7 @@ LATE_IMPORTS = {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
         "coeval.reports": "the same, and what draws charts",
     },
-    "api/trainers.py": {"transformers": "an extra, and seconds to load"},
+    "sweeps/submission.py": {"transformers": "an extra, and seconds to load"},
     "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "analysis/run_results.py": {"pandas": "the user's own"},
     "core/text.py": {"json_repair": "most replies need no repair"},
@@ -72,7 +73,7 @@ LATE_IMPORTS = {
         "torch": "an extra, and seconds to load",
         "transformers": "an extra, and seconds to load",
     },
-    "sweeps/cluster_engines.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
+    "sweeps/engine.py": {"ray": "an extra, and a second to load", "submitit": "an extra"},
     "exchange/trackers.py": {
         "coeval.exchange.headlines": "duckdb and what draws charts; a run asks first",
         "mlflow": "an extra",
@@ -81,7 +82,6 @@ LATE_IMPORTS = {
     },
     "tables/table.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
-        "pyarrow": "comes with the packages that write such files",
     },
     "pipeline/start/begin_run.py": {
         "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",
@@ -182,7 +182,6 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
 HEAVY = {
     "aiohttp",
-    "altair",
     "jinja2",
     "vl_convert",
     "boto3",

@@ -31,10 +31,15 @@ IMPORTED_AS = {
     "google": "google-auth",
     "ruamel": "ruamel-yaml",
     "vl_convert": "vl-convert-python",
+    "markupsafe": "jinja2",
+    "pydantic_core": "pydantic",
+    "referencing": "jsonschema",
+    "typing_extensions": "pydantic",
 }
-OF_THE_USERS_OWN = {"vllm", "IPython", "pandas", "pyarrow"}
+"""Where the names differ; the last four are what their package's own interface hands out."""
+OF_THE_USERS_OWN = {"vllm", "IPython", "pandas"}
 """Taken where they are, and in no extra: vLLM's build has to fit the machine's CUDA, in a notebook IPython is
-there, whoever wrote an Arrow file has pyarrow, and whoever wants a frame has pandas."""
+there, and whoever wants a frame has pandas."""
 
 
 def entries(lock: str) -> Iterator[str]:

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from coeval.api.sweeping import SweepRun as SweepRun
     from coeval.api.sweeping import compare_sweeps as compare_sweeps
     from coeval.api.sweeping import sweep as sweep
-    from coeval.api.trainers import sweep_callback as sweep_callback
     from coeval.exchange.exporting import export_results as export_results
     from coeval.exchange.importing import import_results as import_results
     from coeval.exchange.trackers import log_results as log_results
     from coeval.sweeps.submission import submit_checkpoint as submit_checkpoint
+    from coeval.sweeps.submission import sweep_callback as sweep_callback
 
 __version__ = "0.1.0"
 __all__ = [
@@ -77,10 +77,11 @@ def __getattr__(name: str) -> object:
 
     if hasattr(api, name):
         return getattr(api, name)
-    from coeval.api import evaluation, sweeping, trainers  # a run needs none of these
+    from coeval.api import evaluation, sweeping  # a run needs none of these
     from coeval.exchange import exporting, importing, trackers
+    from coeval.sweeps import submission
 
-    parts = (evaluation, sweeping, trainers, importing, exporting, trackers)
+    parts = (evaluation, sweeping, submission, importing, exporting, trackers)
     return next(getattr(part, name) for part in parts if hasattr(part, name))
 
 

@@ -15,7 +15,7 @@ from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun, unlike
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
 from coeval.analysis.measures.measured import plain_part
-from coeval.analysis.measures.robust_set import RobustOptions, robust_measures, robust_set
+from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.store.legacy import convert
@@ -39,7 +39,6 @@ def expected_of(of: slow.Counted, options: dict[str, Any]) -> dict[str, Any]:
         "units": len(of.units),
         "agreement": pairs,
         "judges": judges,
-        "panel": slow.panel(of.units),
         "teachers": slow.teachers(of.units, names),
         "students": slow.students(of),
         "ranking": slow.ranking(of),
@@ -85,7 +84,7 @@ def test_the_robust_set_follows_its_options(options: dict[str, Any], plain: Path
         grid = score_grid(reader)
     judges = judge_agreement(grid, judge_pairs(grid, Reweighting(len(grid.items.ids))))
     needed = RobustOptions(**options)
-    found = robust_measures(grid, robust_set(grid, judges, needed), needed)
+    found = robust_measures(grid, judges, needed)
     expected = slow.robust(slow.counted(plain), OPTIONS | options)
     assert 0 < expected["datapoints"] < 380
     assert unlike(expected, plain_part(found)) == []

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from written_run import Run
 
+from coeval.analysis.measures.leaders import Context, score_opening
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.ranking import ranking
+from coeval.analysis.measures.score_grid import score_grid
+from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.reports.experiment.cost_section import _Valued, on_line
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_evidence import run_evidence
@@ -124,6 +130,25 @@ def test_more_items_are_advised_only_where_they_would_settle_it(
         for judge, given in zip("jkl", of_judges, strict=True):
             scored(run, student, judge, given * 10 + ("H" if student == "a" else "M"))
     assert change in " ".join(said(run.folder)[1:])
+
+
+@pytest.mark.parametrize(
+    ("without_own", "change"),
+    [
+        ((), "Every gap to the next student is significant: more items are unlikely to change the order."),
+        ("bac", "Without the scores that students gave themselves, b has the highest score."),
+        ("acb", "a stays first without the scores that students gave themselves."),
+        ("abc", "The order stays the same without the scores that students gave themselves."),
+    ],
+)
+def test_what_self_judgments_change_is_said(tmp_path: Path, without_own: Sequence[str], change: str) -> None:
+    run = Run(tmp_path / "run")
+    for student, levels in {"a": "HHHM", "b": "MMHM", "c": "LLLM"}.items():
+        scored(run, student, "jk", levels * 10)
+    with RunReader(run.folder) as reader:
+        grid = score_grid(reader)
+    students = student_measures(grid)
+    assert score_opening(students, ranking(grid, students), Context(without_own))[1] == change
 
 
 def test_who_does_some_tasks_only_is_on_no_line_of_the_best_for_a_price() -> None:

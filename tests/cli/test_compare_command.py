@@ -21,7 +21,7 @@ from written_run import Run
 
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import kind_of
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 
@@ -385,7 +385,7 @@ def test_two_sweeps_are_compared_and_one_checkpoint_is_named(here: Path, coeval:
     assert "significantly more than each of the 5 others" in said
     assert re.search(r"^300 .* 0?<?0\.\d+ +150 ", ended.out, re.MULTILINE), "run against run, step by step"
     document = found(coeval, here / "run_a", here / "run_b")
-    assert [one["step"] for one in document["differences"]] == [100, 200, 300]
+    assert [one["b"]["step"] for one in document["differences"]] == [100, 200, 300]
     assert document["choices"][0]["best"] == {"run": "run_b", "step": 300}
 
 

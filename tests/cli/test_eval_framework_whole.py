@@ -21,7 +21,7 @@ from coeval.api import gate, open_run
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, kind_of
 from coeval.core.figures import points_text
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 

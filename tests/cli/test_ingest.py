@@ -103,12 +103,6 @@ def write(kind: str, folder: Path) -> Path:
             duckdb.read_csv(str(csv)).write_parquet(str(folder / "x.parquet"))
             (folder / "x.parquet").rename(parquet)
             return parquet
-        case "arrow":
-            pyarrow = pytest.importorskip("pyarrow")
-            filled = [{**row, "answer": row["answer"] or None} for row in rows]
-            table = pyarrow.Table.from_pylist(filled)
-            with pyarrow.ipc.new_stream(str(place), table.schema) as writer:
-                writer.write_table(table)
         case "folder":
             (place / "data").mkdir(parents=True)
             (place / "data" / "test-00000-of-00001.jsonl").write_text(lines)
@@ -120,7 +114,7 @@ def write(kind: str, folder: Path) -> Path:
 
 KINDS = [
     "csv", "tsv", "csv.gz", "semicolons.csv", "windows.csv", "utf16.csv", "jsonl", "jsonl.gz", "json",
-    "parquet", "arrow", "folder", "link",
+    "parquet", "folder", "link",
 ]  # fmt: skip
 
 
@@ -183,6 +177,7 @@ REFUSED = [
     ("book.xlsx", b"PK\x03\x04rest", "book.xlsx is an Excel workbook"),
     ("old.csv", b"\xd0\xcf\x11\xe0rest", "old.csv is an old Excel workbook; save it as CSV UTF-8"),
     ("a.csv.bz2", b"BZh91AY", "is packed by bzip2; unpack it, or pack it by gzip"),
+    ("data.arrow", b"\xff\xff\xff\xff\x00", "is an Arrow file; write it as Parquet: dataset.to_parquet("),
     ("cut.csv.gz", gzip.compress(QA.encode() * 50)[:60], "cut.csv.gz is cut off; fetch or pack it again"),
     ("twice.csv", b"question,question\n1,2\n", "twice.csv has more than one column question"),
     ("none.csv", b"", "none.csv is empty; a CSV begins with the names of its columns"),

@@ -134,26 +134,26 @@ def test_a_named_benchmark_comes_from_the_hub(name: str, hub: FakeHub, lab: Lab,
 @pytest.mark.parametrize("name", ROWS)
 def test_it_comes_from_a_copy_on_disk_too(name: str, here: Path, lab: Lab, coeval: Command) -> None:
     known = named_benchmarks()[name]
-    parquet(here / "copy" / known.config / f"{known.split}-00000-of-00001.parquet", ROWS[name])
-    parquet(here / "copy" / known.config / "train-00000-of-00001.parquet", {"question": "not this"})
+    parquet(here / "copy" / f"{known.split}-00000-of-00001.parquet", ROWS[name])
+    parquet(here / "copy" / "train-00000-of-00001.parquet", {"question": "not this"})
     ended = coeval("ingest", name, "--from", "copy", "--config", lab.file)
     assert ended.code == 0, ended.err
     [item] = lab.lines("data_generation")
     assert item == item | ITEMS[name]
 
 
-def test_a_subset_of_a_folder_is_a_folder_below_it(here: Path, lab: Lab, coeval: Command) -> None:
-    for n, name in enumerate(("biology", "physics")):
-        parquet(here / "copy" / name / "test.parquet", {"text": f"Of {n}?"})
-    ended = coeval("ingest", "copy", "--config", lab.file, "--subset", "physics")
-    assert ended.code == 0, ended.err
-    assert [item["prompt"] for item in lab.lines("data_generation")] == ["Of 1?"]
-    for source in (["copy"], ["gsm8k", "--from", "copy"]):
-        ended = coeval("ingest", *source, "--config", lab.file, "--subset", "physiks", "--replace")
-        assert (ended.code, "has no folder of the subset physiks; did you mean physics?" in ended.err) == (
-            1,
-            True,
-        )
+def test_subsets_and_splits_that_are_not_on_disk_are_told(here: Path, lab: Lab, coeval: Command) -> None:
+    file = parquet(here / "copy" / "physics" / "test.parquet", {"text": "Of physics?"})
+    for source, reported in (
+        (["copy"], "(.parquet, .jsonl, .ndjson, .csv, .tsv, .json, plain or .gz); it holds physics/"),
+        (["copy", "--subset", "physics"], "copy is here; name the folder or the file of the subset"),
+        (["gsm8k", "--from", "copy", "--subset", "physics"], "copy is here; name the folder"),
+        (["copy/physics", "--split", "tst"], "copy/physics has no split tst; did you mean test?"),
+        (["gsm8k", "--from", file, "--split", "test"], "test.parquet is a single file; leave it out"),
+    ):
+        ended = coeval("ingest", *source, "--config", lab.file)
+        assert ended.code == 1
+        assert reported in ended.err
 
 
 @pytest.mark.process
@@ -263,20 +263,3 @@ def test_they_are_listed_with_their_licences(here: Path, coeval: Command) -> Non
         assert f"{name} " in ended.out
         assert row.license in ended.out
     assert list(here.iterdir()) == []
-
-
-def test_what_save_to_disk_leaves_is_read(here: Path, lab: Lab, coeval: Command) -> None:
-    for split, text in (("train", "not this"), ("test", "This?")):
-        table = pyarrow.Table.from_pylist([{"text": text}])
-        folder = here / "saved" / split
-        folder.mkdir(parents=True)
-        with pyarrow.ipc.new_stream(str(folder / "data-00000-of-00001.arrow"), table.schema) as out:
-            out.write_table(table)
-        (folder / "state.json").write_text('{"_data_files": []}')
-        (folder / "dataset_info.json").write_text('{"license": "mit", "citation": "Me 2026"}')
-    (here / "saved" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
-    ended = coeval("ingest", "saved", "--config", lab.file, "--split", "test")
-    assert ended.code == 0, ended.err
-    assert [item["prompt"] for item in lab.lines("data_generation")] == ["This?"]
-    origin = json.loads((lab.path / "sources.json").read_text())["story"]["own"][0]
-    assert (origin["license"], origin["citation"], origin["split"]) == ("mit", "Me 2026", "test")

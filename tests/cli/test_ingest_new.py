@@ -122,25 +122,17 @@ CLASSES = {
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("kind", ["parquet", "arrow", "beside"])
-def test_class_labels_of_hugging_face_are_their_names(kind: str, here: Path, coeval: Command) -> None:
+def test_class_labels_of_hugging_face_are_their_names(here: Path, coeval: Command) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.Table.from_pylist(
         [{"text": text, "mood": mood} for text, mood in (("Great!", 1), ("Awful.", 0), ("Hidden.", -1))]
     )
-    about = {"features": CLASSES}
-    named = table.replace_schema_metadata({"huggingface": json.dumps({"info": about})})
-    place = here / "moods"
-    place.mkdir()
-    if kind == "parquet":
-        parquet.write_table(named, place / "test.parquet")
-    else:
-        kept = named if kind == "arrow" else table
-        with pyarrow.ipc.new_stream(str(place / "data-00000-of-00001.arrow"), kept.schema) as writer:
-            writer.write_table(kept)
-    if kind == "beside":
-        (place / "dataset_info.json").write_text(json.dumps(about))
+    about = json.dumps({"info": {"features": CLASSES}})
+    (here / "moods").mkdir()
+    parquet.write_table(
+        table.replace_schema_metadata({"huggingface": about}), here / "moods" / "test.parquet"
+    )
     ended = coeval("ingest", "moods", "--prompt", "text", "--label", "mood", "--new", "m.yaml")
     assert ended.code == 0, ended.err
     assert "1 item without a value of mood" in ended.err

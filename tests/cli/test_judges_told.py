@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 import coeval
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import kind_of
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 

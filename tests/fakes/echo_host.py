@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from coeval.core.model import ModelSpec
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from fakes.scripted import listening
 

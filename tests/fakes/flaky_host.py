@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from coeval.core.model import ModelSpec
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 
 MODELS = ("teacher", "student-1", "student-2", "judge-1", "judge-2")

@@ -9,7 +9,7 @@ from threading import Thread
 
 from aiohttp.test_utils import TestServer
 
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 

@@ -21,8 +21,7 @@ from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.plan.preview import preview_run
+from coeval.pipeline.plan.preview import forecast, preview_run
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.repair import Needed, look_for_gaps, repair

@@ -11,7 +11,7 @@ from pipeline.experiments import Lab, listen, model
 
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.repair import Needed, inspect
 from coeval.store.rundir import RunDir

@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 import coeval as package
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions, Stance
 
 APP = """

@@ -26,8 +26,7 @@ from coeval.pipeline.plan.count_plan import PlanCount
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.savings import estimated_start
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
-from coeval.pipeline.plan.forecast import Forecast, forecast
-from coeval.pipeline.plan.preview import preview_run
+from coeval.pipeline.plan.preview import Forecast, forecast, preview_run
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.pricing.estimate import Estimate

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from cli.warm_process import WarmProcess
-from fakes import gemini
 from fakes.batch_jobs import LOST
 from fakes.scripted import Raw
-from pipeline.batched_clouds import GEMINI, SECRET, VERDICT, lab, requested
+from pipeline.batched_clouds import GEMINI, VERDICT, lab, requested
 from pipeline.experiments import Lab, Notes
 
 from coeval.models.batch import gemini_batches
@@ -35,22 +34,6 @@ async def command(*words: object, **environment: str) -> tuple[int, str]:
     process = WarmProcess(*words, env={"COLUMNS": "200", **environment}, err_to_out=True)
     written = await process.output()
     return process.wait(), written.out
-
-
-@pytest.mark.process
-async def test_a_judge_by_batches_from_the_file_to_the_table(tmp_path: Path) -> None:
-    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT)) as host:
-        exp = lab(GEMINI, host, tmp_path)
-        code, said = await command("run", "--config", exp.file, **GEMINI.environment(host, tmp_path))
-        assert code == 0, said
-        assert len(host.jobs) == 1
-    assert set(requested(host).values()) == {1}
-    assert exp.counts() == (GEMINI.least,) * 3
-    scores = [record["scores"] for record in exp.records("evaluation").values()]
-    assert scores == [{"plot": "High", "style": "Low"}] * GEMINI.least
-    assert SECRET not in said
-    code, said = await command("analyze", "students", "--run", exp.path)
-    assert code == 0, said
 
 
 @pytest.mark.parametrize(
@@ -106,21 +89,6 @@ async def test_a_student_by_batches_pays_the_price_of_batches(
 
 
 @pytest.mark.process
-async def test_requests_that_fail_by_themselves_fail_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with judged(tmp_path, monkeypatch) as (host, exp):
-        host.script.append(gemini.Fault(400, "no such field"))
-        run = await exp.arun()
-    assert run.exit_code == 3, run.summary
-    records = exp.records("evaluation").values()
-    failed = [record for record in records if record.get("status") == "failed"]
-    assert [record["error"]["kind"] for record in failed] == ["bad_request"]
-    assert "no such field" in failed[0]["error"]["message"]
-    assert len(records) == GEMINI.least
-
-
-@pytest.mark.process
 @pytest.mark.parametrize("kind", ["create", "get"])
 async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(kind: str, tmp_path: Path) -> None:
     """When a job has been made and its id is not known yet, and while it is looked at."""
@@ -143,27 +111,6 @@ async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(kind: str,
         assert again[0] == 0, again[1]
     assert len(host.jobs) == 1
     assert set(requested(host).values()) == {1}
-    assert len(exp.records("evaluation")) == GEMINI.least
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("how", ["--fetch-batches", "--cancel-batches"])
-async def test_jobs_that_nobody_waits_for_are_collected_or_cancelled_later(how: str, tmp_path: Path) -> None:
-    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT), states=("RUNNING",)) as host:
-        exp = lab(GEMINI, host, tmp_path)
-        environment = GEMINI.environment(host, tmp_path)
-        code, said = await command("run", "--config", exp.file, "--no-wait", **environment)
-        assert code == 3, said
-        [job] = host.jobs.values()
-        host.states = ("SUCCEEDED",) if how == "--fetch-batches" else ("RUNNING",)
-        code, said = await command("status", "--run", exp.path, how, **environment)
-        if how == "--fetch-batches":
-            assert len(exp.records("evaluation")) == GEMINI.least, said
-        else:
-            assert job.ended_by is not None, said
-        host.states = ("SUCCEEDED",)
-        code, said = await command("run", "--config", exp.file, "--continue", **environment)
-        assert code == 0, said
     assert len(exp.records("evaluation")) == GEMINI.least
 
 

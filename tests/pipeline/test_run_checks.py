@@ -16,7 +16,7 @@ from coeval.api import open_run
 from coeval.cli.commands.run_report import count_calls
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load_file import load_config, read_config
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.repair import Needed, repair

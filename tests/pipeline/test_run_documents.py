@@ -31,7 +31,7 @@ from coeval.pipeline.phases.document_items import (
     squeezed,
     supported,
 )
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
 from coeval.reports.folder_report import folder_report
 from coeval.simulation.simulated_model import SimulatedModel

@@ -16,7 +16,7 @@ from coeval.analysis.run_results import Results
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Mode, Phase
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.repair import Needed, repair
 from coeval.store.rundir import RunDir

@@ -15,8 +15,7 @@ from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
-from coeval.pipeline.plan.forecast import forecast
-from coeval.pipeline.plan.preview import preview_run
+from coeval.pipeline.plan.preview import forecast, preview_run
 from coeval.pipeline.plan.run_reading import reading
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.repair import Needed, repair

@@ -17,7 +17,7 @@ from coeval.api import Run, load_config, open_run, run
 from coeval.cli.views.result_table import render
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
-from coeval.pipeline.plan.forecast import forecast
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
 
 ROOT = Path(__file__).resolve().parents[2]

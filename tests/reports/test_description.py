@@ -10,7 +10,7 @@ import pytest
 from pipeline.experiments import Lab, listen, model, quiz, task
 
 from coeval.api import find_keys
-from coeval.cli.description_file import described_experiment
+from coeval.cli.views.description_view import described_experiment
 from coeval.pipeline.config.load_file import load_config
 from coeval.reports.content import Report
 from coeval.reports.description_report import description_report

@@ -18,7 +18,7 @@ from openpyxl.workbook import Workbook
 from pipeline.experiments import Lab, model, quiz, task
 from reports.workbook_tables import summary_lines, table_lines
 
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 

@@ -16,15 +16,7 @@ from pipeline.experiments import Lab, model, task
 from playwright.sync_api import Browser, Page
 from reports.browser import opened, until
 
-from coeval.analysis.measures.leaders import (
-    FEWEST_ROBUST,
-    Context,
-    OtherOrder,
-    partial_sentences,
-    robust_words,
-    score_opening,
-    without_own_words,
-)
+from coeval.analysis.measures.leaders import Context, partial_sentences, score_opening
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
@@ -183,14 +175,12 @@ def standing(rows: list[dict[str, Any]], scored: Mapping[str, WithHeadline], ran
     return wrong
 
 
-def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
-    """The same of every choice of scores; ``robust`` are those of the robust set that are chosen."""
-    students, of_robust = student_measures(grid), student_measures(robust)
-    others = without_own_measures(grid)
+def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid) -> list[str]:
+    """The same of every choice of scores."""
+    students, others = student_measures(grid), without_own_measures(grid)
     expected: dict[str, tuple[Mapping[str, WithHeadline], Ranking]] = {
         "all scores": (students, ranking(grid, students)),
         "without own": (others.students, others.ranking),
-        "robust set": (of_robust, ranking(robust, of_robust).untested),
     }
     if not others.judges:  # nobody who scored itself is chosen: nothing is left out
         expected["without own"] = expected["all scores"]
@@ -204,26 +194,19 @@ def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid, robust: ScoreGrid)
     ]
 
 
-def sentences(grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
-    """The opening of a page of these scores; ``robust`` are those of them in the robust set."""
-    students = student_measures(grid)
-    others, items = without_own_measures(grid), len(robust.items.ids)
-    orders = []
-    if others.applicable and others.judges and others.ranking.order:
-        orders.append(OtherOrder(without_own_words(), others.ranking.order))
-    of_robust = ranking(robust, student_measures(robust)).order
-    if items >= FEWEST_ROBUST and of_robust:
-        orders.append(OtherOrder(robust_words(items), of_robust))
+def sentences(grid: ScoreGrid) -> list[str]:
+    """The opening of a page of these scores."""
+    students, others = student_measures(grid), without_own_measures(grid).ranking.order
     many = grid.looks is not None and grid.looks.many
-    return score_opening(students, ranking(grid, students), Context(orders, at_any_look=many))
+    return score_opening(students, ranking(grid, students), Context(others, at_any_look=many))
 
 
-def compared(found: dict[str, Any], grid: ScoreGrid, robust: ScoreGrid) -> list[str]:
+def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
     """Where the page and Python differ."""
     students = student_measures(grid)
     ranks = ranking(grid, students)
     wrong: list[str] = []
-    if found["sentences"] != (said := sentences(grid, robust)):
+    if found["sentences"] != (said := sentences(grid)):
         wrong.append(f"{found['sentences']}: {said} expected")
     if found["notes"] != list(partial_sentences(ranks)):
         wrong.append(f"{found['notes']}: {list(partial_sentences(ranks))} expected")
@@ -308,12 +291,10 @@ def choices(grid: ScoreGrid) -> Iterator[dict[str, list[str]]]:
 
 
 def test_figures_of_random_filters_are_those_of_python(page: Page, measured: MeasuredRun) -> None:
-    grid, robust = measured.grid, measured.robust
+    grid = measured.grid
     assert "level-shares" in page.content()  # of one scale
     assert grid.items.alike is not None
     assert len(grid.items.ids) - 3 > len(set(grid.items.alike.tolist()))
-    assert robust is not None
-    assert 0 < robust.stays.sum() < len(robust.stays)
     hold_under_filters(page, measured)
 
 
@@ -363,9 +344,7 @@ def test_a_run_of_checks_alone_is_filtered_as_python_does(browser: Browser, tmp_
     for choice in choices(measured.grid):
         query = urlencode(choice, doseq=True)
         found = seen.page.evaluate("query => window.coevalPage.tables(query)", query)
-        assert measured.robust is None
-        kept = chosen(measured.grid, choice)
-        assert compared(found, kept, kept.kept(np.zeros(len(kept.items.ids), bool))) == [], query
+        assert compared(found, chosen(measured.grid, choice)) == [], query
         reported += len(found["tables"]["differences"])
     assert reported > 100
     seen.leave()
@@ -428,15 +407,12 @@ def test_students_of_some_tasks_have_no_place_under_a_filter_either(
 
 
 def hold_under_filters(page: Page, measured: MeasuredRun) -> None:
-    reported, grid, robust = 0, measured.grid, measured.robust
-    assert robust is not None
-    for choice in choices(grid):
+    reported = 0
+    for choice in choices(measured.grid):
         query = urlencode(choice, doseq=True)
         found = page.evaluate("query => window.coevalPage.tables(query)", query)
-        kept = chosen(robust.of(grid), choice)
-        wrong = compared(found, chosen(grid, choice), kept)
-        wrong += of_standings(found["tables"]["standings"], chosen(grid, choice), kept)
-        assert wrong == [], query
+        kept = chosen(measured.grid, choice)
+        assert compared(found, kept) + of_standings(found["tables"]["standings"], kept) == [], query
         reported += len(found["tables"]["differences"])
     assert reported > 100, "filters left nearly nothing to compare"
 

@@ -37,13 +37,6 @@ def parquet() -> bytes:
     return out.getvalue()
 
 
-def arrow() -> bytes:
-    out = io.BytesIO()
-    with pyarrow.ipc.new_stream(out, TABLE.schema) as writer:
-        writer.write_table(TABLE)
-    return out.getvalue()
-
-
 WHOLE = {
     "table.csv": CSV,
     "table.jsonl": LINES,
@@ -51,7 +44,6 @@ WHOLE = {
     "packed.csv.gz": gzip.compress(CSV),
     "wide.csv": CSV.decode().encode("utf-16"),
     "table.parquet": parquet(),
-    "table.arrow": arrow(),
 }
 
 

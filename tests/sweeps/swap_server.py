@@ -1,9 +1,9 @@
 """A server that loads adapters, of vLLM's and SGLang's shape.
 
 ``swap_server.py PORT PATH NAME``. Weights are a list of numbers in ``model.safetensors``, those of an adapter
-in ``adapter_model.safetensors``; every answer depends on all of them. Faults of a load over another adapter,
-by how often: ``stale``: nothing changes; ``left``: the same part is never loaded; ``fails``: a 500, or what
-SGLang says for it.
+in ``adapter_model.safetensors``; every answer depends on all of them. Faults of a load over another adapter:
+``stale``: nothing changes; ``left``: a part is never loaded; ``fails``: a 500, or what SGLang says for it.
+``lacks``: there are no such requests. ``mute``: it answers chats alone.
 """
 
 from __future__ import annotations
@@ -48,28 +48,20 @@ class Engine:
 
     path: str
     name: str
-    faults: dict[str, float] = field(default_factory=dict)
-    random: random.Random = field(default_factory=lambda: random.Random(os.getpid()))
+    fault: str = ""
     is_sglang: bool = False
-    swaps: bool = True
     weights: list[int] = field(default_factory=list)
     adapters: dict[str, list[int]] = field(default_factory=dict)
+    before: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.weights = weights_in(self.path)
-        self.left = range(TENSORS // 2) if "left" in self.faults else range(0)
-        self.before: list[int] = []
-
-    def falls(self, fault: str) -> bool:
-        return self.random.random() < self.faults.get(fault, 0.0)
 
     def loaded(self, path: str) -> list[int]:
         """What comes of loading over what was there before."""
         new = weights_in(path)
-        if not self.before:
-            return new
-        kept = range(TENSORS) if self.falls("stale") else self.left
-        return [self.before[at] if at in kept else new[at] for at in range(TENSORS)]
+        kept = {"stale": TENSORS, "left": TENSORS // 2}.get(self.fault, 0) if self.before else 0
+        return [*self.before[:kept], *new[kept:]]
 
     def holds(self, model: str) -> list[int]:
         """The weights that answer for a model, an adapter's behind those of its base."""
@@ -84,7 +76,7 @@ class Engine:
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         match path.removeprefix("/v1"), self.is_sglang:
-            case "/completions", _:
+            case "/completions", _ if self.fault != "mute":
                 return {"choices": [{"text": self.answer(body["model"], body["prompt"])}]}
             case "/chat/completions", _:
                 text = self.answer(body["model"], json.dumps(body["messages"]))
@@ -93,9 +85,9 @@ class Engine:
                 choice = {"index": 0, "message": message, "finish_reason": "stop"}
                 return {"model": body["model"], "choices": [choice], "usage": usage}
             case ("/load_lora_adapter" | "/unload_lora_adapter") as way, sglang if (
-                path.startswith("/v1") != sglang and self.swaps
+                path.startswith("/v1") != sglang and self.fault != "lacks"
             ):
-                if self.before and self.falls("fails"):
+                if self.before and self.fault == "fails":
                     if sglang:
                         return {"success": False, "error_message": "out of memory"}
                     raise RuntimeError("CUDA out of memory")
@@ -151,7 +143,7 @@ def handler_of(engine: Engine) -> type[BaseHTTPRequestHandler]:
 
 def main() -> None:
     port, path, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    engine = Engine(path, name, swaps="VLLM_ALLOW_RUNTIME_LORA_UPDATING" in os.environ)
+    engine = Engine(path, name, "" if "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in os.environ else "lacks")
     ThreadingHTTPServer(("127.0.0.1", port), handler_of(engine)).serve_forever()
 
 

@@ -18,7 +18,7 @@ from cli.eval_process import Finished, surroundings, write_prompts
 from cli.warm_process import WarmProcess
 
 from coeval.benchmarks.assets.library import Library, Presence
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 

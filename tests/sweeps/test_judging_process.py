@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.sweeps.judge_worker import JudgingProcess
+from coeval.sweeps.judging_run import JudgingProcess
 
 pytestmark = pytest.mark.process
 

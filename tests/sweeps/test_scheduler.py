@@ -16,8 +16,7 @@ from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.engine import SweepEngine, WorkerSlot, local_slots
 from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable
-from coeval.sweeps.judge_worker import JudgingProcess
-from coeval.sweeps.judging_run import Concluded, SampleConcluded
+from coeval.sweeps.judging_run import Concluded, JudgingProcess, SampleConcluded
 from coeval.sweeps.scheduler import Scheduler, SweepBoard
 from coeval.sweeps.sweep import Sweep, SweepPhases
 from coeval.sweeps.worker_files import TaskAnswered, Worker, WorkerResult

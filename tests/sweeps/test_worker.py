@@ -9,7 +9,6 @@ import random
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -64,16 +63,9 @@ def test_a_worker_asks_its_server_and_leaves_nothing(tmp_path: Path) -> None:
     assert {line["model"] for line in answers(worker)} == {"/ckpt/step_10@10"}
     progress = read_progress(worker.folder)
     assert progress is not None
-    assert (progress.state, progress.done, progress.planned, progress.failed) == ("ended", 24, 24, 0)
+    assert (progress.state, progress.done, progress.planned) == ("ended", 24, 24)
     assert progress.tasks == {"run_0 ifeval": (12, 12), "run_1 ifeval": (12, 12)}
-    tokens = sum(line["usage"]["output_tokens"] for run in (0, 1) for line in answers(worker, run))
-    assert progress.output_tokens == tokens
     assert left_of(record) == []
-
-
-def says(worker: Worker, what: str) -> bool:
-    progress = read_progress(worker.folder)
-    return progress is not None and what in progress.message
 
 
 @pytest.mark.process
@@ -99,8 +91,7 @@ def test_a_worker_is_interrupted_while_its_server_starts(tmp_path: Path) -> None
     worker = a_worker(tmp_path, odd("hangs", "family"))
     process = WorkerProcess(worker)
     record = process.record()
-    waits = partial(says, worker, "waiting for the server for ")
-    process.until(waits, "it says what it waits for")
+    process.until(lambda: process.state() == "starting", "it waits for its server")
     process.cut()
     assert process.result().end == "interrupted"
     assert left_of(record) == []
@@ -212,9 +203,10 @@ def test_what_is_left_of_a_server_is_ended_by_whoever_comes_next(tmp_path: Path)
 
 @pytest.mark.process
 def test_a_stranger_that_took_the_port_is_not_asked(tmp_path: Path) -> None:
-    port, requested = free_port("127.0.0.1"), tmp_path / "asked"
-    process = WorkerProcess(a_worker(tmp_path, odd("hangs"), port=port, starts=1))
+    requested = tmp_path / "asked"
+    process = WorkerProcess(a_worker(tmp_path, odd("hangs"), starts=1))
     record = process.record()
+    port = record.port
     with subprocess.Popen(
         [*odd_words(port), "tells"], env={**os.environ, "ASKED": str(requested)}
     ) as stranger:
@@ -351,7 +343,7 @@ async def test_a_server_that_gives_only_errors(tmp_path: Path, monkeypatch: pyte
     result = await run(tmp_path, odd("sick"), starts=2)
     assert (result.end, result.starts) == ("server_failed", 2)
     assert "every request to the server failed" in result.problem
-    assert [(task.answers, task.failed) for task in result.tasks] == [(0, {"server": 3})]
+    assert [task.answers for task in result.tasks] == [0]
 
 
 @pytest.mark.process
@@ -446,15 +438,6 @@ async def test_where_nothing_is_owed_no_server_is_started(tmp_path: Path) -> Non
     assert (result.end, result.starts, result.tasks[0].answers) == ("done", 0, 3)
 
 
-@pytest.mark.usefixtures("records")
-async def test_a_port_that_another_process_has(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        result = await run(tmp_path, odd(), port=port, starts=2)
-    assert (result.end, result.starts) == ("server_failed", 2)
-    assert f"port {port} of 127.0.0.1 is taken by another process" in result.problem
-
-
 @pytest.mark.process
 @pytest.mark.usefixtures("records")
 async def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
@@ -494,7 +477,7 @@ def a_board(owed: int) -> Board:
     return board
 
 
-def test_tokens_and_failures_are_counted_over_all_starts(clock: Clock) -> None:
+def test_tokens_are_counted_over_all_starts(clock: Clock) -> None:
     count = WorkerCount()
     first, second = a_board(100), a_board(80)
     count.begin(first)
@@ -508,7 +491,7 @@ def test_tokens_and_failures_are_counted_over_all_starts(clock: Clock) -> None:
     answered(second, 30)
     clock.now = 25.0
     progress = count.progress()
-    assert (progress.output_tokens, progress.failed) == (500, 1)
+    assert count.output_tokens == 500
     assert progress.output_tokens_per_s == pytest.approx(20.0)
     assert count.requested_last() == (30, {})
 
@@ -521,13 +504,6 @@ def test_the_pace_is_that_of_the_last_minute(clock: Clock) -> None:
         answered(board, 1, tokens=100 if second < 100 else 1)
         progress = count.progress()
     assert progress.output_tokens_per_s == pytest.approx(1.0)
-
-
-def test_a_message_is_one_bounded_line(clock: Clock) -> None:
-    count = WorkerCount()
-    count.warn("a\x1b[31m\nb" + "x" * 5_000)
-    assert count.progress().message.startswith(r"a\x1b[31m\nbxxx")
-    assert len(count.progress().message) < 400
 
 
 # `kill -9` at seeded moments: of a worker's server, its guard, the worker, and worker and guard at once.

@@ -34,21 +34,21 @@ Node = Mapping[str, Any]
 
 
 def cli_page() -> str:
-    """The help of ``coeval`` and of each of its commands, as a terminal shows it."""
+    """The help of ``coeval`` and of each of its commands."""
     parts = [
         MADE,
         "# The `coeval` command\n",
         "Exit codes, of every command: 0 all that was asked for is there; 1 the request was wrong; "
         "2 a probed model is unavailable; 3 finished, but with gaps; 4 a comparison failed its threshold; "
         "130 interrupted, with all finished work on disk. Whoever reads the output may stop when he has "
-        "enough (`| head -1`): that changes no exit code.\n",
+        "enough (`| head -1`): that changes no exit code. `--help` or `-h` shows a command's section.\n",
         _help(typer.main.get_command(cli.app), "coeval"),
     ]
     return "\n".join(parts)
 
 
 def eval_framework_page() -> str:
-    """The help of ``eval-framework``, as a terminal shows it."""
+    """The help of ``eval-framework``."""
     parts = [
         MADE,
         "# The `eval-framework` command\n",
@@ -60,14 +60,35 @@ def eval_framework_page() -> str:
 
 
 def _help(command: Any, path: str, parent: Any = None) -> str:
-    """A command's section, and those of the commands below it."""
+    """A command's section, and those of the commands below it: its help text as a terminal shows it, and a
+    table of what it takes."""
     settings = command.context_settings | {"terminal_width": WIDTH, "max_content_width": WIDTH}
     context = command.context_class(command, info_name=path.rpartition(" ")[2], parent=parent, **settings)
-    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
-    sections = [f"## `{path}`\n\n```text\n{text}\n```\n"]
-    below = getattr(command, "commands", {})
-    sections += [_help(part, f"{path} {name}", context) for name, part in below.items() if not part.hidden]
+    formatter = context.make_formatter()
+    command.format_usage(context, formatter)
+    command.format_help_text(context, formatter)
+    command.format_epilog(context, formatter)
+    text = "\n".join(line.rstrip() for line in formatter.getvalue().splitlines())
+    below = {name: part for name, part in getattr(command, "commands", {}).items() if not part.hidden}
+    commands = [(f"`{name}`", part.get_short_help_str(WIDTH)) for name, part in below.items()]
+    taken = _table(("", "meaning"), [*_taken(command, context), *commands])
+    sections = [f"## `{path}`\n\n```text\n{text}\n```\n\n{taken}"]
+    sections += [_help(part, f"{path} {name}", context) for name, part in below.items()]
     return "\n".join(sections)
+
+
+def _taken(command: Any, context: Any) -> Iterator[tuple[str, str]]:
+    """Each argument and option with its meaning, below the heading of its group where it has one."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for parameter in command.get_params(context):
+        shown = parameter.get_help_record(context)
+        if shown is not None and "--help" not in parameter.opts:
+            name, meaning = (" ".join(part.split()).replace("|", "\\|") for part in shown)
+            group = getattr(parameter, "rich_help_panel", None) or ""
+            groups.setdefault(group, []).append((f"`{name}`", meaning.replace("<", "\\<")))
+    for group in sorted(groups, key=bool):
+        yield from [(f"**{group}**", "")] * bool(group)
+        yield from groups[group]
 
 
 def configuration_page() -> str:

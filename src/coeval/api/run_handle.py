@@ -18,11 +18,10 @@ from coeval.core.process_limits import need_address_space
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.config.settings_file import read_settings_file, settings_of
-from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import missing_records
 from coeval.pipeline.upkeep.repair import look_for_gaps
-from coeval.store.output_folder import output_tasks
+from coeval.store.output_folder import existing_results, output_tasks
 from coeval.store.rundir import PAIRS, RunDir
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The flags of `coeval ingest`, as a record: the interview of `coeval init` answers them too."""
+"""The flags of `coeval ingest` and of `coeval init`, as records."""
 
 from __future__ import annotations
 
@@ -111,9 +111,7 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
             "A copy of the benchmark's data; nothing is fetched.", _SOURCE, metavar="PATH", flags=("--from",)
         ),
     ] = None
-    subset: Annotated[
-        _Text, Setting("Subset of a data set: of the hub, or a folder below yours.", _SOURCE)
-    ] = None
+    subset: Annotated[_Text, Setting("Subset of a data set of the hub.", _SOURCE)] = None
     split: Annotated[_Text, Setting("Split of a data set. Example: --split test", _SOURCE)] = None
     encoding: Annotated[_Text, Setting("Of text that is not UTF-8. Example: cp1252", _SOURCE)] = None
     delimiter: Annotated[_Text, Setting("Of CSV, where it is unusual.", _SOURCE, metavar="CHARACTER")] = None
@@ -127,3 +125,73 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
                 f"--{name} is given {len(given)} times ({', '.join(given)}), and takes one column"
             )
         return given[0] if given else None
+
+
+# --- `coeval init`
+
+
+class InitKind(StrEnum):
+    """What a new file is about."""
+
+    DESCRIPTION = "description"
+    TABLE = "table"
+    ANSWERS = "answers"
+    FUNCTION = "function"
+    CHECKPOINTS = "checkpoints"
+
+
+class InitGroup(StrEnum):
+    ALL = "All kinds but checkpoints"
+    TABLE = "Items: table, answers, function"
+    STUDENT = "The student: answers, function"
+    SWEEP = "The sweep: checkpoints"
+
+
+_ALL, _TABLE, _STUDENT, _SWEEP = InitGroup
+
+
+class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
+    model: Annotated[
+        _Texts,
+        Setting(
+            "A model; repeatable. Without one, they are simulated. Example: --model "
+            "openai/gpt-4o-mini=student,judge",
+            _ALL,
+            metavar="INTERFACE/MODEL",
+            repeated=True,
+        ),
+    ] = ()
+    prompt: Annotated[_Text, Setting("Column of the prompts.", _TABLE, metavar="COLUMN")] = None
+    label: Annotated[
+        _Text, Setting("Column of the right label; needs no judge.", _TABLE, metavar="COLUMN")
+    ] = None
+    reference: Annotated[
+        _Text, Setting("Column of a reference answer, for judges.", _TABLE, metavar="COLUMN")
+    ] = None
+    id: Annotated[
+        _Text,
+        Setting(
+            "Column of item ids; without it, one named like an id, else numbers.", _TABLE, metavar="COLUMN"
+        ),
+    ] = None
+    encoding: Annotated[_Text, Setting("Of text that is not UTF-8, such as cp1252.", _TABLE)] = None
+    skip_bad: Annotated[bool, Setting("Leave out rows that make no item.", _TABLE)] = False
+    items: Annotated[
+        _Text, Setting("Table of the items; of answers, their own by default.", _STUDENT, metavar="FILE")
+    ] = None
+    response: Annotated[_Text, Setting("Column of the answers.", _STUDENT, metavar="COLUMN")] = None
+    answers_prompt: Annotated[
+        _Text, Setting("Column of their prompts, if --items is another table.", _STUDENT, metavar="COLUMN")
+    ] = None
+    student: Annotated[_Text, Setting("Its name.", _STUDENT, metavar="NAME")] = None
+    tasks: Annotated[_Text, Setting("ifeval, coeval:RUN and others.", _SWEEP, metavar="NAME,…")] = None
+
+
+INIT_GROUPS: dict[InitKind, tuple[InitGroup, ...]] = {
+    InitKind.DESCRIPTION: (_ALL,),
+    InitKind.TABLE: (_ALL, _TABLE),
+    InitKind.ANSWERS: (_ALL, _TABLE, _STUDENT),
+    InitKind.FUNCTION: (_ALL, _TABLE, _STUDENT),
+    InitKind.CHECKPOINTS: (_SWEEP,),
+}
+"""The flags that each kind reads."""

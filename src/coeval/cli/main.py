@@ -46,8 +46,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
-app.command(cls=GroupedCommand)(init)
-app.command("wizard", cls=GroupedCommand, hidden=True)(init)  # its name in the specification
+app.command(cls=GroupedCommand, no_args_is_help=True)(init)
+app.command("wizard", cls=GroupedCommand, no_args_is_help=True, hidden=True)(
+    init
+)  # its name in the specification
 app.command()(plan)
 app.command()(describe)
 app.command()(generate)

@@ -117,6 +117,12 @@ def difference_text(middle: float, low: float, high: float) -> str:
     return f"{fixed(middle, 1)} [{fixed(low, 1)}, {fixed(high, 1)}]"
 
 
+def signed_points(difference: float, low: float, high: float, unit: str) -> str:
+    """``3.1 ± 1.9``: a difference of a benchmark's metric with its interval, in points."""
+    by = points_per(unit)
+    return difference_text(difference * by, low * by, high * by)
+
+
 def _minus(text: str) -> str:
     return text.replace("-", "−", 1) if text.strip("-0.,") else text.removeprefix("-")
 

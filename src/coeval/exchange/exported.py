@@ -24,11 +24,10 @@ from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
 from coeval.core.records import item_prefix
 from coeval.core.text import canonical, digest
-from coeval.pipeline.existing_run import existing_results
 from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.items.item_rows import make_item_tables
-from coeval.store.output_folder import is_sweep, sweep_steps
+from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
 
 _Place: TypeAlias = tuple[str, str, int, str]
 """Task, item, sample and model."""

@@ -30,12 +30,10 @@ from coeval.pipeline.plan.count_plan import (
     refuse_changed,
     remember_recipes,
 )
-from coeval.pipeline.plan.forecast import expected
-from coeval.pipeline.plan.preview import make_plan
+from coeval.pipeline.plan.preview import expected, make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
-from coeval.pipeline.plan.setup_tasks import UNKNOWN, build_setup
-from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.plan.task_setup import UNKNOWN, TaskSetup, build_setup
 from coeval.pipeline.run_flow import RunFlow
 from coeval.pipeline.run_options import RunOptions, Stance, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary

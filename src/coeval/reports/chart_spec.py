@@ -1,4 +1,4 @@
-"""The frame of every picture: one named data set, no colours and no sizes of its own.
+"""The parts of pictures, as Vega-Lite has them: one named data set, no colours and no sizes of its own.
 
 Colours, fonts and backgrounds come of the theme that it is drawn in (`coeval.reports.drawn_pictures`), the
 width of whatever it stands in, up to the ``width`` in its ``usermeta``, and no less than ``least``: where
@@ -14,12 +14,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import altair as alt
-
 from coeval.core.foreign import decode
 from coeval.core.plain import ShownNames, fitted_names, plain
 
-AnyChart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
+Spec: TypeAlias = dict[str, Any]
+"""A part of a Vega-Lite specification."""
+
+_KINDS = {"N": "nominal", "O": "ordinal", "Q": "quantitative"}
 
 # Characters of a name beside a picture: some 200 pixels.
 LONGEST_NAME = 30
@@ -38,82 +39,116 @@ _SHOWN = re.compile("⟦([^⟧]*)⟧")
 _UNSEEN = "\u200d"
 
 
-def named(table: str) -> alt.NamedData:
-    """The rows of a table, which are the only data set of its pictures."""
-    return alt.NamedData(name=table)
+def column(name: str, **settings: Any) -> Spec:
+    """A channel: a column as ``step:Q``, quantitative; ``N`` is nominal, ``O`` ordinal."""
+    field, _, kind = name.rpartition(":")
+    return {"field": field, "type": _KINDS[kind], **settings}
 
 
-def in_points(chart: alt.Chart, *measures: str) -> alt.Chart:
+def columns_noted(*names: str) -> list[Spec]:
+    """Lines of a note: columns as in `column`."""
+    return [column(name) for name in names]
+
+
+def where(condition: str) -> Spec:
+    """A transform that keeps the rows of which an expression holds."""
+    return {"filter": condition}
+
+
+def computed(**expressions: str) -> list[Spec]:
+    """Transforms that add columns."""
+    return [{"calculate": expression, "as": name} for name, expression in expressions.items()]
+
+
+NUMBERED: Spec = {"window": [{"op": "row_number", "as": "place"}]}
+"""A transform that numbers rows from 1 on, as ``place``."""
+
+
+def in_points(*measures: str) -> list[Spec]:
     """Scores and their intervals times 100, as people read them; what is missing stays missing."""
     fields = [f"{measure}{end}" for measure in measures for end in ("", "_low", "_high")]
-    if not fields:
-        return chart
-    return chart.transform_calculate(
+    return computed(
         **{field: f"isValid(datum['{field}']) ? 100 * datum['{field}'] : null" for field in fields}
     )
 
 
-def with_ends(chart: alt.Chart, measure: str) -> alt.Chart:
+def with_ends(measure: str) -> list[Spec]:
     """The rows that have the measure, with ``begin`` and ``end`` of its interval: without one it is a point,
     as an axis cannot be made of nothing."""
     ends = {
         end: f"isValid(datum.{measure}_{of}) ? datum.{measure}_{of} : datum.{measure}"
         for end, of in (("begin", "low"), ("end", "high"))
     }
-    return chart.transform_filter(f"isValid(datum.{measure})").transform_calculate(**ends)
+    return [where(f"isValid(datum.{measure})"), *computed(**ends)]
+
+
+def marks(kind: str, encoding: Spec, *transform: Spec, **look: Any) -> Spec:
+    """A layer: marks of one kind, for the rows that the transforms leave."""
+    return {"mark": {"type": kind, **look}, "encoding": encoding, "transform": [*transform]}
+
+
+def filled_where(condition: str) -> Spec:
+    """A channel of opacity."""
+    return {"condition": {"test": condition, "value": 1}, "value": 0}
 
 
 def interval_marks(
-    base: alt.Chart, measure: str, ends: tuple[alt.X, str], size: int, width: float = 3, **shared: Any
-) -> list[alt.Chart]:
+    measure: str, ends: tuple[Spec, str], size: int, width: float = 3, **shared: Any
+) -> list[Spec]:
     """An interval with a mark on it, which is filled where ``sure`` holds; ``shared`` are channels of all."""
     low, high = ends
-    line = base.mark_rule(strokeWidth=width, strokeCap="round").encode(x=low, x2=high, **shared)
-    hollow = base.mark_point(size=size, strokeWidth=2).encode(x=f"{measure}:Q", **shared)
-    sure = alt.condition("datum.sure", alt.value(1), alt.value(0))
-    filled = base.mark_point(filled=True, size=size).encode(x=f"{measure}:Q", opacity=sure, **shared)
-    return [line, hollow, filled]
+    at = {**shared, "x": column(f"{measure}:Q")}
+    return [
+        marks("rule", {**shared, "x": low, "x2": {"field": high}}, strokeWidth=width, strokeCap="round"),
+        marks("point", at, size=size, strokeWidth=2),
+        marks("point", at | {"opacity": filled_where("datum.sure")}, filled=True, size=size),
+    ]
 
 
-def coloured_marks(base: alt.Chart, measure: str, low: alt.X, **shared: Any) -> list[alt.Chart]:
+def coloured_marks(measure: str, low: Spec, **shared: Any) -> list[Spec]:
     """An interval with a filled mark on it; ``shared`` are channels of both, a colour among them."""
-    line = base.mark_rule(strokeWidth=3, strokeCap="round").encode(x=low, x2=f"{measure}_high:Q", **shared)
-    point = base.mark_point(filled=True, size=110, opacity=1).encode(x=f"{measure}:Q", **shared)
-    return [line, point]
+    ends = {**shared, "x": low, "x2": {"field": f"{measure}_high"}}
+    at = {**shared, "x": column(f"{measure}:Q")}
+    return [
+        marks("rule", ends, strokeWidth=3, strokeCap="round"),
+        marks("point", at, filled=True, size=110, opacity=1),
+    ]
 
 
-def measure_tips(
-    measure: str, counted: str = "", *, title: str = "", written: str = ".1f"
-) -> list[alt.Tooltip]:
+def measure_tips(measure: str, counted: str = "", *, title: str = "", written: str = ".1f") -> list[Spec]:
     """What a note tells of a measure: its value, the ends of its interval, and of how many it is."""
-    value = alt.Tooltip(f"{measure}:Q", title=title or measure, format=written)
-    low = alt.Tooltip(f"{measure}_low:Q", title="from", format=written)
-    high = alt.Tooltip(f"{measure}_high:Q", title="to", format=written)
-    return [value, low, high, *([alt.Tooltip(f"{measure}_n:Q", title=counted)] if counted else [])]
+    value = column(f"{measure}:Q", title=title or measure, format=written)
+    low = column(f"{measure}_low:Q", title="from", format=written)
+    high = column(f"{measure}_high:Q", title="to", format=written)
+    return [value, low, high, *([column(f"{measure}_n:Q", title=counted)] if counted else [])]
 
 
-def model_colour(field: str, models: Sequence[str]) -> alt.Color:
+def model_colour(field: str, models: Sequence[str]) -> Spec:
     """Every model has the same colour in all pictures of a report that are given the same names."""
-    return alt.Color(f"{field}:N", legend=None, scale=alt.Scale(domain=list(models)))
+    return column(f"{field}:N", legend=None, scale={"domain": list(models)})
 
 
 def names_axis(
     names: Iterable[str], longest: int = LONGEST_NAME, *, narrow: int = _LONGEST_NARROW, **settings: Any
-) -> alt.Axis:
+) -> Spec:
     """Names in place of numbers, long ones as `shown_name` has them."""
     shown = {"labelExpr": shown_name(names, longest, narrow=narrow), "labelLimit": 0}
-    return alt.Axis(**{**shown, "ticks": False, "domain": False, "grid": False, **settings})
+    return {**shown, "ticks": False, "domain": False, "grid": False, **settings}
 
 
-def names_legend(names: Iterable[str], longest: int = LONGEST_NAME, **settings: Any) -> alt.Legend:
+def names_legend(names: Iterable[str], longest: int = LONGEST_NAME, **settings: Any) -> Spec:
     """A legend above a picture, with names as `shown_name` has them, in as many columns as there is room for:
     three at most."""
     names = list(names)
     each = _SIGN + _CHARACTER * min(longest, max(map(len, names), default=0))
     two, three = (_BESIDE + count * each for count in (2, 3))
-    columns = alt.ExprRef(expr=f"containerSize()[0] < {two} ? 1 : containerSize()[0] < {three} ? 2 : 3")
-    shown = {"labelExpr": shown_name(names, longest, narrow=24), "labelLimit": 0, "columns": columns}
-    return alt.Legend(**{**shown, "title": None, "orient": "top", **settings})
+    columns = f"containerSize()[0] < {two} ? 1 : containerSize()[0] < {three} ? 2 : 3"
+    shown = {
+        "labelExpr": shown_name(names, longest, narrow=24),
+        "labelLimit": 0,
+        "columns": {"expr": columns},
+    }
+    return {**shown, "title": None, "orient": "top", **settings}
 
 
 def shown_name(
@@ -194,12 +229,12 @@ def plain_spec(part: Any) -> Any:
             return part
 
 
-def chart_spec(chart: AnyChart, height: float, width: float | None = None) -> dict[str, Any]:
-    """Plain data, without what Altair adds to every specification; ``width`` is the most that it makes good
-    use of."""
-    spec: Any = chart.properties(width="container", height=height).to_dict()
-    spec.pop("config", None)
-    if width is not None:
-        spec["usermeta"] = {"width": width}
-    found: dict[str, Any] = plain_spec(spec)
+def chart_spec(
+    table: str, layers: Sequence[Spec], height: float, *transform: Spec, width: float | None = None
+) -> Spec:
+    """Layers over the rows of a table, one on the other; ``transform`` is that of all; ``width`` is the most
+    that the picture makes good use of."""
+    spec = {"data": {"name": table}, "transform": [*transform], "layer": [*layers]}
+    room = {} if width is None else {"usermeta": {"width": width}}
+    found: Spec = plain_spec({**spec, "width": "container", "height": height, **room})
     return found

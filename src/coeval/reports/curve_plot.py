@@ -1,4 +1,4 @@
-"""A figure over training steps: for each run a line with its band, its name at the end of it and in a legend.
+"""A figure over training steps: for each run a line with its intervals, its name at its end and in a legend.
 
 Lines that coincide are told apart: later ones are dashed and have smaller marks of another shape, so that
 those below them show.
@@ -11,18 +11,21 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
-import altair as alt
-
 from coeval.core.plain import plain
 from coeval.reports.chart_spec import (
-    AnyChart,
+    Spec,
     chart_spec,
+    column,
+    columns_noted,
+    computed,
+    filled_where,
     in_points,
-    named,
+    marks,
     names_legend,
     plain_spec,
     shown_name,
     text_list,
+    where,
 )
 from coeval.reports.content import ReportTable
 
@@ -43,12 +46,13 @@ _MARGIN = 0.05
 
 class _LineEnds(NamedTuple):
     """What is drawn of a table: by task and run, the ``last`` step and where its name stands; by task, the
-    ends of the axis."""
+    ends of the axis; ``shaded``: some mean has an interval."""
 
     last: Mapping[tuple[str, str], int]
     names: Mapping[tuple[str, str], float]
     ends: Mapping[str, tuple[float, float]]
     steps: list[int]
+    shaded: bool
 
 
 class _MeanAxis(NamedTuple):
@@ -58,34 +62,29 @@ class _MeanAxis(NamedTuple):
     ends: tuple[float, float] | None
 
 
-def curve_plot(table: ReportTable, runs: Sequence[str], title: str, *, banded: bool) -> dict[str, Any]:
-    """Of the columns ``run``, ``task``, ``step``, ``mean`` and ``band`` (measures) and ``comparable``, which
-    fills the mark; ``title`` is that of the axis."""
+def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
+    """Of the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
+    mark; ``title`` is that of the axis."""
     lines = _lines(table, _HEIGHT)
     ends = next(iter(lines.ends.values()), None)
-    chart = _curves(table.name, runs, lines, _MeanAxis(title, ends), banded=banded)
-    return chart_spec(chart, _HEIGHT, width=860)
+    layers = _curves(runs, lines, _MeanAxis(title, ends))
+    return chart_spec(table.name, layers, _HEIGHT, *_POINTS, width=860)
 
 
-def curve_grid(
-    table: ReportTable, tasks: Sequence[str], runs: Sequence[str], *, banded: bool
-) -> dict[str, Any]:
+def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """A small plot for each ``task``, each with its own scale."""
-    header = alt.Header(labelFontSize=13, labelExpr=shown_name(tasks, 40), labelLimit=0)
-    lines = _lines(table, _CELL["height"])
-    grid = (
-        _curves(table.name, runs, lines, _MeanAxis(None, None), banded=banded)
-        .properties(**_CELL)
-        .facet(
-            facet=alt.Facet("task:N", sort=list(tasks), title=None, header=header),
-            columns=min(_COLUMNS, len(tasks)),
-        )
-        .resolve_scale(y="independent")
-        .resolve_axis(x="independent")
+    header = {"labelFontSize": 13, "labelExpr": shown_name(tasks, 40), "labelLimit": 0}
+    layers = _curves(runs, _lines(table, _CELL["height"]), _MeanAxis(None, None))
+    found: Spec = plain_spec(
+        {
+            "data": {"name": table.name},
+            "transform": [*_POINTS],
+            "facet": column("task:N", sort=list(tasks), title=None, header=header),
+            "columns": min(_COLUMNS, len(tasks)),
+            "resolve": {"scale": {"y": "independent"}, "axis": {"x": "independent"}},
+            "spec": {"layer": layers, **_CELL},
+        }
     )
-    spec: dict[str, Any] = grid.to_dict()
-    spec.pop("config", None)
-    found: dict[str, Any] = plain_spec(spec)
     return found
 
 
@@ -97,7 +96,7 @@ def _lines(table: ReportTable, height: float) -> _LineEnds:
     reach: dict[str, list[float]] = {}
     for row in rows:
         key = (row["task"], row["run"])
-        figures = (row["mean"], row.get("band_low"), row.get("band_high"))
+        figures = (row["mean"], row["mean_low"], row["mean_high"])
         reach.setdefault(row["task"], []).extend(100 * each for each in figures if each is not None)
         if row["step"] >= last.get(key, row["step"]):
             last[key], at_end[key] = row["step"], 100 * row["mean"]
@@ -110,7 +109,8 @@ def _lines(table: ReportTable, height: float) -> _LineEnds:
         mine = {key: value for key, value in at_end.items() if key[0] == task}
         gap = _APART * (ends[task][1] - ends[task][0]) / height
         names |= dict(zip(mine, spread(list(mine.values()), gap), strict=True))
-    return _LineEnds(last, names, ends, sorted({row["step"] for row in rows}))
+    shaded = any(row["mean_low"] is not None for row in rows)
+    return _LineEnds(last, names, ends, sorted({row["step"] for row in rows}), shaded)
 
 
 def spread(values: Sequence[float], gap: float) -> list[float]:
@@ -134,73 +134,69 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     return found
 
 
-def _curves(
-    table: str, runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis, *, banded: bool
-) -> AnyChart:
+# Of all layers.
+_POINTS = (*in_points("mean"), where("isValid(datum.mean)"))
+
+
+def _curves(runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis) -> list[Spec]:
     title, ends = axis_of
-    rows = alt.Chart(named(table))
-    base = in_points(rows, "mean", "band").transform_filter("isValid(datum.mean)")
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
-    colour = alt.Color("run:N", scale=alt.Scale(domain=list(runs)), legend=legend)
+    colour = column("run:N", scale={"domain": list(runs)}, legend=legend)
     dashed, marked = _run_looks(runs, legend)
-    axis = alt.Axis(values=lines.steps, format="d", labelOverlap="greedy", labelFlush=False, grid=False)
-    x = alt.X("step:Q", title="step", scale=alt.Scale(zero=False, nice=False, padding=10), axis=axis)
-    domain = {"domain": list(ends)} if ends else {"padding": 8}
-    scale = alt.Scale(zero=False, nice=False, **domain)
-    y = alt.Y("mean:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6))
+    ticks = {"values": lines.steps, "format": "d", "labelOverlap": "greedy", "labelFlush": False}
+    fitted = {"zero": False, "nice": False}
+    x = column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
+    scale = fitted | ({"domain": list(ends)} if ends else {"padding": 8})
+    y = column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
     reported = [
-        alt.Tooltip("run:N"),
-        alt.Tooltip("step:Q"),
-        alt.Tooltip("mean:Q", format=".1f"),
-        alt.Tooltip("band_low:Q", title="band from", format=".1f"),
-        alt.Tooltip("band_high:Q", title="to", format=".1f"),
-        alt.Tooltip("n_items:Q", title="items"),
+        *columns_noted("run:N", "step:Q"),
+        column("mean:Q", format=".1f"),
+        column("mean_low:Q", title="from", format=".1f"),
+        column("mean_high:Q", title="to", format=".1f"),
+        column("n_items:Q", title="items"),
     ]
-    band = base.transform_filter("isValid(datum.band_low)").mark_area(opacity=0.13).encode(
-        x=x, y=alt.Y("band_low:Q", title=title, scale=scale), y2="band_high:Q", color=colour
-    )  # fmt: skip
-    line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, **dashed)
-    marks: dict[str, Any] = {"x": x, "y": y, "color": colour, **marked}
-    hollow = base.mark_point(strokeWidth=2, fill="white").encode(**marks, tooltip=reported)
-    filled = base.mark_point(filled=True).encode(
-        **marks, opacity=alt.condition("datum.comparable", alt.value(1), alt.value(0)), tooltip=reported
-    )
-    layers = [*([band] if banded else []), line, hollow, filled]
+    low = column("mean_low:Q", title=title, scale=scale)
+    interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
+    point = {"x": x, "y": y, "color": colour, **marked, "tooltip": reported}
+    shaded = [marks("area", interval, where("isValid(datum.mean_low)"), opacity=0.13)]
+    layers = [
+        *(shaded if lines.shaded else []),  # Vega warns of an empty layer
+        marks("line", {"x": x, "y": y, "color": colour, **dashed}, strokeWidth=2),
+        marks("point", point, strokeWidth=2, fill="white"),
+        marks("point", point | {"opacity": filled_where("datum.comparable")}, filled=True),
+    ]
     if len(runs) > 1:
-        named_at = _at_end(lines, runs)
-        ended = base.transform_calculate(end=named_at.step, name_at=named_at.place).transform_filter(
-            "datum.step === datum.end"
+        step, place = _at_end(lines, runs)
+        called = shown_name(runs, _LONGEST, of="datum.run", narrow=_LONGEST_NARROW)
+        ended = (
+            *computed(end=step, name_at=place),
+            where("datum.step === datum.end"),
+            *computed(called=called),
         )
-        text = ended.transform_calculate(
-            called=shown_name(runs, _LONGEST, of="datum.run", narrow=_LONGEST_NARROW)
-        )
-        layers.append(
-            text.mark_text(align="left", dx=10).encode(
-                x=x, y=alt.Y("name_at:Q", scale=scale, title=title), text="called:N", color=colour
-            )
-        )
-    return alt.layer(*layers)
+        beside = {"x": x, "y": column("name_at:Q", scale=scale, title=title), "color": colour}
+        layers.append(marks("text", beside | {"text": column("called:N")}, *ended, align="left", dx=10))
+    return layers
 
 
 class _RunLooks(NamedTuple):
     """Channels of lines, and of the marks on them."""
 
-    dashed: dict[str, Any]
-    marked: dict[str, Any]
+    dashed: Spec
+    marked: Spec
 
 
-def _run_looks(runs: Sequence[str], legend: alt.Legend | None) -> _RunLooks:
+def _run_looks(runs: Sequence[str], legend: Spec | None) -> _RunLooks:
     if legend is None:
-        return _RunLooks({}, {"size": alt.value(_SIZES[1])})
+        return _RunLooks({}, {"size": {"value": _SIZES[1]}})
 
-    def by_run(looks: Sequence[Any]) -> dict[str, Any]:
-        scale = alt.Scale(domain=list(runs), range=[*islice(cycle(looks), len(runs))])
-        return {"scale": scale, "legend": legend}  # one for all: Vega warns of others of the same field
+    def by_run(kind: str, looks: Sequence[Any]) -> Spec:
+        scale = {"domain": list(runs), "range": [*islice(cycle(looks), len(runs))]}
+        return column(
+            f"run:{kind}", scale=scale, legend=legend
+        )  # one: Vega warns of others of the same field
 
-    return _RunLooks(
-        {"strokeDash": alt.StrokeDash("run:N", **by_run(_DASHES))},
-        {"shape": alt.Shape("run:N", **by_run(_SHAPES)), "size": alt.Size("run:O", **by_run(_SIZES))},
-    )
+    marked = {"shape": by_run("N", _SHAPES), "size": by_run("O", _SIZES)}
+    return _RunLooks({"strokeDash": by_run("N", _DASHES)}, marked)
 
 
 class _AtEnd(NamedTuple):

@@ -12,7 +12,7 @@ from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.roles import asked_as
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, Kind
-from coeval.pipeline.plan.estimate.in_words import calls, hours, summed_up
+from coeval.pipeline.plan.estimate.run_estimate import calls, hours, summed_up
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup

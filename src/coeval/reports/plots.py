@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import altair as alt
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from coeval.reports.chart_spec import (
     LONGEST_NAME,
+    NUMBERED,
+    Spec,
     chart_spec,
     coloured_marks,
+    column,
+    columns_noted,
+    computed,
     in_points,
     interval_marks,
+    marks,
     measure_tips,
     model_colour,
-    named,
     names_axis,
     names_legend,
     shown_name,
     text_list,
+    where,
     with_ends,
 )
 
@@ -29,25 +33,19 @@ from coeval.reports.chart_spec import (
 _BIAS_STEP, _GAP = 16, 14
 
 
-def bias_plot(
-    table: str, biases: Sequence[str], judges: Sequence[str], models: Sequence[str]
-) -> dict[str, Any]:
+def bias_plot(table: str, biases: Sequence[str], judges: Sequence[str], models: Sequence[str]) -> Spec:
     """Of a table with the columns ``bias``, ``judge``, ``value`` (a measure) and ``sure``."""
-    base = with_ends(in_points(alt.Chart(named(table)), "value"), "value")
-    shared: dict[str, Any] = {
-        "y": alt.Y("bias:N", sort=list(biases), title=None, axis=names_axis(biases)),
-        "yOffset": alt.YOffset("judge:N", sort=list(judges)),
-        "color": alt.Color(
-            "judge:N",
-            scale=alt.Scale(domain=list(models)),
-            legend=names_legend(judges, values=list(judges)),
-        ),
-        "tooltip": [alt.Tooltip("judge:N"), alt.Tooltip("bias:N"), *measure_tips("value", written="+.1f")],
+    legend = names_legend(judges, values=list(judges))
+    shared = {
+        "y": column("bias:N", sort=list(biases), title=None, axis=names_axis(biases)),
+        "yOffset": column("judge:N", sort=list(judges)),
+        "color": column("judge:N", scale={"domain": list(models)}, legend=legend),
+        "tooltip": [*columns_noted("judge:N", "bias:N"), *measure_tips("value", written="+.1f")],
     }
-    zero = alt.Chart().mark_rule(strokeDash=[3, 3]).encode(x=alt.datum(0))
-    marks = interval_marks(base, "value", (alt.X("begin:Q", title="points"), "end:Q"), 65, 2, **shared)
-    chart = alt.layer(zero, *marks, data=named(table))
-    return chart_spec(chart, max(len(biases), 1) * (len(judges) * _BIAS_STEP + _GAP))
+    zero = marks("rule", {"x": {"datum": 0}}, strokeDash=[3, 3])
+    drawn = interval_marks("value", (column("begin:Q", title="points"), "end"), 65, 2, **shared)
+    height = max(len(biases), 1) * (len(judges) * _BIAS_STEP + _GAP)
+    return chart_spec(table, [zero, *drawn], height, *in_points("value"), *with_ends("value"))
 
 
 # --- Forest plot
@@ -61,45 +59,34 @@ _CHOSEN = f"datum.scores === scores && ({_OVERALL}) === !isValid(datum.task)"
 
 def forest_plot(
     table: str, students: Sequence[str], tasks: Sequence[str], models: Sequence[str], scores: str
-) -> dict[str, Any]:
+) -> Spec:
     """Of the columns ``scores``, ``task``, ``student``, ``score`` (a measure) and ``ranks``, which stand at
     the right. Two parameters choose among the rows, which stand in the order of the table: ``scores``, at
     first the one given, and ``by``, `OVERALL` (rows without a task) or `EACH_TASK`. Overall the first
     student's interval lies behind all as a band."""
     student, task = (shown_name(students, of="datum.student"), shown_name(tasks, 16, of="datum.task"))
-    chosen, by = alt.param(name="scores", value=scores), alt.param(name="by", value=OVERALL)
-    base = (
-        in_points(alt.Chart(named(table)).transform_filter(_CHOSEN), "score")
-        .transform_filter("isValid(datum.score)")
-        .transform_calculate(row=f"({_OVERALL} ? '' : ({task}) + ' · ') + ({student})")
-    )
-    y = alt.Y("row:N", sort=None, title=None, axis=names_axis(()))
-    low = alt.X(
-        "score_low:Q",
-        scale=alt.Scale(domain=[0, 100]),
-        title="score, points",
-        axis=alt.Axis(tickCount=8, labelOverlap="greedy", labelSeparation=6),
-    )
+    y = column("row:N", sort=None, title=None, axis=names_axis(()))
+    ticks = {"tickCount": 8, "labelOverlap": "greedy", "labelSeparation": 6}
+    low = column("score_low:Q", scale={"domain": [0, 100]}, title="score, points", axis=ticks)
     colour = model_colour("student", models)
-    shown = [
-        *map(alt.Tooltip, ("student:N", "task:N")),
-        *measure_tips("score", "items"),
-        alt.Tooltip("ranks:N"),
+    shown = [*columns_noted("student:N", "task:N"), *measure_tips("score", "items"), column("ranks:N")]
+    until = f"datum.place === 1 && {_OVERALL} ? datum.score_high : datum.score_low"
+    first = {"x": low, "x2": {"field": "until"}, "color": colour}
+    ranks = {"y": y, "x": {"value": "width"}, "text": column("ranks:N")}
+    layers = [
+        marks("rect", first, NUMBERED, *computed(until=until), opacity=0.12),
+        *coloured_marks("score", low, y=y, color=colour, tooltip=shown),
+        marks("text", ranks, where("isValid(datum.ranks)"), align="left", dx=12),
     ]
-    band = (
-        base.transform_window(place="row_number()")
-        .transform_calculate(until=f"datum.place === 1 && {_OVERALL} ? datum.score_high : datum.score_low")
-        .mark_rect(opacity=0.12)
-        .encode(x=low, x2="until:Q", color=colour)
+    rows = (
+        where(_CHOSEN),
+        *in_points("score"),
+        where("isValid(datum.score)"),
+        *computed(row=f"({_OVERALL} ? '' : ({task}) + ' · ') + ({student})"),
     )
-    marks = coloured_marks(base, "score", low, y=y, color=colour, tooltip=shown)
-    ranks = (
-        base.transform_filter("isValid(datum.ranks)")
-        .mark_text(align="left", dx=12)
-        .encode(y=y, x=alt.value("width"), text="ranks:N")
-    )
-    chart = alt.layer(band, *marks, ranks).add_params(chosen, by)
-    return chart_spec(chart, max(len(students), 1) * _FOREST_STEP) | {"usermeta": {"step": _FOREST_STEP}}
+    spec = chart_spec(table, layers, max(len(students), 1) * _FOREST_STEP, *rows)
+    chosen = [{"name": "scores", "value": scores}, {"name": "by", "value": OVERALL}]
+    return spec | {"params": chosen, "usermeta": {"step": _FOREST_STEP}}
 
 
 # --- Heat map
@@ -140,48 +127,45 @@ class HeatMap(NamedTuple):
     points: Sequence[str] = ()
 
 
-def heat_map(grid: HeatMap) -> dict[str, Any]:
+def heat_map(grid: HeatMap) -> Spec:
     """``tooltip`` names further columns that a cell tells of."""
     many = len(grid.columns) > _FEW_COLUMNS
     names = dict.fromkeys((*grid.rows, *grid.columns))  # together, so that a name has one label
     above = names_axis(names, narrow=LONGEST_NAME, orient="top", labelAngle=-90)
     if not many:
         above = names_axis(names, _LONGEST_LEVEL, orient="top", labelAngle=0)
-    column = alt.X(f"{grid.column}:N", sort=list(grid.columns), title=None, axis=above)
-    row = alt.Y(
-        f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names_axis(names, narrow=LONGEST_NAME)
-    )
-    most = (grid.most or 1.0) * (
-        100 if grid.shade in grid.points else 1
-    )  # where all are 0, none has a colour
-    scale = alt.Scale(interpolate="rgb", domain=[-most, 0, most], range="diverging", clamp=True)
+    # Where all are 0, none has a colour.
+    most = (grid.most or 1.0) * (100 if grid.shade in grid.points else 1)
+    scale = {"interpolate": "rgb", "domain": [-most, 0, most], "range": "diverging", "clamp": True}
     reported = [
-        alt.Tooltip(f"{grid.row}:N"),
-        alt.Tooltip(f"{grid.column}:N"),
-        alt.Tooltip(f"{grid.value}:Q", format=grid.format),
+        *columns_noted(f"{grid.row}:N", f"{grid.column}:N"),
+        column(f"{grid.value}:Q", format=grid.format),
         *(
-            alt.Tooltip("shown_p:N", title="p")
+            column("shown_p:N", title="p")
             if name == "p"
-            else alt.Tooltip(f"{name}:Q", title=name.replace("_", " "), format=_tooltip_format(name, grid))
+            else column(f"{name}:Q", title=name.replace("_", " "), format=_tooltip_format(name, grid))
             for name in grid.tooltip
         ),
     ]
-    base = (
-        in_points(alt.Chart(named(grid.table)), *grid.points) if grid.points else alt.Chart(named(grid.table))
-    )
+    rows = in_points(*grid.points)
     if "p" in grid.tooltip:  # as `coeval.core.text.probability` has it
-        base = base.transform_calculate(shown_p="datum.p < 0.001 ? '<0.001' : format(datum.p, '.3f')")
-    base = base.encode(y=row, x=column, tooltip=reported)
-    cells = base.mark_rect(cornerRadius=3).encode(
-        color=alt.Color(f"{grid.shade}:Q", scale=scale, legend=None)
-    )
-    written = len(grid.columns) <= _MOST_WRITTEN
-    layers = [cells, _numbers(base, grid, many=many)] if written else [cells]
+        rows += computed(shown_p="datum.p < 0.001 ? '<0.001' : format(datum.p, '.3f')")
+    place = {
+        "y": column(
+            f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names_axis(names, narrow=LONGEST_NAME)
+        ),
+        "x": column(f"{grid.column}:N", sort=list(grid.columns), title=None, axis=above),
+        "tooltip": reported,
+    }
+    cells = {**place, "color": column(f"{grid.shade}:Q", scale=scale, legend=None)}
+    layers = [marks("rect", cells, cornerRadius=3)]
+    if written := len(grid.columns) <= _MOST_WRITTEN:
+        layers.append(_numbers(place, grid, many=many))
     columns = max(len(grid.columns), 1)
-    spec = chart_spec(alt.layer(*layers), max(len(grid.rows), 1) * _HEAT_STEP, _LABELS + _COLUMN * columns)
     narrowest = (_NARROW if written else _UNWRITTEN) if many else _least_level(grid.columns)
-    least = _LABELS + narrowest * columns
-    spec["usermeta"] |= {"row": grid.row, "step": _HEAT_STEP, "least": least}
+    height, width = max(len(grid.rows), 1) * _HEAT_STEP, _LABELS + _COLUMN * columns
+    spec = chart_spec(grid.table, layers, height, *rows, width=width)
+    spec["usermeta"] |= {"row": grid.row, "step": _HEAT_STEP, "least": _LABELS + narrowest * columns}
     return spec
 
 
@@ -195,13 +179,12 @@ def _least_level(columns: Sequence[str]) -> int:
     return _LETTER * max(_DOTTED, min(_LONGEST_LEVEL, max(map(len, columns), default=0)))
 
 
-def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
+def _numbers(place: Spec, grid: HeatMap, *, many: bool) -> Spec:
     number = f"format(datum['{grid.value}'], '{grid.format}')"
     if grid.dot:
         number = f"(datum['{grid.dot}'] ? '● ' : '') + {number}"
-    known = base.transform_filter(f"isValid(datum['{grid.value}'])").transform_calculate(written=number)
-    numbers: alt.Chart = known.mark_text(fontSize=11 if many else 12).encode(text="written:N")
-    return numbers
+    known = (where(f"isValid(datum['{grid.value}'])"), *computed(written=number))
+    return marks("text", {**place, "text": column("written:N")}, *known, fontSize=11 if many else 12)
 
 
 # --- Intervals beside a reference line
@@ -210,51 +193,44 @@ def _numbers(base: alt.Chart, grid: HeatMap, *, many: bool) -> alt.Chart:
 _INTERVAL_STEP = 28
 
 
-def interval_plot(table: str, rows: Sequence[str], title: str) -> dict[str, Any]:
+def interval_plot(table: str, rows: Sequence[str], title: str) -> Spec:
     """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark, those that ``rows``
     names; ``title`` is that of the axis."""
-    chosen = alt.FieldOneOfPredicate(field="row", oneOf=list(rows))
-    base = with_ends(in_points(alt.Chart(named(table)).transform_filter(chosen), "shown"), "shown")
-    y = alt.Y("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
-    scale = alt.Scale(zero=False, nice=True, padding=6)
-    tips = [alt.Tooltip("row:N", title="of"), *measure_tips("shown", "n", title="value")]
-    low = alt.X("begin:Q", scale=scale, title=title, axis=alt.Axis(tickCount=8))
-    marks = interval_marks(base, "shown", (low, "end:Q"), 100, y=y, tooltip=tips)
-    return chart_spec(alt.layer(*marks), max(len(rows), 1) * _INTERVAL_STEP)
+    chosen = {"filter": {"field": "row", "oneOf": list(rows)}}
+    y = column("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
+    scale = {"zero": False, "nice": True, "padding": 6}
+    tips = [column("row:N", title="of"), *measure_tips("shown", "n", title="value")]
+    low = column("begin:Q", scale=scale, title=title, axis={"tickCount": 8})
+    layers = interval_marks("shown", (low, "end"), 100, y=y, tooltip=tips)
+    height = max(len(rows), 1) * _INTERVAL_STEP
+    return chart_spec(table, layers, height, chosen, *in_points("shown"), *with_ends("shown"))
 
 
 # --- Item difficulty and discrimination
 
 
-def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
+def item_dots(table: str, flags: Sequence[str]) -> Spec:
     """Of a table with the columns ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and
     ``flag``: the first of ``flags`` is that of items that nothing is wrong with."""
-    chart = (
-        in_points(alt.Chart(named(table)), "difficulty")
-        .transform_filter("isValid(datum.difficulty)")
-        .transform_calculate(height="isValid(datum.discrimination) ? datum.discrimination : 0")
-        .mark_point(filled=True, opacity=0.65, size=36)
-        .encode(
-            x=alt.X(
-                "difficulty:Q", scale=alt.Scale(domain=[0, 100]), title="difficulty: 100 less the mean score"
-            ),
-            y=alt.Y("height:Q", title="discrimination"),
-            color=alt.Color(
-                "flag:N",
-                scale=alt.Scale(domain=list(flags)),
-                legend=names_legend(flags),
-            ),
-            tooltip=[
-                alt.Tooltip("item:N"),
-                alt.Tooltip("task:N"),
-                alt.Tooltip("teacher:N"),
-                alt.Tooltip("difficulty:Q", format=".1f"),
-                alt.Tooltip("discrimination:Q", format=".2f"),
-                alt.Tooltip("flag:N"),
-            ],
-        )
+    title = "difficulty: 100 less the mean score"
+    places = {
+        "x": column("difficulty:Q", scale={"domain": [0, 100]}, title=title),
+        "y": column("height:Q", title="discrimination"),
+        "color": column("flag:N", scale={"domain": list(flags)}, legend=names_legend(flags)),
+        "tooltip": [
+            *columns_noted("item:N", "task:N", "teacher:N"),
+            column("difficulty:Q", format=".1f"),
+            column("discrimination:Q", format=".2f"),
+            column("flag:N"),
+        ],
+    }
+    rows = (
+        *in_points("difficulty"),
+        where("isValid(datum.difficulty)"),
+        *computed(height="isValid(datum.discrimination) ? datum.discrimination : 0"),
     )
-    return chart_spec(chart, 300, 760)
+    dots = marks("point", places, filled=True, opacity=0.65, size=36)
+    return chart_spec(table, [dots], 300, *rows, width=760)
 
 
 # --- Label accuracy
@@ -263,7 +239,7 @@ def item_dots(table: str, flags: Sequence[str]) -> dict[str, Any]:
 _LABEL_STEP = 28
 
 
-def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequence[str]) -> dict[str, Any]:
+def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequence[str]) -> Spec:
     """Of a table with the columns ``student``, ``task``, ``label`` and ``accuracy`` (a measure); ``rows`` are
     its students, tasks and labels, in order. Several labels are named beside the students."""
     students, tasks, labels = (list(dict.fromkeys(part)) for part in zip(*rows, strict=True))
@@ -271,74 +247,69 @@ def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequenc
     if len({(task, label) for _, task, label in rows}) > 1:
         task, label = shown_name(tasks, 16, of="datum.task"), shown_name(labels, 16, of="datum.label")
         name = f"({task}) + ' (' + ({label}) + ') · ' + ({name})"
-    base = in_points(alt.Chart(named(table)).transform_filter("isValid(datum.accuracy)"), "accuracy")
-    base = base.transform_calculate(place=name)
-    y = alt.Y("place:N", sort=None, title=None, axis=names_axis(()))
-    tips = [*map(alt.Tooltip, ("student:N", "task:N", "label:N")), *measure_tips("accuracy", "answers")]
-    x = alt.X(
-        "accuracy_low:Q",
-        scale=alt.Scale(domain=[0, 100]),
-        title="accuracy, points",
-        axis=alt.Axis(tickCount=6),
-    )
+    y = column("place:N", sort=None, title=None, axis=names_axis(()))
+    tips = [*columns_noted("student:N", "task:N", "label:N"), *measure_tips("accuracy", "answers")]
+    scale = {"domain": [0, 100]}
+    x = column("accuracy_low:Q", scale=scale, title="accuracy, points", axis={"tickCount": 6})
     colour = model_colour("student", models)
-    marks = coloured_marks(base, "accuracy", x, y=y, color=colour, tooltip=tips)
-    return chart_spec(alt.layer(*marks), max(len(rows), 1) * _LABEL_STEP)
+    layers = coloured_marks("accuracy", x, y=y, color=colour, tooltip=tips)
+    known = (where("isValid(datum.accuracy)"), *in_points("accuracy"), *computed(place=name))
+    return chart_spec(table, layers, max(len(rows), 1) * _LABEL_STEP, *known)
 
 
 # --- Quality against cost
 
 
-def value_plot(table: str, amount: str, title: str, models: Sequence[str], *, log: bool) -> dict[str, Any]:
+def value_plot(table: str, amount: str, title: str, models: Sequence[str], *, log: bool) -> Spec:
     """Of the columns ``student``, ``score`` (a measure, 0 to 1), the ``amount`` and its ``…_line``: whether a
     student is on the line that is drawn; ``log``: amounts on a logarithmic axis."""
-    base = (
-        alt.Chart(named(table))
-        .transform_filter(f"isValid(datum.score) && isValid(datum['{amount}'])")
-        .transform_calculate(
+    rows = (
+        where(f"isValid(datum.score) && isValid(datum['{amount}'])"),
+        *computed(
             points="100 * datum.score",
             low="100 * (isValid(datum.score_low) ? datum.score_low : datum.score)",
             high="100 * (isValid(datum.score_high) ? datum.score_high : datum.score)",
-        )
+        ),
     )
-    scale = alt.Scale(type="log", nice=False, padding=40) if log else alt.Scale(zero=False, padding=40)
-    x = alt.X(f"{amount}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, format="~g"))
-    y = alt.Y("points:Q", title="points", scale=alt.Scale(zero=False, nice=True))
+    scale = {"type": "log", "nice": False} if log else {"zero": False}
+    x = column(
+        f"{amount}:Q", title=title, scale=scale | {"padding": 40}, axis={"tickCount": 5, "format": "~g"}
+    )
+    y = column("points:Q", title="points", scale={"zero": False, "nice": True})
     shown = [
-        alt.Tooltip("student:N"),
-        alt.Tooltip("points:Q", format=".1f"),
-        alt.Tooltip("low:Q", title="from", format=".1f"),
-        alt.Tooltip("high:Q", title="to", format=".1f"),
-        alt.Tooltip(f"{amount}:Q", title=title, format=".3~g"),
+        column("student:N"),
+        column("points:Q", format=".1f"),
+        column("low:Q", title="from", format=".1f"),
+        column("high:Q", title="to", format=".1f"),
+        column(f"{amount}:Q", title=title, format=".3~g"),
     ]
     colour = model_colour("student", models)
-    line = (
-        base.transform_filter(f"datum['{amount}_line']")
-        .mark_line(strokeDash=[4, 3], strokeWidth=1.5, interpolate="step-after")
-        .encode(x=x, y=y, order=f"{amount}:Q")
-    )
-    bar = base.mark_rule(strokeWidth=2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour)
-    point = base.mark_point(filled=True, size=110, opacity=1).encode(x=x, y=y, color=colour, tooltip=shown)
-    # Names stand towards the middle, so that none is cut at an edge, and of those who are beaten below. Each
-    # layer has all rows: of none, Vega warns that its axis has no extent.
-    middle = "sqrt(datum.least * datum.most)" if log else "(datum.least + datum.most) / 2"
-    extent = base.transform_joinaggregate(least=f"min({amount})", most=f"max({amount})")
-    whole = shown_name(models, 22, of="datum.student")
-    names = []
-    for right in ("false", "true"):
-        for best in ("true", "false"):
-            place: dict[str, Any] = {"align": "left", "dx": 9}
-            if right == "true":
-                place = {"align": "right", "dx": -9}
-            here = f"(datum['{amount}'] > {middle}) === {right} && datum['{amount}_line'] === {best}"
-            names.append(
-                extent.transform_calculate(name=f"{here} ? ({whole}) : ''")
-                .mark_text(**place, dy=-9 if best == "true" else 14)
-                .encode(x=x, y=y, text="name:N")
-            )
-    spec = chart_spec(alt.layer(line, bar, point, *names), 260, 760)
+    best = where(f"datum['{amount}_line']")
+    look = {"strokeDash": [4, 3], "strokeWidth": 1.5, "interpolate": "step-after"}
+    bar = {"x": x, "y": column("low:Q"), "y2": {"field": "high"}, "color": colour}
+    point = {"x": x, "y": y, "color": colour, "tooltip": shown}
+    layers = [
+        marks("line", {"x": x, "y": y, "order": column(f"{amount}:Q")}, best, **look),
+        marks("rule", bar, strokeWidth=2),
+        marks("point", point, filled=True, size=110, opacity=1),
+        *_names_towards_middle(amount, models, {"x": x, "y": y, "text": column("name:N")}, log=log),
+    ]
+    spec = chart_spec(table, layers, 260, *rows, width=760)
     spec["usermeta"]["needs"] = amount
     return spec
+
+
+def _names_towards_middle(amount: str, models: Sequence[str], places: Spec, *, log: bool) -> Iterator[Spec]:
+    """Names stand towards the middle, so that none is cut at an edge, and of those who are beaten below. Each
+    layer has all rows: of none, Vega warns that its axis has no extent."""
+    middle = "sqrt(datum.least * datum.most)" if log else "(datum.least + datum.most) / 2"
+    ends = [{"op": op, "field": amount, "as": name} for op, name in (("min", "least"), ("max", "most"))]
+    whole = shown_name(models, 22, of="datum.student")
+    for right, align, dx in (("false", "left", 9), ("true", "right", -9)):
+        for best, dy in (("true", -9), ("false", 14)):
+            here = f"(datum['{amount}'] > {middle}) === {right} && datum['{amount}_line'] === {best}"
+            named = computed(name=f"{here} ? ({whole}) : ''")
+            yield marks("text", places, {"joinaggregate": ends}, *named, align=align, dx=dx, dy=dy)
 
 
 # Pixels per row: a bar with a figure in it.
@@ -347,38 +318,33 @@ _SHARE_STEP = 26
 
 def share_bars(
     table: str, fields: tuple[str, str], names: Sequence[str], parts: Sequence[str], *, ranked: bool = False
-) -> dict[str, Any]:
+) -> Spec:
     """Of a table with a name and a part in its ``fields``, and the columns ``share`` (0 to 1) and ``count``.
     Where parts are ``ranked``, the first has the strongest of one colour."""
     name, part = fields
     legend = names_legend(parts)
+    scale: Spec = {"domain": list(parts)}
     shades = [1 - 0.75 * place / max(len(parts) - 1, 1) for place in range(len(parts))]
-    colour: dict[str, Any] = {
-        "color": alt.Color(f"{part}:N", scale=alt.Scale(domain=list(parts)), legend=legend)
-    }
+    colour = {"color": column(f"{part}:N", scale=scale, legend=legend)}
     if ranked:
-        scale = alt.Scale(domain=list(parts), range=shades)
-        colour = {"opacity": alt.Opacity(f"{part}:N", sort=list(parts), scale=scale, legend=legend)}
-    chart = (
-        alt.Chart(named(table))
-        .transform_calculate(order=f"indexof({text_list(parts)}, datum['{part}'])")
-        .mark_bar(cornerRadius=2)
-        .encode(
-            y=alt.Y(f"{name}:N", sort=list(names), title=None, axis=names_axis(names)),
-            x=alt.X(
-                "share:Q",
-                title=None,
-                scale=alt.Scale(domainMax=1, clamp=True),
-                axis=alt.Axis(format=".0%", tickCount=5),
-            ).stack("zero"),
-            order="order:Q",
-            tooltip=[
-                alt.Tooltip(f"{name}:N"),
-                alt.Tooltip(f"{part}:N"),
-                alt.Tooltip("share:Q", format=".1%"),
-                alt.Tooltip("count:Q", format=","),
-            ],
-            **colour,
-        )
-    )
-    return chart_spec(chart, max(len(names), 1) * _SHARE_STEP)
+        scale["range"] = shades
+        colour = {"opacity": column(f"{part}:N", sort=list(parts), scale=scale, legend=legend)}
+    places = {
+        "y": column(f"{name}:N", sort=list(names), title=None, axis=names_axis(names)),
+        "x": column(
+            "share:Q",
+            title=None,
+            scale={"domainMax": 1, "clamp": True},
+            axis={"format": ".0%", "tickCount": 5},
+            stack="zero",
+        ),
+        "order": column("order:Q"),
+        "tooltip": [
+            *columns_noted(f"{name}:N", f"{part}:N"),
+            column("share:Q", format=".1%"),
+            column("count:Q", format=","),
+        ],
+        **colour,
+    }
+    order = computed(order=f"indexof({text_list(parts)}, datum['{part}'])")
+    return chart_spec(table, [marks("bar", places, cornerRadius=2)], max(len(names), 1) * _SHARE_STEP, *order)

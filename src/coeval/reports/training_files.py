@@ -116,18 +116,20 @@ def _most_changed(task: str, runs: Sequence[TrainingRun]) -> list[str]:
 
 
 def _changes(curve: TaskCurve) -> dict[str, float]:
-    """Of each item, from the first checkpoint to the last."""
-    if curve.items is None:
+    """Of each item, from the first checkpoint to the last; 0 where one of them lacks it."""
+    columns = [dict(zip(one.keys, one.values.tolist(), strict=True)) for one in curve.columns.values()]
+    if not columns:
         return {}
-    change = np.nan_to_num(curve.items.values[:, -1] - curve.items.values[:, 0])
-    return dict(zip(curve.items.items, change.tolist(), strict=True))
+    keys = dict.fromkeys(key for column in columns for key in column)
+    first, last = columns[0], columns[-1]
+    return {key[0]: last[key] - first[key] if key in first and key in last else 0.0 for key in keys}
 
 
 def _all_items(runs: Sequence[TrainingRun]) -> Iterator[tuple[str, str]]:
     for run in runs:
         for task, curve in run.curves.items():
-            for item in curve.items.items if curve.items is not None else ():
-                yield task, item
+            for column in curve.columns.values():
+                yield from ((task, item) for item, _ in column.keys)
 
 
 def _detail(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:

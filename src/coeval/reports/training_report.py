@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.run_results import bill, model_costs
-from coeval.analysis.training.checkpoint_choice import CheckpointChoice, RunDifference
 from coeval.analysis.training.sweep_comparison import (
+    CheckpointDifference,
     SweepComparison,
     checkpoint_text,
     peers_text,
@@ -50,9 +50,9 @@ def shipping_section(
     if found.changes:
         tables.append(_last_steps(found))
     if found.overall:
-        means = _overall(found, runs)
-        title = "Mean over the tasks, each counting alike, by step. Band: 95% over all checkpoints together."
-        plot = curve_plot(means, runs, "mean over tasks, points", banded=True)
+        means = _overall(found)
+        title = "Mean over the tasks, each counting alike, by step. Shaded: 95% interval of each checkpoint."
+        plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
         tables.append(means)
     notes = tuple(Sentence(plain(f"{note[:1].upper()}{note[1:]}.")) for note in found.notes)
@@ -68,7 +68,8 @@ def _choices(found: SweepComparison, held: Collection[tuple[str, str]]) -> Repor
             links[len(rows)] = urlencode({"task": one.task})
         best = plain(checkpoint_text(one.best, several=several))
         tied = plain(peers_text(one, several=several)) if one.peers else "none"
-        rows.append((_place(one.task), best, *_scores(one), tied, one.n_items, one.of))
+        score = share_of_scale(one.mean, one.unit)
+        rows.append((_place(one.task), best, score, tied, one.n_items, one.of))
     return ReportTable(
         "ship-table",
         "Best checkpoints",
@@ -76,8 +77,7 @@ def _choices(found: SweepComparison, held: Collection[tuple[str, str]]) -> Repor
             ReportColumn("task", "Task"),
             ReportColumn("best", "Best checkpoint"),
             ReportColumn("score", "Score", "points"),
-            ReportColumn("corrected", "Corrected", "points", "After correcting for picking the best"),
-            ReportColumn("tied", "Statistically tied", "text", "Pairwise tests, adjusted for their number"),
+            ReportColumn("tied", "Statistically tied", "text", "Paired tests, adjusted for all pairs"),
             ReportColumn("n", "Items", "count", "That all checkpoints have"),
             ReportColumn("of", "Checkpoints", "count"),
         ),
@@ -90,15 +90,6 @@ def _place(task: str | None) -> str:
     return OVERALL if task is None else plain(task)
 
 
-def _scores(one: CheckpointChoice) -> tuple[Cell, Cell]:
-    """The mean and what is left of it after the correction, in hundredths of points."""
-    corrected = None
-    if one.corrected is not None and one.ci95 is not None:
-        score, low, high = (share_of_scale(each, one.unit) for each in (one.corrected, *one.ci95))
-        corrected = Measured(score, low, high, one.n_items, None)
-    return share_of_scale(one.mean, one.unit), corrected
-
-
 def _last_steps(found: SweepComparison) -> ReportTable:
     """Each run's last step against the one before, by task."""
     rows: list[tuple[Cell, ...]] = []
@@ -106,8 +97,8 @@ def _last_steps(found: SweepComparison) -> ReportTable:
         by = points_per(one.unit) / 100
         low, high = one.ci95
         difference = Measured(by * one.difference, by * low, by * high, one.n_items, None)
-        steps = f"{one.step} − {one.before}"
-        rows.append((plain(one.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
+        steps = f"{one.b.step} − {one.a.step}"
+        rows.append((plain(one.b.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
     return ReportTable(
         "last-table",
         "Last steps",
@@ -123,11 +114,11 @@ def _last_steps(found: SweepComparison) -> ReportTable:
     )
 
 
-def _overall(found: SweepComparison, runs: Sequence[str]) -> ReportTable:
+def _overall(found: SweepComparison) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for one in found.overall:
-        band = Measured(one.mean, *one.band, one.n_items, None)
-        rows.append((plain(one.run), one.step, OVERALL, one.mean, band, one.n_items, True))
+        mean = Measured(one.mean, *one.ci95, one.n_items, None)
+        rows.append((plain(one.run), one.step, OVERALL, mean, one.n_items, True))
     return ReportTable(
         "overall-means",
         "Means over the tasks",
@@ -138,11 +129,10 @@ def _overall(found: SweepComparison, runs: Sequence[str]) -> ReportTable:
             ReportColumn(
                 "mean", "Mean", "points", "Over the tasks, each counting alike, as shares of scales"
             ),
-            ReportColumn("band", "Band", "points", "95% simultaneously over all checkpoints of the run"),
             ReportColumn("n_items", "Items", "count"),
             ReportColumn("comparable", "Like the others"),
         ),
-        tuple(sorted(rows, key=lambda row: runs.index(str(row[0])) if row[0] in runs else 0)),
+        tuple(rows),
     )
 
 
@@ -154,7 +144,7 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
     if not found.differences:
         return
     table = _differences(found)
-    runs = dict.fromkeys(run for one in found.differences for run in (one.a, one.b))
+    runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
     short = fitted_names(map(plain, runs), _LONGEST_RUN)
     others = dict.fromkeys(short.values(), "the run of the row")
     if len(others) == 2:
@@ -174,14 +164,14 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
 
 
 def _differences(found: SweepComparison) -> ReportTable:
-    runs = dict.fromkeys(run for one in found.differences for run in (one.a, one.b))
+    runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
     short = fitted_names(map(plain, runs), _LONGEST_RUN)
     rows: list[tuple[Cell, ...]] = []
     for base in runs:
         for one in found.differences:
-            if base in (one.a, one.b):
-                side = short[plain(one.b if base == one.a else one.a)]
-                row = f"step {one.step}" if len(runs) == 2 else f"step {one.step} · {side}"
+            if base in (one.a.run, one.b.run):
+                side = short[plain(one.b.run if base == one.a.run else one.a.run)]
+                row = f"step {one.b.step}" if len(runs) == 2 else f"step {one.b.step} · {side}"
                 rows.append((row, short[plain(base)], _place(one.task), *_figures(one, base)))
     return ReportTable(
         "runs-table",
@@ -205,8 +195,8 @@ def _differences(found: SweepComparison) -> ReportTable:
     )
 
 
-def _figures(one: RunDifference, base: str) -> tuple[Cell, ...]:
-    sign, by = (1 if base == one.a else -1), points_per(one.unit) / 100
+def _figures(one: CheckpointDifference, base: str) -> tuple[Cell, ...]:
+    sign, by = (1 if base == one.a.run else -1), points_per(one.unit) / 100
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
     low, high = sorted(sign * bound for bound in one.ci95)
     middle = sign * one.difference
@@ -228,7 +218,6 @@ _MEANINGS: dict[ErrorBar, str] = {
     "std": "standard deviation over samples",
     "none": "",
 }
-_BANDS = {**_MEANINGS, "ci95": "95% over all checkpoints together"}
 _ALL = "all_tasks"
 # Sentences above the first picture.
 _MOST_TOLD = 3
@@ -261,7 +250,7 @@ def training_report(
             numbered(len(tasks), "task"),
             *_spent(runs),
         ),
-        lead=tuple(_lead(found, runs))[:_MOST_TOLD] or (Sentence("No checkpoints can be compared yet."),),
+        lead=tuple(_lead(found))[:_MOST_TOLD] or (Sentence("No checkpoints can be compared yet."),),
         sections=(
             *([shipping_section(found, labels, held)] if found.choices else []),
             *runs_sections(found),
@@ -277,7 +266,7 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     rows = tuple(row for task in tasks for row in _rows(task, runs, labels, error_bar))
     table = ReportTable(_ALL, "All tasks", _columns(error_bar), rows)
-    grid = curve_grid(table, tasks, labels, banded=error_bar != "none")
+    grid = curve_grid(table, tasks, labels)
     picture = Picture(_ALL, "All tasks over training steps", _ALL, grid)
     section = ReportSection("all", "How did training go?", (), (picture,), (table,))
     return Report(kind="training", title=plain(listed(labels)), facts=(), lead=(), sections=(section,))
@@ -293,18 +282,12 @@ def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
         yield plain(str(reported))
 
 
-def _lead(found: SweepComparison, runs: Sequence[TrainingRun]) -> Iterator[Sentence]:
-    """What to ship, then alarms, which speak against it, then what else was found."""
-    first, *others = found.sentences or ("",)
-    if first:
-        yield Sentence(plain(first), "ship")
-    for run in runs:
-        for alarm in run.alarms:
-            yield Sentence(plain(f"{run.label}: {alarm}" if len(runs) > 1 else alarm), "notes")
-    of_runs = {runs_sentence(rows) for _, rows in found.by_task()}
+def _lead(found: SweepComparison) -> Iterator[Sentence]:
+    """What to ship, then what else was found."""
+    of_runs = {runs_sentence(rows) for rows in found.by_task()}
     below = "last-table" if found.changes else "ship-table"
-    for said in others:
-        yield Sentence(plain(said), "runs" if said in of_runs else below)
+    for at, said in enumerate(found.sentences):
+        yield Sentence(plain(said), "ship" if at == 0 else "runs" if said in of_runs else below)
 
 
 def _anchor(task: str) -> str:
@@ -335,13 +318,13 @@ def _of_task(
         for run, curve in curves
         for said in (*curve.conclusions, *curve.notes)
     ]
-    band = f"; band: {_BANDS[error_bar]}" if _BANDS[error_bar] else ""
+    shaded = f"; shaded: {_MEANINGS[error_bar]}" if _MEANINGS[error_bar] else ""
     odd = any(not point.comparable for _, curve in curves for point in curve.points)
     picture = Picture(
         task,
-        f"{first.metric} over training steps{band}.{_HOLLOW if odd else ''}",
+        f"{first.metric} over training steps{shaded}.{_HOLLOW if odd else ''}",
         name,
-        curve_plot(table, labels, f"{first.metric}, points", banded=bool(band)),
+        curve_plot(table, labels, f"{first.metric}, points"),
     )
     question = f"{plain(task)}: how did it change?"
     return ReportSection(_anchor(task), question, tuple(sentences), (picture,), (table,))
@@ -354,7 +337,6 @@ def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
         ReportColumn("task", "Task"),
         ReportColumn("step", "Step", "count"),
         ReportColumn("mean", "Mean", "points", _MEANINGS[error_bar]),
-        ReportColumn("band", "Band", "points", _BANDS[error_bar]),
         ReportColumn("sem", "SEM", "points", _MEANINGS["sem"]),
         ReportColumn("std", "Std", "points", _MEANINGS["std"]),
         ReportColumn("n_runs", "Samples", "count"),
@@ -377,14 +359,12 @@ def _rows(
     for run, point in _points(task, runs):
         unit = run.curves[task].unit
         mean = _measured(point, _bar(point, error_bar), unit)
-        whole = point.band if error_bar == "ci95" and point.band else _bar(point, error_bar)
-        band = _measured(point, whole, unit) if whole else None
         by = points_per(unit) / 100
         errors = (None if each is None else by * each for each in (point.sem, point.std))
         counts = (point.n_runs, point.n_items, point.missing)
         name = checkpoint_name(run.label, point.step, labels)
         rows.append(
-            (name, run.label, task, point.step, mean, band, *errors, *counts, point.judge, point.comparable)
+            (name, run.label, task, point.step, mean, *errors, *counts, point.judge, point.comparable)
         )
     return rows
 
@@ -407,8 +387,7 @@ def _measured(point: CurvePoint, bounds: tuple[float, float] | None, unit: str) 
 
 
 def _notes(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:
-    said = [(run.label, note) for run in runs for note in (*run.alarms, *run.notes)]
-    notes = [f"{label}: {note}" if len(runs) > 1 else note for label, note in said]
+    notes = [f"{run.label}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
     if notes:
         yield ReportSection(
             "notes", "What else is to be known?", tuple(Sentence(plain(note)) for note in notes)

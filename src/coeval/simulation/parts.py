@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from coeval.core.records import LEVELS, Message, Request
-from coeval.simulation.conforming import conforming
 from coeval.simulation.judge import (
     assistants_verdict,
     compares_answers,
@@ -34,7 +33,7 @@ from coeval.simulation.prose import (
     sentences,
     write_item,
 )
-from coeval.simulation.student import answer, labelled_answer
+from coeval.simulation.student import answer, conforming, labelled_answer
 
 # --- Teacher
 #

@@ -270,7 +270,7 @@ class RunDir:
     """Paths of one run. Names come from a validated configuration (V-04), so they stay inside.
 
     ``pending_batches``: the unfinished batch jobs, whose requests and results lie in ``batches`` until they
-    are recorded. ``sources``: the origins of supplied items (`coeval.tables.origin`). ``looks``: at results
+    are recorded. ``sources``: the origins of supplied items (`coeval.tables.harvest`). ``looks``: at results
     while the run grew. ``repaired``: the lines that `coeval repair` sets aside, a subfolder each time.
     ``replacing``: the journal of a move to ``replaced/`` while it lasts.
     """

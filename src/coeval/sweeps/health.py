@@ -6,7 +6,7 @@ import asyncio
 import random
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -124,11 +124,9 @@ _NOT_THERE = (404, 405, 501)
 _LONGEST_NAME = 120
 
 
-async def until_up(
-    server: ServerProcess, url: str, within_s: float, tell: Callable[[float], None], key: str | None = None
-) -> None:
+async def until_up(server: ServerProcess, url: str, within_s: float, key: str | None = None) -> None:
     """Wait until /health, or ``url``/models where that is not there, answers 200, and it is this server that
-    listens there. ``tell`` is called at every look with the seconds that have passed.
+    listens there.
 
     Raises ServerDown: the server has ended, it is not up in time, or another process listens on its port.
     """
@@ -136,14 +134,12 @@ async def until_up(
     wire = Wire()
     try:
         while not server.down.is_set():
-            waited = time.monotonic() - began
-            if waited > within_s:
+            if time.monotonic() - began > within_s:
                 raise ServerDown(
                     f"the server was not up after {within_s:.0f} s; give it more time (--start-timeout), "
                     "or see why it hangs",
                     again=False,
                 )
-            tell(waited)
             if await asyncio.to_thread(_is_ours, server) and await _answers(wire, url, key):
                 return
             await _pause(server, look_s)

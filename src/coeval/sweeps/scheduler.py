@@ -29,8 +29,7 @@ from coeval.sweeps.job_plan import (
     foreign_shards_taken_in,
 )
 from coeval.sweeps.job_table import JobTable, refuse_others
-from coeval.sweeps.judge_worker import JudgingProcess
-from coeval.sweeps.judging_run import Concluded, ConcludeProgress, SampleConcluded
+from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
 from coeval.sweeps.merging import Merging
 from coeval.sweeps.server_command import PRESETS
 from coeval.sweeps.swapping import base_of

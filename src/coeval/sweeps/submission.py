@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from coeval.core.errors import GAPS, StoreError, UsageError
+from coeval.core.entry_points import install_command
+from coeval.core.errors import GAPS, CoevalError, StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint, Submission, content_of
@@ -146,3 +148,36 @@ def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
         return None, counts
     why = next((each.problem for each in found if each.problem), "answers or judgments are missing")
     return GAPS, f"{counts}; {why}"
+
+
+# --- Callback of trainers
+
+
+def sweep_callback(out: str | Path) -> Any:
+    """Make a callback for the trainers of ``transformers`` and TRL: each checkpoint that they save is
+    submitted to the sweep in ``out``. A submission that fails is a warning, and the training goes on.
+
+    Raises UsageError: ``transformers`` is not installed.
+    """
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise UsageError(f"the callback needs transformers: {install_command('huggingface')}") from error
+
+    class SweepCallback(TrainerCallback):  # type: ignore[misc]  # untyped
+        """Submits what is saved; only the process of rank 0 does."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002  theirs
+            if state.is_world_process_zero and (idle := no_sweep_runs(Path(out))):
+                log.warning("%s", idle)
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002  theirs
+            if not state.is_world_process_zero:
+                return
+            step = state.global_step
+            try:
+                submit_checkpoint(out, step, Path(args.output_dir) / f"checkpoint-{step}")
+            except CoevalError as error:
+                log.warning("step %d was not submitted: %s", step, error)
+
+    return SweepCallback()

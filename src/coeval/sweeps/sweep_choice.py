@@ -20,8 +20,7 @@ from coeval.core.options import NO_JUDGE, TASK_OPTION, setting
 from coeval.core.settings import declared
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import STEP, Checkpoint, CheckpointPlaces, CheckpointWatch, refuse_doubles
-from coeval.sweeps.cluster_engines import open_ray, open_slurm
-from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots
+from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots, open_ray, open_slurm
 from coeval.sweeps.merging import MergeCommand
 from coeval.sweeps.server_command import ServerCommand
 from coeval.sweeps.sweep import PATH, Sweep, SweepPhases, queue_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,25 +12,28 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from coeval.benchmarks.run.runner import accounts_of
+from coeval.benchmarks.run.eval_estimate import estimate_evaluation
+from coeval.benchmarks.run.runner import accounts_of, prepare
 from coeval.core.errors import Draining, ModelUnavailable, UsageError
 from coeval.core.options import NO_JUDGE, setting
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.engine.probing import Probing, silent, try_models
-from coeval.engine.progress import Board, Unwatched
+from coeval.engine.progress import Board, Unwatched, Watcher
 from coeval.engine.session import SessionContext, opened
 from coeval.engine.terms import terms_of
 from coeval.models.pacing.throttle import throttle_of
+from coeval.pricing.estimate import EstimateLine, total_cost
+from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_plan import JobPlan, job_plan
-from coeval.sweeps.job_table import JobTable, refuse_others
-from coeval.sweeps.judge_worker import JudgingProcess, judging_command
+from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
+from coeval.sweeps.judging_run import JudgingProcess, judging_command
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
 from coeval.sweeps.server_process import end_leftovers
-from coeval.sweeps.sweep import ACCOUNTS, WORKERS, Sweep, queue_of
+from coeval.sweeps.sweep import ACCOUNTS, WORKERS, Sweep, SweepPhases, queue_of
 from coeval.sweeps.sweep_choice import KEY_VARIABLE, RequestedFor, absent_program, engine_of, refuse_ambiguous
 
 
@@ -190,3 +194,81 @@ def done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterat
             "folders, and taken up again when the earlier settings return; to have both, give another "
             f"{setting('out')}"
         )
+
+
+# --- What a start will request, and what its judging will cost: nothing is asked or written
+#
+# Checkpoints of which the same is owed are alike, and one of them is looked into for all.
+
+
+class TaskEstimate(NamedTuple):
+    """Of a task over all checkpoints: jobs owed, requests to the checkpoints, requests to the judge, and what
+    those cost; None where no price is known."""
+
+    jobs: int = 0
+    answers: int = 0
+    judgments: Span = exact(0)
+    cost_usd: Span | None = None
+
+
+class SweepEstimate(NamedTuple):
+    """``checkpoints`` are those of which something is owed, ``workers`` the servers that will be started."""
+
+    checkpoints: int
+    workers: int
+    tasks: dict[str, TaskEstimate]
+    judge: EstimateLine | None
+    prices: tuple[str, ...]
+
+
+def estimate_sweep(
+    sweep: Sweep,
+    table: JobTable,
+    checkpoints: Sequence[Checkpoint],
+    phases: SweepPhases,
+    watcher: Watcher,
+) -> SweepEstimate:
+    """
+    Raises UsageError: a task cannot be prepared: an asset is not there, a file has wrong data.
+    """
+    alike: Counter[str] = Counter()
+    first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
+    workers = 0
+    for checkpoint in checkpoints:
+        owed = table.owed(checkpoint)
+        if owed.nothing:
+            continue
+        workers += len(owed.answers) if phases.inference else 0
+        alike[repr(owed)] += 1
+        first.setdefault(repr(owed), (checkpoint, owed))
+    tasks: dict[str, TaskEstimate] = {}
+    judged: list[EstimateLine] = []
+    prices: set[str] = set()
+    for key, (checkpoint, owed) in first.items():
+        evaluation, times = sweep.whole(checkpoint, owed.conclusions), alike[key]
+        prepared = prepare(evaluation, watcher)
+        estimate = estimate_evaluation(prepared, PriceBook())
+        for run in prepared.task_runs:
+            requested = estimate.by_phase.get(run.label) if phases.inference else None
+            judging = estimate.by_phase.get(run.judging) if phases.judge else None
+            tasks[run.task] = _added(tasks.get(run.task, TaskEstimate()), requested, judging, times)
+        name = evaluation.judge.name if evaluation.judge is not None else ""
+        if phases.judge and name in estimate.by_model:
+            judged.append(estimate.by_model[name] * times)
+        prices.update([estimate.prices[name]] if name in estimate.prices else [])
+    judge = sum(judged[1:], judged[0]) if judged else None
+    return SweepEstimate(alike.total(), workers, tasks, judge, tuple(sorted(prices)))
+
+
+def _added(
+    before: TaskEstimate, requested: EstimateLine | None, judging: EstimateLine | None, times: int
+) -> TaskEstimate:
+    """Add one job at each of ``times`` checkpoints. What is not known is the same of all that are alike: the
+    ends of the range grow with their number."""
+    answers = round(requested.calls.central) if requested is not None else 0
+    jobs, asks = before.jobs + times, before.answers + answers * times
+    if judging is None:
+        return before._replace(jobs=jobs, answers=asks)
+    line = judging * times
+    cost = total_cost((before.cost_usd, line.cost_usd))
+    return TaskEstimate(jobs, asks, before.judgments + line.calls, cost)

@@ -13,11 +13,10 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from coeval.benchmarks.benchmark import count_failures
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.plain import plain, shortened
+from coeval.core.plain import shortened
 from coeval.core.records import is_good
 from coeval.core.shown_url import url_secrets
 from coeval.engine.progress import LEAST_MADE, PACE_S, Board, PhaseCount
@@ -40,12 +39,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     worker fills with the other fields.
 
     ``name`` is what it is to serve the checkpoint as. ``gpus`` are those it may use, all that the worker sees
-    where none is named. With ``port`` 0 the worker takes a free one, anew for each start. ``environment``
-    goes over the worker's own; it holds no credential, since it stands in ``worker.json``. Of the worker's
-    credentials the server gets those whose variables are ``passed``, or named in the command. ``starts`` is
-    how often it may be started in all; ``wait_s`` is waited before the second one, and longer before each
-    further one. A server that ``serves_adapters`` goes on to the next worker of its slot, and its files lie
-    in the slot's ``folder``.
+    where none is named. Of the worker's credentials the server gets those whose variables are ``passed``, or
+    named in the command. ``starts`` is how often it may be started in all; ``wait_s`` is waited before the
+    second one, and longer before each further one. A server that ``serves_adapters`` goes on to the next
+    worker of its slot, and its files lie in the slot's ``folder``.
     """
 
     template: str
@@ -53,8 +50,6 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     gpus: tuple[str, ...] = ()
     tp_size: int = 1
-    port: int = 0
-    environment: dict[str, str] = {}
     passed: tuple[str, ...] = ()
     start_timeout_s: float = 1800.0
     starts: int = 4
@@ -99,36 +94,29 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """One task and sample: good answers of so many prompts (of the shard), and failed ones by kind."""
+    """One task and sample: good answers of so many prompts (of the shard)."""
 
     task: str
     run: int
     prompts: int
     answers: int
-    failed: dict[str, int] = {}
 
 
 class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
     """``progress.json``, replaced about once a second.
 
-    Of ``planned`` answers ``done`` stand; ``failed`` have failed since the worker began, and are asked again
-    by another worker. ``output_tokens_per_s`` is the pace of the last minute, ``remaining_s`` what is left at
-    that pace; ``tasks`` is done and planned by task and sample. ``message`` is what is worth a line: while
-    the server starts, the last line that it wrote; ``restarted`` is why its server was last started again.
-    ``at`` is seconds since 1970.
+    Of ``planned`` answers ``done`` stand. ``output_tokens_per_s`` is the pace of the last minute,
+    ``remaining_s`` what is left at that pace; ``tasks`` is done and planned by task and sample. ``restarted``
+    is why its server was last started again. ``at`` is seconds since 1970.
     """
 
     at: float
     state: WorkerState
     done: int = 0
     planned: int = 0
-    failed: int = 0
-    output_tokens: int = 0
     output_tokens_per_s: float | None = None
     remaining_s: float | None = None
-    starts: int = 0
     tasks: dict[str, tuple[int, int]] = {}
-    message: str = ""
     restarted: str = ""
 
 
@@ -244,7 +232,7 @@ class WorkerCount:
     def __init__(self) -> None:
         self.state: WorkerState = "reading"
         self.starts = 0
-        self.message = self.restarted = ""
+        self.restarted = ""
         self._task_runs: Sequence[TaskRun] = ()
         self._boards: list[Board] = []
         self._marks: deque[_Mark] = deque()
@@ -258,16 +246,11 @@ class WorkerCount:
 
     def warn(self, message: str) -> None:
         log.warning("%s", message)
-        self.say(message)
-
-    def say(self, message: str) -> None:
-        self.message = shortened(plain(message), _LONGEST_MESSAGE)
 
     def begin(self, board: Board) -> None:
         self._boards.append(board)
         self._marks.clear()
         self.state = "asking"
-        self.message = ""
 
     @property
     def output_tokens(self) -> int:
@@ -298,13 +281,9 @@ class WorkerCount:
             state=self.state,
             done=done,
             planned=planned,
-            failed=sum(count.failed.total() for count in self._counts()),
-            output_tokens=self.output_tokens,
             output_tokens_per_s=pace.output_tokens_per_s,
             remaining_s=pace.remaining_s,
-            starts=self.starts,
             tasks=tasks,
-            message=self.message,
             restarted=shortened(self.restarted, _LONGEST_MESSAGE),
         )
 
@@ -336,7 +315,6 @@ class WorkerCount:
                 run=run.run or 0,
                 prompts=len(run.items),
                 answers=sum(map(is_good, run.answers.values())),
-                failed=count_failures(run.answers.values()),
             )
             for run in self._task_runs
         )

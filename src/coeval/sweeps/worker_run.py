@@ -39,7 +39,7 @@ from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
 from coeval.sweeps.guard import LOOK_S
-from coeval.sweeps.health import free_port, is_free, served_names, shown_names, until_up
+from coeval.sweeps.health import free_port, served_names, shown_names, until_up
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess, end_leftover
@@ -55,9 +55,6 @@ from coeval.sweeps.worker_files import (
 )
 
 # --- Server of a worker
-
-# A server that answers within a second needs no word.
-_QUIET_S = 1.0
 
 
 class Up(NamedTuple):
@@ -92,7 +89,7 @@ class WorkerServer:
         count.starts += 1
         count.state = "starting"
         self._log.begin()
-        port = await asyncio.to_thread(self._port)
+        port = await asyncio.to_thread(free_port, HOST)
         process = await ServerProcess.begin(
             self.folder,
             self._command.filled(as_started(server), port),
@@ -113,31 +110,16 @@ class WorkerServer:
 
     async def _wait_for(self, process: ServerProcess, url: str) -> None:
         try:
-            await until_up(process, url, self.server.start_timeout_s, self._tell, self.key)
+            await until_up(process, url, self.server.start_timeout_s, self.key)
         except ServerDown as error:
             if process.down.is_set():
                 await process.gone.wait()
             raise ServerDown(f"{error}{process.exit}. {self._log.reported()}", again=error.again) from error
 
-    def _tell(self, waited_s: float) -> None:
-        if waited_s >= _QUIET_S:
-            self.count.say(f"waiting for the server for {waited_s:.0f} s: {self._log.last_line()}")
-
-    def _port(self) -> int:
-        server = self.server
-        if not server.port:
-            return free_port(HOST)
-        if not is_free(HOST, server.port):
-            raise ServerDown(
-                f"port {server.port} of {HOST} is taken by another process; "
-                "end that, or let the sweep choose the ports"
-            )
-        return server.port
-
     def _environment(self) -> dict[str, str]:
         gpus = ",".join(self.server.gpus)
         loading = ENVIRONMENT if self.server.serves_adapters else {}
-        return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **loading, **self.server.environment}
+        return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **loading}
 
 
 class _HeldServer(NamedTuple):
@@ -206,7 +188,6 @@ class KeptServer:
         if held.up.process.down.is_set() or not self._trusted:
             return False
         server.count.state = "starting"
-        server.count.say("loading it into the running server")
         try:
             swapping = self._swap(held.adapter, server.server)
             return await unless_interrupted(swapping, interrupt, "it was being loaded")

@@ -32,7 +32,7 @@ _MOST_KEPT = 1_000
 
 
 class TableRow(NamedTuple):
-    """A row. ``line`` is its first line from 1 (its number in Parquet and Arrow files). ``fields`` are its
+    """A row. ``line`` is its first line from 1 (its number in a Parquet file). ``fields`` are its
     columns by name, or a string that says why there are none."""
 
     line: int
@@ -73,7 +73,7 @@ class Reported(dict[str, LinesSaid]):
 # Bytes. No prompt is as long: a longer line is another kind of file, or an unclosed quote.
 LONGEST_LINE = 64 << 20
 
-PARQUET, ARROW = b"PAR1", (b"\xff\xff\xff\xff", b"ARROW1")
+PARQUET = b"PAR1"
 
 # Bytes per read: few calls, little memory.
 _CHUNK = 1 << 20
@@ -85,7 +85,10 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_AN_ARROW = "an Arrow file; write it as Parquet: dataset.to_parquet('items.parquet')"
 _OTHERS = {
+    b"\xff\xff\xff\xff": _AN_ARROW,
+    b"ARROW1": _AN_ARROW,
     b"PK\x03\x04": "an Excel workbook (or another ZIP archive); save it as CSV UTF-8, or unpack it",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; save it as CSV UTF-8",
     b"BZh": "packed by bzip2; unpack it, or pack it by gzip",

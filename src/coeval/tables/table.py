@@ -17,11 +17,10 @@ import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable, UsageError
 from coeval.core.foreign import decode, lines_decoder, utf8
-from coeval.core.plain import file_bytes, open_file
+from coeval.core.plain import open_file
 from coeval.core.text import listed, numbered
 from coeval.tables.item_map import NamedLabel
 from coeval.tables.source_bytes import (
-    ARROW,
     LONGEST_LINE,
     PARQUET,
     SourceBytes,
@@ -198,10 +197,9 @@ def _said(error: csv.Error) -> str:
     return f"its quotes do not match: {said}; within a quoted cell, quotes are written twice"
 
 
-# --- Parquet and Arrow rows
+# --- Parquet rows
 #
-# Both keep class labels as numbers. Their names stand in the file itself, under ``huggingface``, or in the
-# ``dataset_info.json`` beside it.
+# `datasets` keeps class labels as numbers, and their names in the file itself, under ``huggingface``.
 
 # Rows; those of a data set may hold whole books.
 _AT_ONCE = 1_000
@@ -230,7 +228,8 @@ class ParquetRows:
         except duckdb.Error as error:
             raise self._damaged(error) from error
         self.columns = tuple(column[0] for column in found.description or ())
-        self._labels = _labels(path, kept[0] if kept is not None else None)
+        labels = _label_names(kept[0]) if kept is not None else {}
+        self._labels = {column: labels[column] for column in self.columns if column in labels}
 
     def rows(self) -> Iterator[TableRow]:
         number = 0
@@ -239,7 +238,9 @@ class ParquetRows:
                 for values in group:
                     number += 1
                     row = dict(zip(self.columns, values, strict=True))
-                    yield TableRow(number, _with_names(row, self._labels) if self._labels else row)
+                    for column, names in self._labels.items():
+                        row[column] = _named(row[column], names)
+                    yield TableRow(number, row)
         except self._error as error:
             raise self._damaged(error) from error
         finally:
@@ -249,90 +250,34 @@ class ParquetRows:
         return UsageError(f"cannot read {self._path}: {str(error).partition(chr(10))[0]}")
 
 
-def arrow_rows(path: Path) -> Iterator[TableRow]:
-    """Read the rows of an Arrow file or stream.
-
-    Raises UsageError: pyarrow is not installed, or the file is damaged.
-    """
+def _label_names(kept: bytes) -> dict[str, list[str]]:
+    """The names of class labels by column; none where what the file keeps cannot be read."""
     try:
-        import pyarrow
-    except ImportError:
-        raise UsageError(
-            f"{path} is an Arrow file, which needs pyarrow (pip install pyarrow); or write it as Parquet, "
-            "which needs nothing: dataset.to_parquet('items.parquet')"
-        ) from None
-    number = 0
-    try:
-        with pyarrow.memory_map(str(path)) as file:
-            labels: dict[str, Any] | None = None
-            for batch in _batches(pyarrow, file):
-                if labels is None:
-                    labels = _labels(path, (batch.schema.metadata or {}).get(b"huggingface"))
-                batch.validate(full=True)  # what a damaged one holds is not looked at unchecked
-                for start in range(0, batch.num_rows, _AT_ONCE):
-                    for row in batch.slice(start, _AT_ONCE).to_pylist():
-                        number += 1
-                        yield TableRow(number, _with_names(row, labels) if labels else row)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
-
-
-def _batches(pyarrow: Any, file: Any) -> Iterator[Any]:
-    if file.read(6) == b"ARROW1":
-        opened = pyarrow.ipc.open_file(file)
-        yield from (opened.get_batch(at) for at in range(opened.num_record_batches))
-    else:
-        file.seek(0)
-        yield from pyarrow.ipc.open_stream(file)
-
-
-def _labels(path: Path, kept: bytes | None) -> dict[str, Any]:
-    """The features of columns that hold class labels, by what the file keeps of them, else by what lies
-    beside it; none where neither can be read."""
-    try:
-        about = decode(kept, dict[str, Any]) if kept is not None else {}
-        features = about.get("info", {}).get("features")
-        if features is None:
-            features = decode(file_bytes(path.parent / "dataset_info.json"), dict[str, Any]).get("features")
-    except (OSError, Undecodable, AttributeError):
+        features = decode(kept, _Kept).info.features
+    except Undecodable:
         return {}
-    if not isinstance(features, dict):
-        return {}
-    return {column: feature for column, feature in features.items() if _holds_labels(feature)}
+    return {
+        column: [str(name) for name in names]
+        for column, feature in features.items()
+        if isinstance(feature, dict)
+        and feature.get("_type") == "ClassLabel"
+        and isinstance(names := feature.get("names"), list)
+    }
 
 
-def _holds_labels(feature: Any) -> bool:
-    match feature:
-        case {"_type": "ClassLabel", "names": list()}:
-            return True
-        case dict():
-            return any(map(_holds_labels, feature.values()))
-        case list():
-            return any(map(_holds_labels, feature))
-        case _:
-            return False
+class _Info(msgspec.Struct):
+    features: dict[str, Any] = {}
 
 
-def _with_names(row: dict[str, Any], labels: dict[str, Any]) -> dict[str, Any]:
-    return row | {column: _named(row[column], feature) for column, feature in labels.items() if column in row}
+class _Kept(msgspec.Struct):
+    info: _Info = msgspec.field(default_factory=_Info)
 
 
-def _named(value: Any, feature: Any) -> Any:
-    """A value with its class labels named; one of -1 is none (`datasets.ClassLabel`: hidden ones of a test
-    split). Lists and mappings are gone into as `datasets` describes them."""
-    match feature, value:
-        case {"_type": "ClassLabel", "names": list(names)}, int():
-            if 0 <= value < len(names):
-                return NamedLabel(value, str(names[value]))
-            return None if value == -1 else value
-        case (([inner] | {"_type": str(), "feature": inner}), list()):
-            return [_named(each, inner) for each in value]
-        case {"_type": str(), "feature": dict(inner)}, dict():  # a list of mappings is kept as one of lists
-            return {key: _named(part, [inner.get(key)]) for key, part in value.items()}
-        case dict(), dict():
-            return {key: _named(part, feature.get(key)) for key, part in value.items()}
-        case _:
-            return value
+def _named(value: Any, names: list[str]) -> Any:
+    """A class label with its name; one of -1 is none (`datasets.ClassLabel`: hidden ones of a test split)."""
+    if isinstance(value, int) and 0 <= value < len(names):
+        return NamedLabel(value, names[value])
+    return None if value == -1 else value
 
 
 # --- Table
@@ -362,12 +307,9 @@ def open_table(path: Path, encoding: str | None = None, delimiter: str | None = 
 
     Raises UsageError: the file cannot be read, is no table, or one without rows.
     """
-    kind = _binary(path)
-    if kind == "parquet":
+    if _is_parquet(path):
         parquet = ParquetRows(path)
         return Table(path, parquet.columns, parquet.rows(), partial(file_of, path), _nothing)
-    if kind == "arrow":
-        return _looked_at(path, arrow_rows(path), partial(file_of, path), _nothing)
     source = SourceBytes(path, encoding)
     try:
         header, rows, delimiter = _text_rows(source, delimiter)
@@ -413,16 +355,13 @@ def _text_rows(source: SourceBytes, delimiter: str | None) -> CsvRows:
     return CsvRows((), json_rows(source)) if is_json else csv_rows(source, None)
 
 
-def _binary(path: Path) -> str | None:
-    """What a file is that is no text; a pipe is taken for text, since it can be read only once."""
+def _is_parquet(path: Path) -> bool:
+    """Check a file's first bytes; a pipe is taken for text, since it can be read only once."""
     try:
         with open_file(path) as file:
-            start = file.read(6) if file.seekable() else b""
+            return file.seekable() and file.read(len(PARQUET)) == PARQUET
     except OSError as error:
         raise unreadable(path, error) from error
-    if start.startswith(PARQUET):
-        return "parquet"
-    return "arrow" if start.startswith(ARROW) else None
 
 
 def _nothing() -> None:

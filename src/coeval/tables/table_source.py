@@ -16,7 +16,6 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import convert, decode
-from coeval.core.plain import file_bytes
 from coeval.core.shown_url import shown_url
 from coeval.core.text import listed
 from coeval.core.yaml_text import yaml_reader
@@ -67,8 +66,9 @@ class TableSource:
 
 # --- Folders of tables, by split
 
-_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv", ".json", ".arrow")
-_BOOKKEEPING = {"dataset_info.json", "dataset_dict.json", "dataset_infos.json", "state.json"}
+_SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv", ".json")
+# What `datasets` says of a folder.
+_ABOUT = {"dataset_info.json", "dataset_infos.json"}
 # Word in a file's name → the split that it means.
 _SPLITS = {
     "train": "train", "training": "train",
@@ -78,33 +78,29 @@ _SPLITS = {
 
 
 def _of_folder(choice: SourceChoice, folder: Path) -> TableSource:
-    """The tables of a folder's split, in order; licence and citation as the folder tells them.
+    """The tables of a folder's split, in order: those in it, and in its ``data``, as the hub keeps them.
 
     Raises UsageError: it holds no table, or several splits of which none, or none that is there, was named.
     """
     try:
-        found = sorted(path for path in folder.rglob("*") if _is_table(path))
+        entries = sorted(entry for entry in (*folder.iterdir(), *folder.glob("data/*")))
     except OSError as error:
         raise unreadable(folder, error) from error
+    found = [entry for entry in entries if _is_table(entry)]
     if not found:
-        there = sorted({path.suffix for path in folder.rglob("*") if path.is_file() and path.suffix})[:8]
+        there = sorted({f"{entry.name}/" if entry.is_dir() else entry.suffix for entry in entries} - {""})
         held = f"; it holds {listed(there)}" if there else ""
         raise UsageError(f"there is no table in {folder} ({', '.join(_SUFFIXES)}, plain or .gz){held}")
     by_split: dict[str | None, list[Path]] = {}
     for path in found:
-        by_split.setdefault(_split_of(path, folder), []).append(path)
+        by_split.setdefault(_split_of(path), []).append(path)
     named = _pick_split([name for name in by_split if name is not None], choice.split, str(folder))
-    files = by_split[named] if named is not None else found
-    about = _about(files[0].parent) or _about(folder)
     return TableSource(
         name=choice.name,
-        files=files,
+        files=by_split[named] if named is not None else found,
         encoding=choice.encoding,
         delimiter=choice.delimiter,
-        subset=choice.subset or "",
         split=named or "",
-        license=str(about.get("license") or ""),
-        citation=str(about.get("citation") or ""),
     )
 
 
@@ -129,25 +125,14 @@ def _meant(needed: str, there: Collection[str], otherwise: str) -> str:
 
 def _is_table(path: Path) -> bool:
     name = path.name.lower().removesuffix(".gz")
-    hidden = path.name.startswith((".", "_")) or path.name in _BOOKKEEPING
+    hidden = path.name.startswith((".", "_")) or path.name in _ABOUT
     return name.endswith(_SUFFIXES) and not hidden and path.is_file()
 
 
-def _split_of(path: Path, folder: Path) -> str | None:
-    """By the words of its name, else of the folders between, the nearest first."""
-    for part in reversed(path.relative_to(folder).parts):
-        for word in re.split(r"[^a-z]+", part.lower()):
-            if word in _SPLITS:
-                return _SPLITS[word]
-    return None
-
-
-def _about(folder: Path) -> dict[str, Any]:
-    """What ``dataset_info.json`` says; nothing where there is none to read."""
-    try:
-        return decode(file_bytes(folder / "dataset_info.json"), dict[str, Any])
-    except (OSError, Undecodable):
-        return {}
+def _split_of(path: Path) -> str | None:
+    """By the words of its name."""
+    words = re.split(r"[^a-z]+", path.name.lower())
+    return next((_SPLITS[word] for word in words if word in _SPLITS), None)
 
 
 # --- Hub
@@ -318,13 +303,17 @@ def local_source(choice: SourceChoice) -> TableSource:
             "of the hub are fetched by `coeval ingest OWNER/NAME`."
         )
     path = Path(choice.name).expanduser()
+    if choice.subset is not None:
+        raise UsageError(
+            f"a subset is chosen of data sets of the hub, and {path} is here; name the folder or the file of "
+            "the subset"
+        )
     if path.is_dir():
-        return _of_folder(choice, path if choice.subset is None else _subset_of(path, choice.subset))
+        return _of_folder(choice, path)
     if not path.exists():
         raise UsageError(_nothing_there(path))
-    for option, value in (("a subset", choice.subset), ("a split", choice.split)):
-        if value is not None:
-            raise UsageError(f"{option} is chosen of data sets, and {path} is a single file; leave it out")
+    if choice.split is not None:
+        raise UsageError(f"a split is chosen of data sets, and {path} is a single file; leave it out")
     return TableSource(name=choice.name, files=[path], encoding=choice.encoding, delimiter=choice.delimiter)
 
 
@@ -334,12 +323,9 @@ def _benchmark(choice: SourceChoice, progress: Progress | None) -> TableSource:
     subset, split = choice.subset or row.config, choice.split or row.split
     if local is None:
         found = _of_hub(row.repo, subset, split, progress)
-    elif local.is_dir():
-        whole = choice.subset is None and not (local / subset).is_dir()
-        of_split = replace(choice, split=split)
-        found = _of_folder(of_split, local if whole else _subset_of(local, subset))
     else:
-        found = TableSource(name=name, files=[local])
+        of = split if local.is_dir() else choice.split
+        found = local_source(replace(choice, name=str(local), split=of))
     return replace(
         found,
         name=name,
@@ -354,19 +340,10 @@ def _benchmark(choice: SourceChoice, progress: Progress | None) -> TableSource:
     )
 
 
-def _subset_of(folder: Path, subset: str) -> Path:
-    """The folder of a subset; raises UsageError where there is none, since others' items are not its."""
-    if Path(subset).name == subset and (folder / subset).is_dir():
-        return folder / subset
-    there = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-    meant = _meant(subset, there, "its folders are")
-    raise UsageError(f"{folder} has no folder of the subset {subset}; {meant}")
-
-
 def _looks_local(path: Path) -> bool:
     """Whether a name with a slash means a file here rather than a data set of the hub."""
     return (
-        bool(re.fullmatch(r"\.(jsonl?|ndjson|csv|tsv|txt|parquet|gz|xlsx?|arrow)", path.suffix))
+        bool(re.fullmatch(r"\.(jsonl?|ndjson|csv|tsv|txt|parquet|gz|xlsx?)", path.suffix))
         or path.parent.is_dir()
     )
 

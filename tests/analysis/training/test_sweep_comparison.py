@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli.written_training import JUDGE, drawn, write_run, write_training
 
-from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.training.curve_conclusions import step_down, step_down_pairs
+from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
 from coeval.analysis.training.shared_scores import TrainedCheckpoint
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
@@ -40,37 +40,21 @@ def compared(*roots: Path) -> SweepComparison:
     return compare_sweeps(read_sweeps(roots))
 
 
-def test_pairs_are_tested_as_columns_of_differences_are() -> None:
-    generator = np.random.default_rng(1)
-    scores = generator.random((40, 4)) + np.array([0, 0, 0.3, 0.1])
-    one, other = np.triu_indices(4, 1)
-    assert step_down_pairs(scores)[one, other] == pytest.approx(step_down(scores[:, one] - scores[:, other]))
-
-
-def test_false_calls_among_checkpoints_that_are_alike_are_rare() -> None:
-    """Some pair of six equal checkpoints is told apart in at most 5 of 100 training runs."""
-    generator = np.random.default_rng(7)
-    wrong = 0
-    for _ in range(200):
-        hard = generator.normal(0, 0.2, (60, 1))
-        scores = (generator.random((60, 6)) < np.clip(0.5 + hard, 0, 1)).astype(np.float64)
-        wrong += bool((step_down_pairs(scores)[np.triu_indices(6, 1)] < 0.05).any())
-    assert wrong <= 20, "5% and three standard errors of 200"
-
-
 def test_the_best_is_named_with_those_tied_with_it(tmp_path: Path) -> None:
-    write_training(tmp_path / "a", drawn({**RISING, 400: 0.7}, 200, 2))
+    scores = drawn({**RISING, 400: 0.7}, 200, 2)
+    write_training(tmp_path / "a", scores)
     found = compare_runs(only(tmp_path / "a"))
     [chosen] = found.choices
     assert (chosen.task, chosen.of, chosen.n_items) == ("ifeval", 4, 200)
     assert {chosen.best.step, *(peer.step for peer in chosen.peers)} == {300, 400}
-    assert chosen.corrected is not None
-    assert chosen.corrected < chosen.mean
+    pairs = combinations((of.mean(axis=1) for of in scores.values()), 2)
+    apart = holm([paired_difference([PairedScores(*pair, np.ones(200))]).p or 0.0 for pair in pairs])
+    assert [p < 0.05 for p in apart] == [True] * 5 + [False], "all pairs but steps 300 and 400"
     [change] = found.changes
-    assert (change.before, change.step, change.trend) == (300, 400, "no significant change")
+    assert (change.a.step, change.b.step, change.trend) == (300, 400, "no significant change")
     assert found.differences == ()
     other = chosen.peers[0].step
-    assert found.sentences[0].startswith(f"Ship step {chosen.best.step}, {100 * chosen.mean:.1f} on ifeval (")
+    assert found.sentences[0].startswith(f"Ship step {chosen.best.step}, {100 * chosen.mean:.1f} on ifeval, ")
     assert found.sentences[0].endswith(f"or a checkpoint tied with it: step {other}.")
     assert found.sentences[1].startswith(
         "No significant change at the last step on ifeval: step 400 − step 300"
@@ -92,15 +76,15 @@ def test_a_leader_without_peers_is_significantly_better_than_each(tmp_path: Path
 def test_runs_are_paired_at_equal_steps(tmp_path: Path) -> None:
     a, b = drawn({**RISING, 400: 0.7}, 200, 1, seed=5), drawn(HIGHER, 200, 1, seed=5)
     found = compared(write_training(tmp_path / "a", a), write_training(tmp_path / "b", b))
-    assert [one.step for one in found.differences] == [100, 200, 300]
+    assert [one.b.step for one in found.differences] == [100, 200, 300]
     second = found.differences[1]
     pairs = PairedScores(a[200][:, 0], b[200][:, 0], np.ones(200))
     alone = paired_difference([pairs], 3)
     assert (second.difference, second.ci95) == (alone.difference, (alone.low, alone.high))
     assert second.p == alone.p
     assert alone.p is not None
-    holm = sorted(one.p or 0.0 for one in found.differences)
-    assert second.p_adjusted == pytest.approx((3 - holm.index(alone.p)) * alone.p)
+    ordered = sorted(one.p or 0.0 for one in found.differences)
+    assert second.p_adjusted == pytest.approx((3 - ordered.index(alone.p)) * alone.p)
     assert second.significant
     assert found.only_in == {"a": (400,)}
     assert "only a has step 400: no other run is compared with it there" in found.notes
@@ -117,14 +101,14 @@ def test_over_tasks_each_counts_alike(tmp_path: Path) -> None:
     found = compared(*roots)
     assert [one.task for one in found.choices] == [None, "ifeval", "writing"]
     over, *tasks = found.choices
-    at = {(one.task, one.step): one for one in found.differences}
+    at = {(one.task, one.b.step): one for one in found.differences}
     for step in RISING:
         parts = [at[task.task, step].difference for task in tasks]
         assert at[None, step].difference == pytest.approx(sum(parts) / 2)
         assert at[None, step].n_items == 150
     assert over.metric == "mean over tasks"
     for mean in found.overall:
-        assert mean.band[0] < mean.mean < mean.band[1]
+        assert mean.ci95[0] < mean.mean < mean.ci95[1]
     assert [(one.run, one.step) for one in found.overall] == [(run, step) for run in "ab" for step in RISING]
     assert "overall" in found.sentences[0]
 
@@ -138,7 +122,9 @@ def test_other_judges_and_other_items_are_told_and_not_compared(tmp_path: Path) 
     assert any(
         "writing is not compared: a and b are judged by judge and by strict" in note for note in found.notes
     )
-    assert any("compared on the 60 items that every checkpoint has; 40 more" in note for note in found.notes)
+    assert any(
+        "conclusions rest on 60 items that all checkpoints have; 40 more" in note for note in found.notes
+    )
     alone = [judged(tmp_path / name, RISING, judge=name) for name in ("c", "d")]
     with pytest.raises(UsageError, match=r"nothing to compare: .*judged by c and by d; judge both alike"):
         compared(*alone)

@@ -24,7 +24,7 @@ from coeval.core.errors import UsageError
 from coeval.core.records import Message, Request, Schema
 from coeval.pipeline import prompts
 from coeval.pipeline.plan.judge_form import JudgeForm
-from coeval.simulation.server.app import make_app
+from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
 

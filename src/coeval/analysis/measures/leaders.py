@@ -237,22 +237,14 @@ def is_behind(first: str, second: str, reported: StudentGap) -> bool:
 #
 # Who leads, what would change that, what the judges' disagreement means.
 
-# Items of the robust set: over fewer, an order is chance.
-FEWEST_ROBUST = 5
-
-
-class OtherOrder(NamedTuple):
-    """Students by some of the scores: ``words`` say which, after a comma or a verb."""
-
-    words: str
-    order: Sequence[str]
+_OWN = "the scores that students gave themselves"
 
 
 class Context(NamedTuple):
-    """What the second sentence draws on: orders by other scores, what an item costs (None: unknown), and
-    whether p-values hold at any look."""
+    """What the second sentence draws on: the order without self-judgments (empty: nobody judged itself, or
+    nothing is left), what an item costs (None: unknown), and whether p-values hold at any look."""
 
-    others: Sequence[OtherOrder] = ()
+    without_own: Sequence[str] = ()
     usd_per_item: float | None = None
     at_any_look: bool = False
 
@@ -261,29 +253,11 @@ def opening(measures: RunMeasures, usd_per_item: float | None, *, at_any_look: b
     """Return at most three sentences, the first of them about who leads."""
     ranks = measures.ranking
     if ranks.order or not (measures.labels or measures.pairs):
-        context = Context(tuple(_others(measures)), usd_per_item, at_any_look)
+        context = Context(measures.without_own.ranking.order, usd_per_item, at_any_look)
         return score_opening(measures.students, ranks, context)
     if measures.pairs is not None:
         return list(_of_pairs(measures.pairs))
     return list(_of_labels(measures, usd_per_item))
-
-
-def without_own_words() -> str:
-    """Name the scores that remain without self-judgments."""
-    return "without the scores that students gave themselves"
-
-
-def robust_words(items: int) -> str:
-    """Name the robust set."""
-    return f"on the {numbered(items, 'item')} on which the judges agree best"
-
-
-def _others(measures: RunMeasures) -> Iterator[OtherOrder]:
-    own, robust = measures.without_own, measures.robust
-    if own.applicable and own.judges and own.ranking.order:
-        yield OtherOrder(without_own_words(), own.ranking.order)
-    if robust.applicable and (robust.datapoints or 0) >= FEWEST_ROBUST and robust.ranking.order:
-        yield OtherOrder(robust_words(robust.datapoints or 0), robust.ranking.order)
 
 
 def score_opening(students: Mapping[str, StudentMeasures], ranks: Ranking, context: Context) -> list[str]:
@@ -298,10 +272,10 @@ def score_opening(students: Mapping[str, StudentMeasures], ranks: Ranking, conte
     }
     change = (
         _missing([bounds[name] for name in ranks.order if name in bounds])
-        or _elsewhere(ranks.order[0], context.others)
+        or _elsewhere(ranks.order[0], context.without_own)
         or settling_sentence(gap, context.usd_per_item)
         or _neighbours(ranks)
-        or _steady(ranks, context.others)
+        or _steady(ranks, context.without_own)
     )
     return [text for text in (said, change, panel_sentence(ranks, gap)) if text]
 
@@ -315,12 +289,11 @@ def _missing(order: Sequence[Bounded]) -> str:
     return f"Missing scores could change the leader: counted as 0 or 100, they put {placed}."
 
 
-def _elsewhere(first: str, others: Sequence[OtherOrder]) -> str:
-    """Which scores put somebody else first."""
-    for other in others:
-        if other.order[0] != first:
-            return f"{other.words[0].upper()}{other.words[1:]}, {other.order[0]} has the highest score."
-    return ""
+def _elsewhere(first: str, without_own: Sequence[str]) -> str:
+    """Whether self-judgments put somebody else first."""
+    if not without_own or without_own[0] == first:
+        return ""
+    return f"Without {_OWN}, {without_own[0]} has the highest score."
 
 
 def _neighbours(ranks: Ranking) -> str:
@@ -338,14 +311,12 @@ def _neighbours(ranks: Ranking) -> str:
     return ""
 
 
-def _steady(ranks: Ranking, others: Sequence[OtherOrder]) -> str:
+def _steady(ranks: Ranking, without_own: Sequence[str]) -> str:
     """What was tried and changes nothing."""
-    first = ranks.order[0]
-    if not others:
+    if not without_own:
         return "Every gap to the next student is significant: more items are unlikely to change the order."
-    same = all(list(other.order) == list(ranks.order) for other in others)
-    words = " and ".join(other.words for other in others)
-    return f"{'The order stays the same' if same else f'{first} stays first'} {words}."
+    same = list(without_own) == list(ranks.order)
+    return f"{'The order stays the same' if same else f'{ranks.order[0]} stays first'} without {_OWN}."
 
 
 # --- Runs without judged scores

@@ -37,13 +37,7 @@ from coeval.analysis.measures.leaders import (
 from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
 from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
-from coeval.analysis.measures.robust_set import (
-    RobustOptions,
-    RobustSet,
-    robust_measures,
-    robust_set,
-    teacher_measures,
-)
+from coeval.analysis.measures.robust_set import RobustOptions, robust_measures, teacher_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
     OutputMeasures,
@@ -455,11 +449,10 @@ def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> st
 
 
 class MeasuredRun(NamedTuple):
-    """All measures of a run, the scores that they come of, the robust set, and what they come to."""
+    """All measures of a run, the scores that they come of, and what they come to."""
 
     measures: RunMeasures
     grid: ScoreGrid
-    robust: RobustSet | None
     conclusions: tuple[Conclusion, ...]
 
 
@@ -481,7 +474,6 @@ def _(reader: OutputReader, options: RobustOptions | None = None) -> Measures:  
 
 def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
     """All measures of a run, and what they come of."""
-    options = options or RobustOptions()
     grid = score_grid(reader)
     reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     judged = grid.judged
@@ -489,7 +481,6 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     agreement = judge_agreement(judged, pairs)
     benchmark = benchmark_measures(reader, grid)
     students = student_measures(grid)
-    robust = robust_set(grid, agreement, options)
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
@@ -509,7 +500,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         ranking=ranking(grid, students),
         labels=label_measures(reader, grid.students),
         without_own=without_own_measures(grid),
-        robust=robust_measures(grid, robust, options),
+        robust=robust_measures(grid, agreement, options or RobustOptions()),
         coverage=benchmark.coverage,
         items=benchmark.items,
         checks=check_measures(grid, students),
@@ -519,7 +510,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     )
     found = tuple(_concluded(reader, grid, measures))
     texts = tuple(conclusion.text for conclusion in found)
-    return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, robust, found)
+    return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, found)
 
 
 def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterable[Conclusion]:

@@ -177,15 +177,15 @@ class RobustMeasures(Record, frozen=True):
     """``students`` over the datapoints that stay, by J* alone, and their ``ranking``, an order without tests;
     or that it is not ``applicable``, and for what ``reason``: then ``judges`` and what follows are None."""
 
-    applicable: Annotated[bool, ShownAs("Whether there are judges enough", elsewhere="students")]
+    applicable: Annotated[bool, ShownAs("Whether there are judges enough", elsewhere=FILES)]
     options: Annotated[RobustOptions, ShownAs("Of the filter", kind="number", elsewhere=FILES)]
-    reason: Annotated[str | None, ShownAs("Why there is none", elsewhere="students")] = None
-    judges: Annotated[tuple[str, ...] | None, ShownAs("J*, best first", elsewhere="standings")] = None
-    teachers: Annotated[tuple[str, ...] | None, ShownAs("T*, best first", elsewhere="standings")] = None
-    datapoints: Annotated[int | None, ShownAs("That stay", elsewhere="students")] = None
-    of_datapoints: Annotated[int | None, ShownAs("That there are", elsewhere="students")] = None
-    students: Annotated[Mapping[str, StudentMeasures], ShownAs("Over what stays", elsewhere="students")] = {}
-    ranking: Annotated[Ranking, ShownAs("Their order", elsewhere="standings")] = NOBODY
+    reason: Annotated[str | None, ShownAs("Why there is none", elsewhere=FILES)] = None
+    judges: Annotated[tuple[str, ...] | None, ShownAs("J*, best first", elsewhere=FILES)] = None
+    teachers: Annotated[tuple[str, ...] | None, ShownAs("T*, best first", elsewhere=FILES)] = None
+    datapoints: Annotated[int | None, ShownAs("That stay", elsewhere=FILES)] = None
+    of_datapoints: Annotated[int | None, ShownAs("That there are", elsewhere=FILES)] = None
+    students: Annotated[Mapping[str, StudentMeasures], ShownAs("Over what stays", elsewhere=FILES)] = {}
+    ranking: Annotated[Ranking, ShownAs("Their order", elsewhere=FILES)] = NOBODY
 
 
 class RobustSet(NamedTuple):
@@ -214,9 +214,11 @@ def robust_set(
     return RobustSet(best, teachers, stays)
 
 
-def robust_measures(grid: ScoreGrid, found: RobustSet | None, options: RobustOptions) -> RobustMeasures:
-    """Of what `robust_set` found."""
-    if found is None:
+def robust_measures(
+    grid: ScoreGrid, judges: Mapping[str, JudgeAgreement], options: RobustOptions
+) -> RobustMeasures:
+    """Students over the robust set; ``judges`` are those of the grid."""
+    if (found := robust_set(grid, judges, options)) is None:
         reason = (
             f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
         )

@@ -56,7 +56,7 @@ STAGES = (
         },
         "id IS NOT NULL",
         f"""{_KEY}, {SERVED_SQL}, model, {TRUNCATED_SQL}, {EMPTY_SQL},
-            length(response) AS characters, hash(response) AS words,
+            hash(response) AS words,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(RESPONSE_SQL)} AS failed""",
         {"model": "term", "served_by": "term"},
@@ -122,8 +122,8 @@ CREATE VIEW answers AS
     SELECT id AS answer, id AS item, task, NULL::VARCHAR AS teacher, sample, p.model, failed, truncated,
            windowed, empty
     FROM answer JOIN place p USING (file);
-CREATE VIEW lengths AS
-    SELECT id AS item, task, sample, characters, words
+CREATE VIEW wordings AS
+    SELECT id AS item, task, sample, words
     FROM answer JOIN place p USING (file) WHERE NOT failed;
 CREATE VIEW judgments AS
     SELECT id AS judgment, item AS answer, item, task, NULL::VARCHAR AS teacher, sample, model,
@@ -191,8 +191,8 @@ CREATE VIEW graded AS
     SELECT task, sample, model, judge, item, content, stands, level.key, CASE level.value {_VALUES} END
     FROM (SELECT *, unnest(map_entries(levels)) AS level FROM said);
 """  # noqa: S608
-"""``lengths``: of each good answer, in characters, and a hash of its ``words``. ``said``: what each good
-judgment says; ``stands``: of a judge's recipes, this is the one that was scored last, or else one of them.
+"""``wordings``: a hash of each good answer's ``words``. ``said``: what each good judgment says; ``stands``:
+of a judge's recipes, this is the one that was scored last, or else one of them.
 ``compared``: the model's share of a win against the baseline; ``first``: it was shown first. ``graded``:
 levels 0 to 2 (a comparison lost, drawn, won; a criterion not met, met; a rubric's).
 """

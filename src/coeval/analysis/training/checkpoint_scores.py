@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -214,22 +213,18 @@ def _group(facts: RunFacts) -> tuple[str, str, str]:
 def _other(facts: RunFacts, first: RunFacts) -> str:
     if facts.model != first.model:
         return f"answered by {facts.model}, the others by {first.model}"
-    if facts.made != first.made:
-        names = listed(_differing(facts.inference, first.inference))
+    if names := made_otherwise(facts, first):
         return f"made with other sampling ({names})"
-    mine, theirs = (one.judge.model if one.judge is not None else "rules" for one in (facts, first))
-    if mine != theirs:
-        return f"judged by {mine}, the others by {theirs}"
-    return f"judged by {mine} with other settings ({listed(_differing(facts.judge, first.judge))})"
+    return judged_otherwise(facts, first, ", the others by ")
 
 
-def judged_otherwise(a: RunFacts, b: RunFacts) -> str:
+def judged_otherwise(a: RunFacts, b: RunFacts, joined: str = " and by ") -> str:
     """How b's answers were judged otherwise than a's, in words; empty where they were judged alike."""
     if a.judged == b.judged:
         return ""
     one, other = ("rules" if facts.judge is None else facts.judge.model for facts in (a, b))
     if one != other:
-        return f"judged by {one} and by {other}"
+        return f"judged by {one}{joined}{other}"
     return f"judged by {one} with other settings ({listed(_differing(a.judge, b.judge))})"
 
 
@@ -280,59 +275,28 @@ _MOST_LACKING = 0.1
 
 
 class ItemColumn(NamedTuple):
-    """Of a checkpoint: what its items are known by (id, and a hash of what was asked), and arrays beside."""
+    """The items of one checkpoint: ``keys`` (an id, and a hash of the question), their means over the samples
+    in the metric's unit, and how often each counts (1 in most metrics)."""
 
     metric: str
     unit: str
     keys: tuple[tuple[str, int], ...]
     values: Floats
     weights: Floats
-    characters: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointScores:
-    """Means over the samples of n items at K checkpoints, (n, K) in the metric's unit; NaN: no score.
-
-    ``weights`` is how often each counts (1 in most metrics), ``characters`` the mean length of its answers.
-    """
-
-    metric: str
-    unit: str
-    items: tuple[str, ...]
-    steps: tuple[int, ...]
-    values: Floats
-    weights: Floats
-    characters: Floats
-    contents: tuple[int, ...] = ()
-    """Of each item, a hash of what was asked."""
-
-    def column(self, step: int) -> ItemColumn:
-        """One checkpoint's scores, to be put beside those of another run."""
-        at = self.steps.index(step)
-        there = np.flatnonzero(np.isfinite(self.values[:, at]))
-        keys = tuple((self.items[place], self.contents[place]) for place in there)
-        arrays = (array[there, at] for array in (self.values, self.weights, self.characters))
-        return ItemColumn(self.metric, self.unit, keys, *arrays)
-
-    @property
-    def scale(self) -> Scale:
-        """The metric's, longer where single scores lie beyond it."""
-        scale, known = scale_of(self.unit), self.values[np.isfinite(self.values)]
-        least, most = known.min(initial=scale.least), known.max(initial=scale.most)
-        return Scale(float(least), float(most))
 
 
 class CommonItems(NamedTuple):
     """The n items that all of these checkpoints have a score of, on a scale from 0 to 1.
 
     The mean of a column of ``scores``, (n, K), is the metric's value: where items count unequally they are
-    the pseudo-values ``m + w (x − m) / mean(w)`` of the ratio m, and may lie beyond the scale.
+    the pseudo-values ``m + w (x − m) / mean(w)`` of the ratio m, and may lie beyond the scale. ``scale`` is
+    the metric's, longer where single scores lie beyond it.
     """
 
+    metric: str
+    unit: str
     steps: tuple[int, ...]
     scores: Floats
-    characters: Floats
     scale: Scale
     notes: tuple[str, ...]
 
@@ -348,91 +312,68 @@ def read_items(reader: OutputReader, runs: ChosenRuns) -> ItemColumn | None:
     """The items' scores in the first of the task's metrics that has any; None where none has."""
     if (headline := first_of_items(reader, runs.task)) is None:
         return None
-    found = reader.columns(_ITEMS, [runs.task, headline.metric, list(runs.runs)] + [runs.task] * 2)
+    found = reader.columns(_ITEMS, [runs.task, headline.metric, list(runs.runs), runs.task])
     ids, contents = found["item"].tolist(), np.ma.filled(np.ma.asarray(found["content"]), 0).tolist()
-    return ItemColumn(
-        headline.metric,
-        headline.unit,
-        tuple(zip(ids, contents, strict=True)),
-        *(np.ma.filled(np.ma.asarray(found[name], np.float64), np.nan) for name in _ARRAYS),
-    )
+    keys = tuple(zip(ids, contents, strict=True))
+    values, weights = (np.asarray(found[name], np.float64) for name in ("value", "weight"))
+    return ItemColumn(headline.metric, headline.unit, keys, values, weights)
 
 
-_ARRAYS = ("value", "weight", "characters")
 _METRICS = "SELECT DISTINCT metric FROM scores WHERE task = ? AND value IS NOT NULL"
 _ITEMS = """
-WITH score AS (
-    SELECT item, sum(value * weight) / sum(weight) AS value, avg(weight) AS weight, list(sample) AS samples
+SELECT item, content, value, weight
+FROM (
+    SELECT item, sum(value * weight) / sum(weight) AS value, avg(weight) AS weight
     FROM scores
     WHERE task = ? AND metric = ? AND list_contains(?::INTEGER[], sample) AND value IS NOT NULL AND weight > 0
     GROUP BY ALL
-), said AS (
-    SELECT item, avg(characters) AS characters
-    FROM lengths JOIN score USING (item) WHERE task = ? AND list_contains(samples, sample) GROUP BY ALL
 )
-SELECT score.item AS item, content, value, weight, characters
-FROM score LEFT JOIN said USING (item)
-LEFT JOIN (SELECT item, content FROM contents WHERE task = ?) asked USING (item)
+LEFT JOIN (SELECT item, content FROM contents WHERE task = ?) USING (item)
 ORDER BY item
 """
 
 
-def side_by_side(columns: Mapping[int, ItemColumn]) -> CheckpointScores:
-    """The columns of one task, by step; items are the same where id and question are. Of checkpoints whose
-    first metric differs, those with the most common one count."""
+def of_one_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
+    """The columns by step whose metric is the most common one."""
     names = [(column.metric, column.unit) for column in columns.values()]
-    metric, unit = max(dict.fromkeys(names), key=names.count)
-    chosen = {step: one for step, one in columns.items() if (one.metric, one.unit) == (metric, unit)}
-    places: dict[tuple[str, int], int] = {}
-    for column in chosen.values():
-        for key in column.keys:
-            places.setdefault(key, len(places))
-    arrays = np.full((3, len(places), len(chosen)), np.nan)
-    for at, column in enumerate(chosen.values()):
-        rows = [places[key] for key in column.keys]
-        arrays[:, rows, at] = (column.values, column.weights, column.characters)
-    values, weights, characters = arrays
-    return CheckpointScores(
-        metric,
-        unit,
-        tuple(name for name, _ in places),
-        tuple(chosen),
-        values,
-        weights,
-        characters,
-        tuple(content for _, content in places),
-    )
+    most = max(dict.fromkeys(names), key=names.count, default=None)
+    return {step: one for step, one in columns.items() if (one.metric, one.unit) == most}
 
 
-def common_items(
-    scores: CheckpointScores, steps: Sequence[int], lacking_at_most: float = _MOST_LACKING
-) -> CommonItems:
-    """The items that all checkpoints at these ``steps`` share; a checkpoint that lacks a larger share of what
-    others have is left out."""
-    here = [at for at, step in enumerate(scores.steps) if step in set(steps)]
-    there = np.isfinite(scores.values)
-    counts = {at: int(there[:, at].sum()) for at in here}
-    most = max(counts.values(), default=0)
-    kept = [at for at in here if counts[at] and counts[at] >= (1 - lacking_at_most) * most]
+def common_items(columns: Mapping[int, ItemColumn], lacking_at_most: float = _MOST_LACKING) -> CommonItems:
+    """The items that all checkpoints of one metric share; a checkpoint that lacks a larger share of what
+    others have is left out. Items are the same where id and question are.
+
+    Parameters
+    ----------
+    columns : at least one, by step
+    """
+    steps, first = tuple(columns), next(iter(columns.values()))
+    keys = dict.fromkeys(key for column in columns.values() for key in column.keys)
+    places = {key: at for at, key in enumerate(keys)}
+    values, weights = arrays = np.full((2, len(places), len(steps)), np.nan)
+    for at, column in enumerate(columns.values()):
+        arrays[:, [places[key] for key in column.keys], at] = (column.values, column.weights)
+    there = np.isfinite(values)
+    counts = there.sum(axis=0).tolist()
+    most = max(counts)
+    kept = [at for at, count in enumerate(counts) if count and count >= (1 - lacking_at_most) * most]
     notes = []
-    if few := [f"step {scores.steps[at]} ({counts[at]:,})" for at in here if at not in kept]:
+    if few := [f"step {step} ({counts[at]:,})" for at, step in enumerate(steps) if at not in kept]:
         notes.append(f"left out of the conclusions, with too few of {most:,} items: {listed(few)}")
-    whole = there[:, kept].all(axis=1) if kept else np.zeros(len(scores.items), bool)
-    if kept and (lacking := int(there[:, kept].any(axis=1).sum()) - int(whole.sum())):
+    whole = there[:, kept].all(axis=1)
+    if lacking := int(there[:, kept].any(axis=1).sum()) - int(whole.sum()):
         notes.append(
             f"conclusions rest on {numbered(int(whole.sum()), 'item')} that all checkpoints have; "
             f"{lacking:,} more are scored at some only"
         )
-    scale = scores.scale
-    values = (scores.values[whole][:, kept] - scale.least) / (scale.most - scale.least)
-    weights = scores.weights[whole][:, kept]
+    least, most_of_scale = scale_of(first.unit)
+    known = values[there]
+    scale = Scale(float(known.min(initial=least)), float(known.max(initial=most_of_scale)))
+    shares = (values[whole][:, kept] - scale.least) / (scale.most - scale.least)
+    weights = weights[whole][:, kept]
     if not (weights == 1).all():
-        means = (values * weights).sum(axis=0) / weights.sum(axis=0)
-        values = means + weights / weights.mean(axis=0) * (values - means)
-    return CommonItems(
-        tuple(scores.steps[at] for at in kept),
-        values,
-        scores.characters[whole][:, kept],
-        scale,
-        tuple(notes),
-    )
+        means = (shares * weights).sum(axis=0) / weights.sum(axis=0)
+        shares = means + weights / weights.mean(axis=0) * (shares - means)
+    kept_steps = tuple(steps[at] for at in kept)
+    return CommonItems(first.metric, first.unit, kept_steps, shares, scale, tuple(notes))

@@ -2,7 +2,7 @@
 
 Every judge has a folder of its own, in which it judged what the others judged in theirs. Of each task and
 step the difference of their scores is paired by item; over the steps it is asked whether they put the
-checkpoints in the same order, and of single answers how far they agree.
+checkpoints in the same order.
 """
 
 from __future__ import annotations
@@ -15,35 +15,26 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
-from coeval.analysis.intervals import ALPHA
+from coeval.analysis.comparison.comparisons import gatekept
+from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
+from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.training.aggregate import PATTERN, EvaluatedStep, evaluated_steps
-from coeval.analysis.training.best_checkpoint import signed_points
+from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
 from coeval.analysis.training.checkpoint_scores import (
     ChosenRuns,
     ItemColumn,
     choose_runs,
     common_items,
     first_of_items,
-    side_by_side,
-)
-from coeval.analysis.training.judge_agreement import (
-    Grade,
-    GradeKey,
-    ItemAgreement,
-    RankAgreement,
-    item_agreement,
-    rank_agreement,
 )
 from coeval.core.errors import UsageError
-from coeval.core.figures import figure_text
+from coeval.core.figures import figure_text, signed_points
 from coeval.core.text import listed
 from coeval.store.output_folder import output_tasks
 
 # --- Contents of a judge's folder, and what two judges share
 
-AnswerKey: TypeAlias = tuple[str, int, int]
+_AnswerKey: TypeAlias = tuple[str, int, int]
 """An item, a hash of what was asked, and the sample."""
 
 
@@ -60,148 +51,11 @@ class _JudgedStep(NamedTuple):
     unit: str
     judge: str | None
     judged: str
-    answers: dict[AnswerKey, _ScoredAnswer]
-    grades: dict[GradeKey, Grade]
+    answers: dict[_AnswerKey, _ScoredAnswer]
 
 
-JudgedSteps: TypeAlias = dict[str, dict[int | None, _JudgedStep]]
+_JudgedSteps: TypeAlias = dict[str, dict[int | None, _JudgedStep]]
 """By task and step; the step None: the folder is an output folder, not one of checkpoints."""
-
-
-class SharedStep(NamedTuple):
-    """What two judges gave to the answers that both scored: their items side by side, the answers one by one
-    as (item, a, b), the share of these that have the same words, and all their grades."""
-
-    step: int | None
-    judges: tuple[str | None, str | None]
-    columns: tuple[ItemColumn, ItemColumn]
-    answers: list[tuple[str, float, float]]
-    same_answers: float | None
-    grades: tuple[Mapping[GradeKey, Grade], Mapping[GradeKey, Grade]]
-
-
-class SharedSteps(NamedTuple):
-    steps: list[SharedStep]
-    notes: list[str]
-
-
-def judged_steps(
-    folder: Path,
-    tasks: Sequence[str] | None = None,
-    steps: Sequence[int] | None = None,
-    pattern: str = PATTERN,
-) -> JudgedSteps:
-    """All that was judged in an output folder, or in those of the checkpoints below the folder.
-
-    Raises UsageError: the folder is neither, or holds none of these steps; StoreError: a file cannot be read
-    at all.
-    """
-    if output_tasks(folder):
-        places: list[tuple[int | None, Path]] = [(None, folder)]
-    else:
-        found: Sequence[EvaluatedStep] = evaluated_steps(folder, pattern, steps)
-        places = [(one.step, one.folder) for one in found]
-    read: JudgedSteps = {}
-    for step, place in places:
-        chosen = [runs for runs in choose_runs(place, tasks) if runs.runs and runs.judge is not None]
-        if not chosen:
-            continue
-        with OutputReader(place) as reader:
-            for runs in chosen:
-                if (one := _read(reader, runs)) is not None:
-                    read.setdefault(runs.task, {})[step] = one
-    return read
-
-
-def shared_steps(a: Mapping[int | None, _JudgedStep], b: Mapping[int | None, _JudgedStep]) -> SharedSteps:
-    """The steps that both judged, in order, with what does not fit."""
-    found, notes = [], []
-    if alone := [str(step) for step in {**a, **b} if step not in a or step not in b]:
-        notes.append(f"only one of them judged step {listed(alone)}")
-    alike = []
-    for step in (step for step in a if step in b):
-        of_a, of_b = a[step], b[step]
-        where = "" if step is None else f"step {step}: "
-        both = sorted(of_a.answers.keys() & of_b.answers.keys())
-        if (of_a.metric, of_a.unit) != (of_b.metric, of_b.unit):
-            notes.append(f"{where}their figures differ, {of_a.metric} and {of_b.metric}")
-        elif len(both) < 2:
-            notes.append(f"{where}they scored no answers in common")
-        else:
-            if of_a.judged == of_b.judged:
-                alike.append(f"{where}both were judged by {of_a.judge} in the same way")
-            found.append(_shared(step, of_a, of_b, both))
-    return SharedSteps(found, notes + alike[:1])
-
-
-def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[AnswerKey]) -> SharedStep:
-    known = [key for key in both if a.answers[key].words and b.answers[key].words]
-    same = sum(a.answers[key].words == b.answers[key].words for key in known)
-    return SharedStep(
-        step,
-        (a.judge, b.judge),
-        (_column(a, both), _column(b, both)),
-        [(key[0], a.answers[key].value, b.answers[key].value) for key in both],
-        same / len(known) if known else None,
-        (a.grades, b.grades),
-    )
-
-
-def _column(judged: _JudgedStep, answers: Sequence[AnswerKey]) -> ItemColumn:
-    """The means of the items over these answers."""
-    of_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
-    for key in answers:
-        of_item.setdefault(key[:2], []).append(judged.answers[key])
-    weights = [sum(answer.weight for answer in of) for of in of_item.values()]
-    sums = [sum(answer.value * answer.weight for answer in of) for of in of_item.values()]
-    counts = [len(of) for of in of_item.values()]
-    return ItemColumn(
-        judged.metric,
-        judged.unit,
-        tuple(of_item),
-        np.array(sums) / np.array(weights),
-        np.array(weights) / np.array(counts),
-        np.full(len(of_item), np.nan),
-    )
-
-
-_ANSWERS = """
-SELECT item, coalesce(content, 0), sample, value, weight, coalesce(words, 0)
-FROM (SELECT item, sample, value, weight FROM scores
-      WHERE task = ? AND metric = ? AND list_contains(?::INTEGER[], sample)
-          AND value IS NOT NULL AND weight > 0)
-LEFT JOIN (SELECT item, content FROM contents WHERE task = ?) USING (item)
-LEFT JOIN (SELECT item, sample, words FROM lengths WHERE task = ?) USING (item, sample)
-"""
-_GRADES = """
-SELECT content, factor, item, level FROM graded
-WHERE task = ? AND judge = ? AND list_contains(?::INTEGER[], sample) AND stands
-    AND content IS NOT NULL AND level IS NOT NULL
-ORDER BY ALL
-"""
-
-
-def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
-    """None where no answer has a score."""
-    if (headline := first_of_items(reader, runs.task)) is None:
-        return None
-    samples, judge = list(runs.runs), None if runs.judge is None else runs.judge.model
-    rows = reader.rows(_ANSWERS, [runs.task, headline.metric, samples, runs.task, runs.task])
-    return _JudgedStep(
-        headline.metric,
-        headline.unit,
-        judge,
-        runs.how[1],
-        {(item, content, sample): _ScoredAnswer(*answer) for item, content, sample, *answer in rows},
-        {
-            (content, factor): Grade(item, level)
-            for content, factor, item, level in reader.rows(_GRADES, [runs.task, judge, samples])
-        },
-    )
-
-
-# Items that are named of each task.
-DISPUTED = 10
 
 
 class StepDifference(msgspec.Struct, frozen=True):
@@ -218,24 +72,133 @@ class StepDifference(msgspec.Struct, frozen=True):
     p_adjusted: float | None
     n_items: int
     same_answers: float | None
-    agreement: ItemAgreement
 
 
-class DisputedItem(msgspec.Struct, frozen=True):
-    """An item that the two score most differently, at the step where they do."""
+class _SharedStep(NamedTuple):
+    """The items of the answers that both judges scored, and how the two differ."""
 
-    step: int | None
-    item: str
-    a: float
-    b: float
+    columns: tuple[ItemColumn, ItemColumn]
+    difference: StepDifference
 
-    @property
-    def apart(self) -> float:
-        return abs(self.b - self.a)
+
+def _judged_steps(
+    folder: Path, tasks: Sequence[str] | None, steps: Sequence[int] | None, pattern: str
+) -> _JudgedSteps:
+    """All that was judged in an output folder, or in those of the checkpoints below the folder.
+
+    Raises UsageError: the folder is neither, or holds none of these steps; StoreError: a file cannot be read
+    at all.
+    """
+    places: Sequence[tuple[int | None, Path]] = (
+        [(None, folder)] if output_tasks(folder) else evaluated_steps(folder, pattern, steps)
+    )
+    read: _JudgedSteps = {}
+    for step, place in places:
+        chosen = [runs for runs in choose_runs(place, tasks) if runs.runs and runs.judge is not None]
+        if not chosen:
+            continue
+        with OutputReader(place) as reader:
+            for runs in chosen:
+                if (one := _read(reader, runs)) is not None:
+                    read.setdefault(runs.task, {})[step] = one
+    return read
+
+
+_ANSWERS = """
+SELECT item, coalesce(content, 0), sample, value, weight, coalesce(words, 0)
+FROM (SELECT item, sample, value, weight FROM scores
+      WHERE task = ? AND metric = ? AND list_contains(?::INTEGER[], sample)
+          AND value IS NOT NULL AND weight > 0)
+LEFT JOIN (SELECT item, content FROM contents WHERE task = ?) USING (item)
+LEFT JOIN (SELECT item, sample, words FROM wordings WHERE task = ?) USING (item, sample)
+"""
+
+
+def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
+    """None where no answer has a score."""
+    if (headline := first_of_items(reader, runs.task)) is None:
+        return None
+    rows = reader.rows(_ANSWERS, [runs.task, headline.metric, list(runs.runs), runs.task, runs.task])
+    return _JudgedStep(
+        headline.metric,
+        headline.unit,
+        None if runs.judge is None else runs.judge.model,
+        runs.how[1],
+        {(item, content, sample): _ScoredAnswer(*answer) for item, content, sample, *answer in rows},
+    )
+
+
+def _shared_steps(
+    a: Mapping[int | None, _JudgedStep], b: Mapping[int | None, _JudgedStep]
+) -> tuple[list[_SharedStep], list[str]]:
+    """The steps that both judged, in order, and notes of what does not fit."""
+    found, notes = [], []
+    if alone := [str(step) for step in {**a, **b} if step not in a or step not in b]:
+        notes.append(f"only one of them judged step {listed(alone)}")
+    alike = []
+    for step in (step for step in a if step in b):
+        of_a, of_b = a[step], b[step]
+        where = "" if step is None else f"step {step}: "
+        both = sorted(of_a.answers.keys() & of_b.answers.keys())
+        if (of_a.metric, of_a.unit) != (of_b.metric, of_b.unit):
+            notes.append(f"{where}their figures differ, {of_a.metric} and {of_b.metric}")
+        elif len(both) < 2:
+            notes.append(f"{where}they scored no answers in common")
+        else:
+            if of_a.judged == of_b.judged:
+                alike.append(f"{where}both were judged by {of_a.judge} in the same way")
+            found.append(_shared(step, of_a, of_b, both))
+    return found, notes + alike[:1]
+
+
+def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_AnswerKey]) -> _SharedStep:
+    known = [key for key in both if a.answers[key].words and b.answers[key].words]
+    same = sum(a.answers[key].words == b.answers[key].words for key in known)
+    columns = (_column(a, both), _column(b, both))
+    common = common_items(dict(enumerate(columns)))
+    of_a, of_b = common.scores.T
+    one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
+    width = common.scale.most - common.scale.least
+    difference = StepDifference(
+        step=step,
+        mean_a=common.scale.least + width * one.mean_a,
+        mean_b=common.scale.least + width * one.mean_b,
+        difference=one.difference * width,
+        ci95=(one.low * width, one.high * width),
+        p=one.p,
+        p_adjusted=None,
+        n_items=one.n,
+        same_answers=same / len(known) if known else None,
+    )
+    return _SharedStep(columns, difference)
+
+
+def _column(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
+    """The means of the items over these answers."""
+    of_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
+    for key in answers:
+        of_item.setdefault(key[:2], []).append(judged.answers[key])
+    weights = np.array([sum(answer.weight for answer in of) for of in of_item.values()])
+    sums = np.array([sum(answer.value * answer.weight for answer in of) for of in of_item.values()])
+    counts = np.array([len(of) for of in of_item.values()])
+    return ItemColumn(judged.metric, judged.unit, tuple(of_item), sums / weights, weights / counts)
+
+
+# --- Means, differences, order of the checkpoints
+
+
+class RankCorrelation(msgspec.Struct, frozen=True):
+    """Kendall's τ-b of the means of K ``checkpoints`` by two judges, −1 to 1, with the 95% interval of a
+    bootstrap over items."""
+
+    checkpoints: int
+    kendall: float
+    ci95: tuple[float, float]
 
 
 class TaskJudges(msgspec.Struct, frozen=True):
-    """Two judges, by their labels, on one task. ``judges`` are the models behind the labels."""
+    """Two judges, by their labels, on one task. ``judges`` are the models behind the labels; ``ranks`` is
+    None of fewer than three checkpoints, or where a judge gives all the same mean."""
 
     task: str
     metric: str
@@ -244,8 +207,7 @@ class TaskJudges(msgspec.Struct, frozen=True):
     b: str
     judges: tuple[str | None, str | None]
     steps: tuple[StepDifference, ...]
-    ranks: RankAgreement | None
-    disputed: tuple[DisputedItem, ...]
+    ranks: RankCorrelation | None
     sentences: tuple[str, ...]
 
 
@@ -281,96 +243,76 @@ def compare_judges(
     if len(judges) < 2:
         raise UsageError("give two judges or more, each as NAME=DIR")
     notes: list[str] = []
-    read = {label: judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
+    read = {label: _judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
     found: list[TaskJudges] = []
     for a, b in combinations(judges, 2):
         of_two = []
         for task in tasks or sorted({*read[a], *read[b]}):
-            shared = shared_steps(read[a].get(task, {}), read[b].get(task, {}))
-            if task not in read[a] or task not in read[b]:
-                lacking = [label for label in (a, b) if task not in read[label]]
+            if lacking := [label for label in (a, b) if task not in read[label]]:
                 notes.append(f"{task}: nothing was judged in the folder of {listed(lacking)}")
                 continue
-            notes += [f"{task}, {a} and {b}: {note}" for note in shared.notes]
-            if shared.steps:
-                of_two.append(_task_judges(task, (a, b), shared.steps))
-        found += _adjusted(of_two)
+            shared, of_task = _shared_steps(read[a][task], read[b][task])
+            notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
+            if shared:
+                of_two.append(_task_judges(task, {a: read[a][task], b: read[b][task]}, shared))
+        found += _adjust(of_two)
     if not found:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
     folders = {label: str(folder) for label, folder in judges.items()}
     return JudgeComparison(folders, tuple(found), tuple(dict.fromkeys(notes)))
 
 
-def _task_judges(task: str, labels: tuple[str, str], steps: Sequence[SharedStep]) -> TaskJudges:
-    first = steps[0]
-    return TaskJudges(
-        task=task,
-        metric=first.columns[0].metric,
-        unit=first.columns[0].unit,
-        a=labels[0],
-        b=labels[1],
-        judges=first.judges,
-        steps=tuple(map(_difference, steps)),
-        ranks=_ranks(steps),
-        disputed=tuple(_disputed(steps)),
-        sentences=(),
-    )
+def _task_judges(
+    task: str, read: Mapping[str, Mapping[int | None, _JudgedStep]], shared: Sequence[_SharedStep]
+) -> TaskJudges:
+    (a, of_a), (b, of_b) = read.items()
+    steps = tuple(one.difference for one in shared)
+    first = of_a[steps[0].step]
+    judges = (first.judge, of_b[steps[0].step].judge)
+    return TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _ranks(shared), ())
 
 
-def _difference(step: SharedStep) -> StepDifference:
-    both = common_items(side_by_side(dict(enumerate(step.columns))), (0, 1))
-    a, b = both.scores.T
-    one = paired_difference([PairedScores(a, b, np.ones(len(a)))])
-    width = both.scale.most - both.scale.least
-    return StepDifference(
-        step=step.step,
-        mean_a=both.scale.least + width * one.mean_a,
-        mean_b=both.scale.least + width * one.mean_b,
-        difference=one.difference * width,
-        ci95=(one.low * width, one.high * width),
-        p=one.p,
-        p_adjusted=None,
-        n_items=one.n,
-        same_answers=step.same_answers,
-        agreement=item_agreement(*step.grades, step.answers),
-    )
+# Checkpoints: of two, an order is right or wrong by a coin.
+_FEWEST = 3
+# Ranks move in steps, so their quantiles need more draws than those of means.
+_RESAMPLES = 1000
 
 
-def _ranks(steps: Sequence[SharedStep]) -> RankAgreement | None:
+def _ranks(steps: Sequence[_SharedStep]) -> RankCorrelation | None:
     """Over the items that both scored at all steps; None of an output folder, which is one step."""
     count = len(steps)
-    columns = [step.columns[which] for which in (0, 1) for step in steps]
-    both = common_items(side_by_side(dict(enumerate(columns))), range(2 * count))
+    both = common_items(dict(enumerate(step.columns[which] for which in (0, 1) for step in steps)))
     here = [at for at in range(count) if at in both.steps and count + at in both.steps]
-    of_a, of_b = ([both.steps.index(at + shift) for at in here] for shift in (0, count))
-    return rank_agreement(both.scores[:, of_a], both.scores[:, of_b])
+    items = len(both.scores)
+    if len(here) < _FEWEST or items < 2:
+        return None
+    a, b = (both.scores[:, [both.steps.index(at + shift) for at in here]] for shift in (0, count))
+    if (tau := kendall_tau_b(a.mean(axis=0), b.mean(axis=0))) is None:
+        return None
+    drawn = np.random.default_rng(0).multinomial(items, np.full(items, 1 / items), size=_RESAMPLES) / items
+    # a draw in which a judge gives all the same mean orders none of them
+    taus = [kendall_tau_b(weights @ a, weights @ b) or 0.0 for weights in drawn]
+    low, high = np.quantile(taus, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return RankCorrelation(len(here), tau, (float(low), float(high)))
 
 
-def _disputed(steps: Sequence[SharedStep]) -> list[DisputedItem]:
-    """Each item at the step where the two are farthest apart; equal scores are no dispute."""
-    worst: dict[str, DisputedItem] = {}
-    for step in steps:
-        of_a, of_b = step.columns
-        for (item, _), a, b in zip(of_a.keys, of_a.values.tolist(), of_b.values.tolist(), strict=True):
-            one = DisputedItem(step.step, item, a, b)
-            if a != b and (item not in worst or one.apart > worst[item].apart):
-                worst[item] = one
-    return sorted(worst.values(), key=lambda one: -one.apart)[:DISPUTED]
+def kendall_tau_b(a: Floats, b: Floats) -> float | None:
+    """``Σ sign(a_i − a_j) sign(b_i − b_j)`` over pairs, over the root of the numbers of pairs that are no tie
+    in a and in b (Kendall 1945); None where one has ties only."""
+    # rounded, so that equal means are ties, whatever order their scores were summed in
+    of_a, of_b = (np.sign(np.subtract.outer(x, x)) for x in (np.round(a, 12), np.round(b, 12)))
+    untied = np.sqrt((of_a**2).sum() * (of_b**2).sum())
+    return float((of_a * of_b).sum() / untied) if untied else None
 
 
-def _adjusted(tasks: Sequence[TaskJudges]) -> list[TaskJudges]:
+def _adjust(tasks: Sequence[TaskJudges]) -> Iterator[TaskJudges]:
     """With the p-values of all steps and tasks adjusted together, and the sentences that follow."""
-    known = [step.p for one in tasks for step in one.steps if step.p is not None]
-    adjusted = iter(holm(known))
-    found = []
+    p_values = [step.p for one in tasks for step in one.steps]
+    adjusted = iter(gatekept(p_values, [None] * len(p_values)))
     for one in tasks:
-        steps = tuple(
-            step if step.p is None else msgspec.structs.replace(step, p_adjusted=next(adjusted))
-            for step in one.steps
-        )
+        steps = tuple(msgspec.structs.replace(step, p_adjusted=next(adjusted)) for step in one.steps)
         one = msgspec.structs.replace(one, steps=steps)
-        found.append(msgspec.structs.replace(one, sentences=tuple(_sentences(one))))
-    return found
+        yield msgspec.structs.replace(one, sentences=tuple(_sentences(one)))
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:
@@ -390,9 +332,8 @@ def _sentences(one: TaskJudges) -> Iterator[str]:
         yield f"{which} is the milder judge{where}: {gap}"
     else:
         yield f"each is the milder judge at some steps: {gap}"
-    if one.ranks is not None and one.ranks.kendall is not None:
-        low, high = one.ranks.kendall_ci95 or (-1.0, 1.0)
+    if one.ranks is not None:
         yield (
             f"they order the {one.ranks.checkpoints} checkpoints with Kendall τ-b "
-            f"{figure_text('coefficient', one.ranks.kendall, low, high)}"
+            f"{figure_text('coefficient', one.ranks.kendall, *one.ranks.ci95)}"
         )

@@ -12,14 +12,11 @@ import numpy as np
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import SHARE, Floats, Scale, Scatter, mean_bounds, scale_of
 from coeval.analysis.training.checkpoint_scores import (
-    CheckpointScores,
     ItemColumn,
     common_items,
     judged_otherwise,
     made_otherwise,
-    side_by_side,
 )
-from coeval.analysis.training.curve_conclusions import pointwise_level
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.text import listed, numbered
 
@@ -62,31 +59,14 @@ class CheckpointMatrix(NamedTuple):
         shares = np.mean([part.mean(axis=0) for part in self.strata], axis=0)
         return tuple((self.scale.least + self.width * shares).tolist())
 
-    def stacked(self) -> Floats:
-        """All items as (N, C), weighted so that the mean of a column is the mean over tasks."""
-        each = [part * (self.items / (len(self.strata) * len(part))) for part in self.strata]
-        return np.concatenate(each)
-
-    def bands(self, run: str) -> dict[int, tuple[float, float]]:
-        """By step of a run, the mean's part of the band that holds all of its checkpoints at once, 95%."""
-        steps = self.steps(run)
-        places = [self.at(TrainedCheckpoint(run, step)) for step in steps]
-        parts = [part[:, places] for part in self.strata]
-        weights = [self.items / (len(parts) * len(part)) for part in parts]
-        centred = np.concatenate(
-            [w * (part - part.mean(axis=0)) for w, part in zip(weights, parts, strict=True)]
-        )
-        level = pointwise_level(centred)
-        found = {}
-        for at, step in enumerate(steps):
-            columns = [part[:, at] for part in parts]
-            mean = float(np.clip(np.mean([column.mean() for column in columns]), 0.0, 1.0))
-            scatter = [Scatter(len(each), float(((each - each.mean()) ** 2).sum())) for each in columns]
-            bounds = mean_bounds(mean, scatter, level)
-            shown = self.means[places[at]]
-            low, high = (self.scale.least + self.width * bound for bound in bounds)
-            found[step] = (min(low, shown), max(high, shown))
-        return found
+    def interval(self, checkpoint: TrainedCheckpoint) -> tuple[float, float]:
+        """The 95% interval of a checkpoint's mean over items, in the metric's unit."""
+        columns = [part[:, self.at(checkpoint)] for part in self.strata]
+        mean = float(np.clip(np.mean([column.mean() for column in columns]), 0.0, 1.0))
+        scatter = [Scatter(len(each), float(((each - each.mean()) ** 2).sum())) for each in columns]
+        low, high = (self.scale.least + self.width * bound for bound in mean_bounds(mean, scatter))
+        shown = self.means[self.at(checkpoint)]
+        return min(low, shown), max(high, shown)
 
     def at(self, checkpoint: TrainedCheckpoint) -> int:
         return self.checkpoints.index(checkpoint)
@@ -140,10 +120,11 @@ def side_by_side_runs(runs: Sequence[TrainingRun]) -> RunsTogether:
 def _apart(curves: dict[str, TaskCurve]) -> str:
     """Why the scores of some two runs are no measure of the same thing."""
     for (a, one), (b, other) in combinations(curves.items(), 2):
-        if one.items is None or other.items is None:
+        if not (one.columns and other.columns):
             return "no item has a score of its own"
-        if (one.items.metric, one.items.unit) != (other.items.metric, other.items.unit):
-            return f"its metric is {one.items.metric} in {a} and {other.items.metric} in {b}"
+        [mine, *_], [theirs, *_] = one.columns.values(), other.columns.values()
+        if (mine.metric, mine.unit) != (theirs.metric, theirs.unit):
+            return f"its metric is {mine.metric} in {a} and {theirs.metric} in {b}"
         if how := judged_otherwise(one.facts, other.facts):
             return f"{a} and {b} are {how}; judge both alike, with --judge-only or --no-inference"
     return ""
@@ -159,32 +140,26 @@ def _of_task(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> Check
     columns: dict[int, ItemColumn] = {}
     checkpoints: list[TrainedCheckpoint] = []
     figures: list[float] = []
-    metric = next(iter(curves.values())).metric
     for run, curve in curves.items():
-        if curve.items is None:
-            return None
         alike = {point.step: point.mean for point in curve.points if point.comparable}
-        for step in common_items(curve.items, list(alike)).steps:
-            columns[len(checkpoints)] = curve.items.column(step)
+        own = {step: column for step, column in curve.columns.items() if step in alike}
+        for step in common_items(own).steps if own else ():
+            columns[len(checkpoints)] = own[step]
             checkpoints.append(TrainedCheckpoint(run, step))
             figures.append(alike[step])
     if not columns:
         return None
-    scores: CheckpointScores = side_by_side(columns)
-    common = common_items(scores, list(columns), 1.0)
+    common = common_items(columns, 1.0)
     if len(common.scores) < 2:
         notes.append(f"{task} is not compared: the runs share {numbered(len(common.scores), 'item')} of it")
         return None
-    if len(curves) > 1 and len(common.scores) < len(scores.items):
-        notes.append(
-            f"{task}: all is compared on the {numbered(len(common.scores), 'item')} that every checkpoint "
-            f"has; {len(scores.items) - len(common.scores):,} more are scored at some only"
-        )
-    whole = len(common.scores) == len(scores.items) and scores.metric == metric
+    if len(curves) > 1:  # a curve has the same note of its own run
+        notes += (f"{task}: {note}" for note in common.notes)
+    whole = not common.notes and common.metric == next(iter(curves.values())).metric
     return CheckpointMatrix(
         task,
-        scores.metric,
-        scores.unit,
+        common.metric,
+        common.unit,
         tuple(checkpoints),
         (common.scores,),
         common.scale,

@@ -1,30 +1,26 @@
-"""Training runs held against each other, and in sentences which checkpoint to ship."""
+"""Which checkpoint to ship, of which training run: the best one and those tied with it, whether scores still
+rise, and runs held against each other at equal steps; in figures and in sentences.
+
+All of it is paired, on the items that every checkpoint has (`coeval.analysis.training.shared_scores`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import combinations, groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
-from coeval.analysis.training.best_checkpoint import signed_points
-from coeval.analysis.training.checkpoint_choice import (
-    CheckpointChoice,
-    OverallMean,
-    RunDifference,
-    StepChange,
-    adjusted,
-    changes,
-    choose,
-    differences,
-    overall_means,
-)
-from coeval.analysis.training.shared_scores import TrainedCheckpoint, side_by_side_runs
+from coeval.analysis.comparison.comparisons import gatekept
+from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.intervals import ALPHA
+from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, side_by_side_runs
 from coeval.analysis.training.training_curves import TrainingRun, training_curves
 from coeval.core.errors import UsageError
-from coeval.core.figures import metric_text
+from coeval.core.figures import metric_text, signed_points
 from coeval.core.plain import short_paths
 from coeval.core.text import listed, numbered
 
@@ -34,11 +30,69 @@ _MOST_NAMED = 4
 _LONGEST = 200
 
 
+class CheckpointChoice(msgspec.Struct, frozen=True):
+    """The ``best`` of ``of`` checkpoints in a task (None: over tasks), in the metric's unit.
+
+    ``peers`` are statistically tied with it: paired tests, by Holm over all pairs of checkpoints, do not
+    tell them from it.
+    """
+
+    task: str | None
+    metric: str
+    unit: str
+    best: TrainedCheckpoint
+    mean: float
+    peers: tuple[TrainedCheckpoint, ...]
+    n_items: int
+    of: int
+
+
+class OverallMean(msgspec.Struct, frozen=True):
+    """A checkpoint's mean over the tasks, each counting alike, as a share, with its interval over
+    items."""
+
+    run: str
+    step: int
+    mean: float
+    ci95: tuple[float, float]
+    n_items: int
+
+
+class CheckpointDifference(msgspec.Struct, frozen=True):
+    """Checkpoint b less checkpoint a in a task (None: over tasks), paired by item, in the metric's unit;
+    ``p_adjusted`` allows for all of its kind: steps, tasks and runs."""
+
+    a: TrainedCheckpoint
+    b: TrainedCheckpoint
+    task: str | None
+    unit: str
+    mean_a: float
+    mean_b: float
+    difference: float
+    ci95: tuple[float, float]
+    p: float | None
+    p_adjusted: float | None
+    n_items: int
+    minimum_detectable: float | None
+    identical: bool
+
+    @property
+    def significant(self) -> bool:
+        return self.p_adjusted is not None and self.p_adjusted < ALPHA
+
+    @property
+    def trend(self) -> Literal["rising", "falling", "no significant change"]:
+        if not self.significant:
+            return "no significant change"
+        return "rising" if self.difference > 0 else "falling"
+
+
 class SweepComparison(msgspec.Struct, frozen=True):
     """Training runs as ``coeval compare`` holds them against each other: ``folders`` by label.
 
-    ``overall``: means over the tasks, where there are several; ``choices``, ``changes`` and ``differences``
-    begin with those over the tasks. Where runs share no task, choices are of each run by itself.
+    ``overall``: means over the tasks, where there are several; ``choices``, ``changes`` (of a run's last step
+    from the one before) and ``differences`` (of two runs at equal steps) begin with those over the tasks.
+    Where runs share no task, choices are of each run by itself.
     ``only_in``: by run, the steps that no other one has. ``sentences`` say which checkpoint to ship,
     ``notes`` what could not be compared.
     """
@@ -46,8 +100,8 @@ class SweepComparison(msgspec.Struct, frozen=True):
     folders: dict[str, str]
     overall: tuple[OverallMean, ...]
     choices: tuple[CheckpointChoice, ...]
-    changes: tuple[StepChange, ...]
-    differences: tuple[RunDifference, ...]
+    changes: tuple[CheckpointDifference, ...]
+    differences: tuple[CheckpointDifference, ...]
     only_in: dict[str, tuple[int, ...]]
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
@@ -57,15 +111,10 @@ class SweepComparison(msgspec.Struct, frozen=True):
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
-    def change(self, run: str, task: str | None) -> StepChange | None:
-        """A run's last step against the one before; None where it has a single step."""
-        return next((one for one in self.changes if (one.run, one.task) == (run, task)), None)
-
-    def by_task(self) -> Iterator[tuple[RunDifference, list[RunDifference]]]:
-        """The first and all differences of each pair of runs in each task, by step."""
-        for _, found in groupby(self.differences, key=lambda one: (one.task, one.a, one.b)):
-            rows = list(found)
-            yield rows[0], rows
+    def by_task(self) -> Iterator[list[CheckpointDifference]]:
+        """The differences of each pair of runs in each task, by step."""
+        for _, found in groupby(self.differences, key=lambda one: (one.task, one.a.run, one.b.run)):
+            yield list(found)
 
 
 def read_sweeps(
@@ -110,8 +159,8 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
         folders={run.label: str(run.folder) for run in runs},
         overall=tuple(mean for one in shared if one.task is None for mean in overall_means(one)),
         choices=tuple(chosen for one in shared if (chosen := choose(one)) is not None),
-        changes=tuple(adjusted([change for one in shared for change in changes(one)])),
-        differences=tuple(adjusted([gap for one in together.shared for gap in differences(one)])),
+        changes=_adjust([change for one in shared for change in changes(one)]),
+        differences=_adjust([gap for one in together.shared for gap in differences(one)]),
         only_in=only_in,
         sentences=(),
         notes=tuple(dict.fromkeys(notes)),
@@ -128,6 +177,90 @@ def _only_in(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
         if alone := sorted(own - others):
             found[label] = tuple(alone)
     return found
+
+
+# --- The best checkpoint and those tied with it
+
+
+def choose(shared: CheckpointMatrix) -> CheckpointChoice | None:
+    """The highest mean, and those that paired tests do not tell from it; None where there is no choice."""
+    count, means = len(shared.checkpoints), shared.means
+    if count < 2 or shared.items < 2:
+        return None
+    best = shared.checkpoints[int(np.argmax(means))]
+    others = [one for one in shared.checkpoints if one != best]
+    gaps = [shared.difference(one, best) for one in others]
+    # Holm over all pairs: which of them are the best one's is known only once the scores are.
+    untested = [1.0] * (count * (count - 1) // 2 - len(others))
+    adjusted = holm([1.0 if gap.p is None else gap.p for gap in gaps] + untested)
+    peers = [
+        one
+        for one, gap, p in zip(others, gaps, adjusted, strict=False)
+        if p >= ALPHA or gap.difference <= 0  # a benchmark's own figure may differ from its items' mean
+    ]
+    return CheckpointChoice(
+        task=shared.task,
+        metric=shared.metric,
+        unit=shared.unit,
+        best=best,
+        mean=max(means),
+        peers=tuple(sorted(peers, key=lambda one: -means[shared.at(one)])),
+        n_items=shared.items,
+        of=count,
+    )
+
+
+def overall_means(shared: CheckpointMatrix) -> Iterator[OverallMean]:
+    for one, mean in zip(shared.checkpoints, shared.means, strict=True):
+        yield OverallMean(one.run, one.step, mean, shared.interval(one), shared.items)
+
+
+# --- The last step against the one before; run against run, at equal steps
+
+
+def changes(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
+    for run in dict.fromkeys(one.run for one in shared.checkpoints):
+        steps = sorted(shared.steps(run))
+        if len(steps) > 1:
+            yield _between(shared, TrainedCheckpoint(run, steps[-2]), TrainedCheckpoint(run, steps[-1]))
+
+
+def differences(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
+    runs = list(dict.fromkeys(one.run for one in shared.checkpoints))
+    pairs = [
+        (TrainedCheckpoint(a, step), TrainedCheckpoint(b, step))
+        for a, b in combinations(runs, 2)
+        for step in sorted({*shared.steps(a)} & {*shared.steps(b)})
+    ]
+    return (_between(shared, a, b, len(pairs)) for a, b in pairs)
+
+
+def _between(
+    shared: CheckpointMatrix, a: TrainedCheckpoint, b: TrainedCheckpoint, family: int = 1
+) -> CheckpointDifference:
+    found = shared.difference(a, b, family)
+    least = found.minimum_detectable
+    return CheckpointDifference(
+        a=a,
+        b=b,
+        task=shared.task,
+        unit=shared.unit,
+        mean_a=shared.means[shared.at(a)],
+        mean_b=shared.means[shared.at(b)],
+        difference=found.difference * shared.width,
+        ci95=(found.low * shared.width, found.high * shared.width),
+        p=found.p,
+        p_adjusted=None,
+        n_items=found.n,
+        minimum_detectable=None if least is None else least * shared.width,
+        identical=found.identical,
+    )
+
+
+def _adjust(rows: Sequence[CheckpointDifference]) -> tuple[CheckpointDifference, ...]:
+    """One error rate for all: half of it for what is over tasks, half for single tasks, by Holm in each."""
+    found = gatekept([one.p for one in rows], [None] * len(rows), [one.task is None for one in rows])
+    return tuple(msgspec.structs.replace(one, p_adjusted=p) for one, p in zip(rows, found, strict=True))
 
 
 # --- In sentences: what to ship, whether scores still rise, which run is ahead
@@ -148,7 +281,7 @@ def _sentences(found: SweepComparison, left_out: Sequence[TrainedCheckpoint]) ->
     for task in dict.fromkeys(one.task for one in main):
         if said := rising_sentence([one for one in found.changes if one.task == task], several=several):
             yield said
-    for _, rows in found.by_task():
+    for rows in found.by_task():
         if rows[0].task in tasks:
             yield runs_sentence(rows)
 
@@ -168,22 +301,18 @@ def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
 
     ``Ship step 160: 88.3 overall, significantly more than each of the 7 others.``
     """
-    name, score = checkpoint_text(one.best, several=several), metric_text(one.mean, one.unit)
-    where = f"{score} {where_text(one.task)}"
-    luck = ""
-    if one.corrected is not None:
-        corrected = metric_text(one.corrected, one.unit)
-        luck = f" ({'also' if corrected == score else corrected} corrected for picking the best)"
+    name = checkpoint_text(one.best, several=several)
+    where = f"{metric_text(one.mean, one.unit)} {where_text(one.task)}"
     if not one.peers:
         others = f"each of the {one.of - 1} others" if one.of > 2 else "the other"
-        return f"Ship {name}: {where}{luck}, significantly more than {others}."
+        return f"Ship {name}: {where}, significantly more than {others}."
     texts = (
-        f"Ship {name}, {where}{luck}, or a checkpoint tied with it: {peers}."
+        f"Ship {name}, {where}, or a checkpoint tied with it: {peers}."
         for most in range(_MOST_NAMED, 0, -1)
         if (peers := peers_text(one, several=several, most=most))
     )
     return _fitting(texts) or (
-        f"Ship {name}, {where}{luck}, or one of the {numbered(len(one.peers), 'checkpoint')} tied with it."
+        f"Ship {name}, {where}, or one of the {numbered(len(one.peers), 'checkpoint')} tied with it."
     )
 
 
@@ -206,7 +335,7 @@ def peers_text(one: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED)
     return "; ".join(parts) + (f" and {more} more" if more else "")
 
 
-def rising_sentence(found: Sequence[StepChange], *, several: bool) -> str:
+def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> str:
     """Whether the last step of each run gained on the one before; empty where no run has two.
 
     ``Still rising: step 800 gains 3.6 ± 1.4 points over step 700.``
@@ -216,9 +345,9 @@ def rising_sentence(found: Sequence[StepChange], *, several: bool) -> str:
     where = "" if found[0].task is None else f" {where_text(found[0].task)}"
     if not several:
         one = found[0]
-        gap = f"step {one.step} − step {one.before} is {_points(one)} points"
+        gap = f"step {one.b.step} − step {one.a.step} is {_points(one)} points"
         return f"{one.trend[:1].upper()}{one.trend[1:]} at the last step{where}: {gap}."
-    parts = [f"{one.run} {one.trend} ({_points(one)} points)" for one in found]
+    parts = [f"{one.b.run} {one.trend} ({_points(one)} points)" for one in found]
     head = f"Last step against the one before{where}"
     rising = sum(one.trend == "rising" for one in found)
     return _fitting(f"{head}: {listed(parts, most)}." for most in range(len(parts), 0, -1)) or (
@@ -226,27 +355,26 @@ def rising_sentence(found: Sequence[StepChange], *, several: bool) -> str:
     )
 
 
-def _points(one: StepChange | RunDifference) -> str:
+def _points(one: CheckpointDifference) -> str:
     return signed_points(one.difference, *one.ci95, one.unit)
 
 
-def runs_sentence(rows: Sequence[RunDifference]) -> str:
+def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
     """At how many equal steps one run is ahead of the other; ``rows``: of one pair and task, by step."""
-    one = rows[0]
+    a, b, task, steps = rows[0].a.run, rows[0].b.run, rows[0].task, [row.b.step for row in rows]
     ahead = {
-        one.b: [row.significant and row.difference > 0 for row in rows],
-        one.a: [row.significant and row.difference < 0 for row in rows],
+        b: [row.significant and row.difference > 0 for row in rows],
+        a: [row.significant and row.difference < 0 for row in rows],
     }
-    where = "" if one.task is None else f" {where_text(one.task)}"
+    where = "" if task is None else f" {where_text(task)}"
     largest = max(rows, key=lambda row: abs(row.difference))
-    gap = f"{one.b} − {one.a} is {_points(largest)} points at step {largest.step}, the largest gap"
+    gap = f"{b} − {a} is {_points(largest)} points at step {largest.b.step}, the largest gap"
     better, worse = sorted(ahead, key=lambda run: -sum(ahead[run]))
     if not any(ahead[better]):
-        every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {one.step}"
+        every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {steps[0]}"
         if all(row.identical for row in rows):
-            return f"{one.a} and {one.b} have identical scores at {every}{where}."
-        return f"{one.a} and {one.b} are statistically tied at {every}{where}: {gap}."
-    steps = [row.step for row in rows]
+            return f"{a} and {b} have identical scores at {every}{where}."
+        return f"{a} and {b} are statistically tied at {every}{where}: {gap}."
     also = f", worse at {_spans(steps, ahead[worse])}" if any(ahead[worse]) else ""
     head = f"{better} is significantly better than {worse} at {_spans(steps, ahead[better])}{also}{where}"
     return _fitting([f"{head}: {gap}.", f"{head}."]) or (

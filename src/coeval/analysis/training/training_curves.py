@@ -10,7 +10,10 @@ from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
+from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.intervals import ALPHA
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import (
     PATTERN,
@@ -22,23 +25,63 @@ from coeval.analysis.training.aggregate import (
     task_names,
 )
 from coeval.analysis.training.checkpoint_scores import (
-    CheckpointScores,
     ChosenRuns,
+    CommonItems,
     ItemColumn,
     RunFacts,
     choose_runs,
     common_items,
+    of_one_metric,
     read_items,
-    side_by_side,
 )
-from coeval.analysis.training.curve_conclusions import (
-    NOTHING_FOLLOWS,
-    FirstBetter,
-    conclude_curve,
-)
-from coeval.analysis.training.drift_alarms import DriftAlarm, WatchedTask, drift_alarms
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
+from coeval.core.figures import gap_text, signed_points
+from coeval.core.text import listed, numbered, p_text
+
+# --- First checkpoint significantly better than the base
+
+
+class FirstBetter(msgspec.Struct, frozen=True):
+    """``step`` is the first after ``base`` that is better at 5% (two-sided), None: none is. ``p_values``:
+    by step, of its paired difference from the base, by Holm over the checkpoints."""
+
+    base: int
+    step: int | None
+    n_items: int
+    p_values: dict[int, float]
+    sentence: str
+
+
+def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | None:
+    """Test each checkpoint against ``base``, by default the first; None where there is nothing to test."""
+    base = found.steps[0] if base is None and found.steps else base
+    if base not in found.steps or len(found.steps) < 2 or len(found.scores) < 2:
+        return None
+    of_base, once = found.scores[:, found.steps.index(base)], np.ones(len(found.scores))
+    gaps = {
+        step: paired_difference([PairedScores(of_base, scores, once)], len(found.steps) - 1)
+        for step, scores in zip(found.steps, found.scores.T, strict=True)
+        if step != base
+    }
+    p_values = dict(zip(gaps, holm([1.0 if gap.p is None else gap.p for gap in gaps.values()]), strict=True))
+    better = (step for step, p in p_values.items() if step > base and p < ALPHA)
+    step = next((step for step in better if gaps[step].difference > 0), None)
+    width, items = found.scale.most - found.scale.least, numbered(len(found.scores), "paired item")
+    if step is None:
+        least = float(np.median([gap.minimum_detectable or 0.0 for gap in gaps.values()])) * width
+        sentence = (
+            f"no checkpoint is significantly better than step {base}, {items}; a true gain of "
+            f"{gap_text(least, found.unit)} points would be detected four times in five"
+        )
+    else:
+        gap = gaps[step]
+        by = signed_points(width * gap.difference, width * gap.low, width * gap.high, found.unit)
+        sentence = (
+            f"step {step} is the first significantly better than step {base}: by {by} points "
+            f"({p_text(p_values[step])} over all checkpoints), {items}"
+        )
+    return FirstBetter(base, step, len(found.scores), p_values, sentence)
+
 
 # --- Training curves: figures and conclusions by task
 
@@ -47,10 +90,9 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """A task's headline at one checkpoint, in the metric's unit.
 
     ``mean``, ``std``, ``sem``, ``ci95``, ``per_run`` as in ``summary_agg.json``; without that file
-    (``aggregated`` False) the mean of the samples there are, and no errors. ``band``: its part of the
-    simultaneous 95% band over all checkpoints, None where the items' scores are not there. ``folder`` is the
-    checkpoint's output folder, ``judge`` None where rules score; ``comparable``: made and judged like most
-    checkpoints of the task, so that conclusions count it.
+    (``aggregated`` False) the mean of the samples there are, and no errors. ``folder`` is the checkpoint's
+    output folder, ``judge`` None where rules score; ``comparable``: made and judged like most checkpoints of
+    the task, so that conclusions count it.
     """
 
     step: int
@@ -59,7 +101,6 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     std: float | None
     sem: float | None
     ci95: tuple[float, float] | None
-    band: tuple[float, float] | None
     per_run: tuple[float, ...]
     n_items: int
     n_runs: int
@@ -74,17 +115,16 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
 class TaskCurve:
     """A task over the checkpoints, ``points`` by step.
 
-    ``items`` are the scores behind the conclusions: of ``metric``, or, where that one is fitted to all items
-    at once, of the next metric that items have scores in; then no point has a band. ``notes`` are what to
-    know of the figures.
+    ``columns`` are the items' scores behind the conclusions, by step: of ``metric``, or, where that one is
+    fitted to all items at once, of the next metric that items have scores in. ``notes`` are what to know of
+    the figures.
     """
 
     task: str
     metric: str
     unit: str
-    judged: bool
     points: tuple[CurvePoint, ...]
-    items: CheckpointScores | None
+    columns: dict[int, ItemColumn]
     first_better: FirstBetter | None
     notes: tuple[str, ...]
     facts: RunFacts
@@ -102,23 +142,17 @@ class TaskCurve:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """``curves`` by task; ``drift`` is what speaks against the scores of judged tasks, ``alarms`` its
-    sentences."""
+    """A run's ``curves`` by task; ``notes`` are what is not there."""
 
     label: str
     folder: Path
     curves: dict[str, TaskCurve]
-    drift: tuple[DriftAlarm, ...]
     notes: tuple[str, ...]
 
     @property
     def steps(self) -> list[int]:
         """All that some task has."""
         return sorted({step for curve in self.curves.values() for step in curve.steps})
-
-    @property
-    def alarms(self) -> tuple[str, ...]:
-        return tuple(one.sentence for one in self.drift)
 
 
 def training_curves(
@@ -154,10 +188,8 @@ def training_curves(
         if absent := sorted(set(steps or ()) - {checkpoint.step for checkpoint in checkpoints}):
             notes.append(f"{root} holds no results of step {listed(map(str, absent))}")
         notes += [f"{root} holds no scores of {task}" for task, at in stops.items() if not at]
-        drawn = {task: _curve(task, at, base) for task, at in stops.items() if at}
-        curves = {task: curve for task, (curve, _) in drawn.items()}
-        watched = [one for _, one in drawn.values() if one is not None]
-        found.append(TrainingRun(label, root, curves, drift_alarms(watched), tuple(notes)))
+        curves = {task: _curve(task, at, base) for task, at in stops.items() if at}
+        found.append(TrainingRun(label, root, curves, tuple(notes)))
     return tuple(found)
 
 
@@ -223,8 +255,7 @@ def _stops(checkpoint: EvaluatedStep, tasks: Sequence[str] | None, notes: list[s
     return found
 
 
-def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCurve, WatchedTask | None]:
-    """The curve, and what is watched for alarms."""
+def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
     names = [stop.values[:2] for stop in stops]
     metric, unit = max(dict.fromkeys(names), key=names.count)
     notes = [
@@ -235,35 +266,29 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> tuple[TaskCur
     stops = [stop for stop in stops if stop.values[:2] == (metric, unit)]
     [(usual, _)] = Counter(stop.chosen.how for stop in stops).most_common(1)
     notes += [note for stop in stops for note in _notes(stop, usual)]
-    columns = {stop.checkpoint.step: stop.items for stop in stops if stop.items is not None}
-    items = side_by_side(columns) if columns else None
-    common, concluded = None, NOTHING_FOLLOWS
-    if items is not None:
-        alike = [stop.checkpoint.step for stop in stops if stop.chosen.how == usual]
-        common = common_items(items, alike)
-        concluded = conclude_curve(common, items.unit, base)
+    columns = of_one_metric({stop.checkpoint.step: stop.items for stop in stops if stop.items is not None})
+    alike = {stop.checkpoint.step for stop in stops if stop.chosen.how == usual}
+    better = None
+    if compared := {step: column for step, column in columns.items() if step in alike}:
+        common = common_items(compared)
+        better = first_better(common, base)
         notes += common.notes
         if base is not None and base not in common.steps:
             notes.append(f"nothing is held against step {base}, which no conclusion counts")
-        if items.metric != metric:
+        if common.metric != metric:
             notes.append(
-                f"conclusions are by {items.metric}: {metric} is fitted, and no item has a score in it"
+                f"conclusions are by {common.metric}: {metric} is fitted, and no item has a score in it"
             )
-    bands = concluded.bands if items is not None and items.metric == metric else {}
-    curve = TaskCurve(
+    return TaskCurve(
         task=task,
         metric=metric,
         unit=unit,
-        judged=bool(usual[1]),
-        points=tuple(_point(stop, usual, bands.get(stop.checkpoint.step)) for stop in stops),
-        items=items,
-        first_better=concluded.first_better,
+        points=tuple(_point(stop, usual) for stop in stops),
+        columns=columns,
+        first_better=better,
         notes=tuple(notes),
         facts=next(stop.chosen.facts[0] for stop in stops if stop.chosen.how == usual),
     )
-    if items is None or common is None:
-        return curve, None
-    return curve, WatchedTask(task, items.unit, curve.judged, common)
 
 
 def _notes(stop: _Stop, usual: tuple[str, str]) -> Iterator[str]:
@@ -272,8 +297,8 @@ def _notes(stop: _Stop, usual: tuple[str, str]) -> Iterator[str]:
         yield f"step {stop.checkpoint.step} is {_otherwise(stop, usual)}: no conclusion counts it"
     if stop.written is not None and not _is_current(stop):
         yield (
-            f"step {stop.checkpoint.step}: summary_agg.json is not of the samples there are now; make it "
-            "anew with coeval sweep aggregate"
+            f"step {stop.checkpoint.step}: summary_agg.json is not of the samples there are now; "
+            "regenerate it with coeval sweep aggregate"
         )
 
 
@@ -294,19 +319,18 @@ def _is_current(stop: _Stop) -> bool:
     return list(written.per_run) == list(values.values())
 
 
-def _point(stop: _Stop, usual: tuple[str, str], band: tuple[float, float] | None) -> CurvePoint:
+def _point(stop: _Stop, usual: tuple[str, str]) -> CurvePoint:
     """As it was written, if that is of the samples there are; else a plain point."""
     written = stop.written if _is_current(stop) else None
     values = tuple(stop.values[2].values()) if written is None else written.per_run
-    judge, mean = stop.chosen.judge, fmean(values) if written is None else written.mean
+    judge = stop.chosen.judge
     return CurvePoint(
         step=stop.checkpoint.step,
         folder=stop.checkpoint.folder,
-        mean=mean,
+        mean=fmean(values) if written is None else written.mean,
         std=None if written is None or written.n_runs < 2 else written.std,
         sem=None if written is None or written.n_runs < 2 else written.sem,
         ci95=None if written is None else written.ci95,
-        band=None if band is None else (min(band[0], mean), max(band[1], mean)),
         per_run=values,
         n_items=stop.n_items if written is None else written.n_items,
         n_runs=len(values),

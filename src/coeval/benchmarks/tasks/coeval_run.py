@@ -56,13 +56,12 @@ from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import Levels
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.reasons import with_reasons
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
 from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.recipes import task_fields
-from coeval.pipeline.plan.setup_tasks import judge_form
+from coeval.pipeline.plan.task_setup import judge_form
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
@@ -242,11 +241,11 @@ class CoevalRun(Benchmark):
         planned = planned_names(self._run)
         self._planned = planned.tasks if planned is not None else {}
         self._rubrics = {task.name: self._rubric(task) for task in self._config.tasks}
-        self._forms = {
-            task.name: judge_form(with_reasons(self._config, task, len(rubric)), rubric)
-            for task in self._config.tasks
-            for rubric in [self._rubrics[task.name]]
-        }
+        self._forms = {}
+        for task in self._config.tasks:
+            rubric = self._rubrics[task.name]
+            settled = {"rationale": self._config.reasons(task, len(rubric)).given}
+            self._forms[task.name] = judge_form(task.model_copy(update=settled), rubric)
         self._checks = {task.name: task_checks(task) for task in self._config.tasks}
         if not self._is_scored and not any(task.label_attributes for task in self._config.tasks):
             raise UsageError(f"nothing of {self._run.path} can be scored here: {listed(self._unchecked)}")

@@ -32,7 +32,7 @@ from coeval.benchmarks.benchmark import (
 from coeval.benchmarks.run.judgment_outcomes import mean_of_groups, metric_of
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
 from coeval.benchmarks.tasks import ifbench_formats, ifbench_words, ifeval_checks
-from coeval.benchmarks.tasks.instruction import Instruction, InstructionType
+from coeval.benchmarks.tasks.ifeval_checks import Instruction, InstructionType
 from coeval.benchmarks.text_analysis import RESOURCES, Language
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert

@@ -10,7 +10,7 @@ import string
 import unicodedata
 from itertools import islice, pairwise
 
-from coeval.benchmarks.tasks.instruction import (
+from coeval.benchmarks.tasks.ifeval_checks import (
     PUNCTUATION,
     PUNCTUATION_AND_BLANK,
     WITHOUT_PUNCTUATION,

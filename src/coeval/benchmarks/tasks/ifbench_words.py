@@ -7,7 +7,7 @@ import string
 from collections import Counter
 from itertools import islice, pairwise
 
-from coeval.benchmarks.tasks.instruction import (
+from coeval.benchmarks.tasks.ifeval_checks import (
     PUNCTUATION_AND_BLANK,
     WITHOUT_PUNCTUATION,
     verifies,

@@ -34,7 +34,7 @@ NAMES = {
     "teachers": Analyzed("teachers", "benchmark"),
     "judges": Analyzed("judges", "judges", of_outputs=True),
     "agreement": Analyzed("agreement", "judges", of_outputs=True),
-    "robust": Analyzed("robust", "leads"),
+    "robust": Analyzed("robust"),
     "labels": Analyzed("labels", "leads"),
     "calibration": Analyzed("calibration", "leads"),
     "coverage": Analyzed("coverage", "benchmark"),
@@ -136,7 +136,7 @@ def analyze(
     """
     from coeval.core.process_limits import need_address_space
     from coeval.core.text import listed
-    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.output_folder import existing_results
     from coeval.store.rundir import RunDir
 
     name, word = _named(what, word)
@@ -152,6 +152,8 @@ def analyze(
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.upkeep.repair import look_for_gaps
 
+    if name == "robust" and report_format in ("html", "excel"):
+        raise UsageError("the robust set is a table and a file; use --format json, csv or markdown")
     if not NAMES[name].of_outputs:
         need_run(folder, f"{name}; ask for {listed([each for each, of in NAMES.items() if of.of_outputs])}")
     robust = RobustOptions(
@@ -225,7 +227,7 @@ def _show(
 def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
     """Write a run's datapoints as a data set."""
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_run
+    from coeval.store.output_folder import existing_run
 
     run = existing_run(folder)
     if out is None:

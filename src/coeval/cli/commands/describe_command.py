@@ -42,8 +42,12 @@ def describe(
     """
     from coeval.api import find_keys
     from coeval.cli import streams
-    from coeval.cli.description_file import described_experiment, refuse_place, write_description
-    from coeval.cli.views.report_view import print_report
+    from coeval.cli.views.description_view import (
+        described_experiment,
+        print_report,
+        refuse_place,
+        write_description,
+    )
     from coeval.pipeline.config.load_file import read_config
     from coeval.reports.description_report import description_report
 

@@ -65,7 +65,7 @@ def import_files(
 
 
 def _columns(given: list[str]) -> dict[str, str]:
-    from coeval.exchange.score_table import USUAL
+    from coeval.exchange.importing import USUAL
 
     found = {}
     for text in given:

@@ -61,7 +61,7 @@ def generate(
     """
     from coeval.api import find_keys
     from coeval.cli import streams
-    from coeval.cli.description_file import refuse_place
+    from coeval.cli.views.description_view import refuse_place
     from coeval.core.errors import Draining, UsageError
     from coeval.pipeline.config.load_file import read_config
     from coeval.pipeline.start.settled_file import refuse_credentials, settled_file
@@ -139,8 +139,7 @@ def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None
     from shlex import quote
 
     from coeval.cli import streams
-    from coeval.cli.description_file import described_experiment, write_description
-    from coeval.cli.views.report_view import print_report
+    from coeval.cli.views.description_view import described_experiment, print_report, write_description
     from coeval.reports.description_report import description_report
 
     messages = streams.messages()

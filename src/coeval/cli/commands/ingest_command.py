@@ -37,7 +37,7 @@ def ingest(
       coeval ingest qa.jsonl --prompt question --reference answer --config my.yaml
       coeval ingest exam.parquet --choices options --reference key --sample 200 --config my.yaml
       coeval ingest gsm8k --sample 100 --config my.yaml --task maths
-      coeval ingest arc-challenge --from ./ai2_arc --run runs/education-benchmark-v1
+      coeval ingest arc-challenge --from ./ARC-Challenge --run runs/education-benchmark-v1
       coeval ingest --list
     """
     from coeval.cli.commands.ingest_report import list_benchmarks, take_in, write_new

@@ -71,7 +71,7 @@ def label(
       coeval label ./runs/quickstart --n 200 --among anna,ben --by ben --sheet ben.csv
     """
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_run
+    from coeval.store.output_folder import existing_run
 
     if sheet is not None and read is not None:
         raise UsageError("--sheet and --read exclude each other; give one of them")
@@ -81,7 +81,7 @@ def label(
     if output_tasks(named):
         raise UsageError(
             f"{named} holds results without a rubric to label by. To make a run of its answers: coeval "
-            f"export {quote(str(named))} --to csv --out tables, then coeval init --answers tables/scores.csv "
+            f"export {quote(str(named))} --to csv --out tables, then coeval init answers tables/scores.csv "
             "--prompt prompt --response text (docs/exchange.md)"
         )
     folder = existing_run(named)

@@ -52,9 +52,9 @@ def repair(
     """
     from coeval.cli import streams
     from coeval.pipeline.config.schema import PHASES
-    from coeval.pipeline.existing_run import existing_run
     from coeval.pipeline.upkeep.repair import Needed
     from coeval.pipeline.upkeep.repair import repair as repair_run
+    from coeval.store.output_folder import existing_run
 
     phases = PHASES if phase is None else (_phase(phase),)
     folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)

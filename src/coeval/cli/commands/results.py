@@ -44,7 +44,7 @@ def results(
 
     from coeval.core.errors import UsageError
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.output_folder import existing_results
 
     paper = as_markdown or as_latex
     if as_json + as_csv + as_markdown + as_latex > 1 or (paper and by is not None):
@@ -91,8 +91,7 @@ def print_paper(folder: Path, *, as_latex: bool) -> None:
     Raises UsageError: the folder is none of these.
     """
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_results
-    from coeval.store.output_folder import is_sweep
+    from coeval.store.output_folder import existing_results, is_sweep
 
     sweep = is_sweep(folder)
     folder = folder if sweep else existing_results(folder)

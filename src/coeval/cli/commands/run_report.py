@@ -26,7 +26,7 @@ from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.resolve import Resolved
 from coeval.pipeline.config.roles import own_code
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.pipeline.plan.forecast import Forecast, forecast
+from coeval.pipeline.plan.preview import Forecast, forecast
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.start.checks import code_of_checks
 from coeval.pipeline.start.inherit import inherited_phases

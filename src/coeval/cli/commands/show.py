@@ -71,7 +71,7 @@ def show(
     """
     from coeval.core.errors import UsageError
     from coeval.core.process_limits import need_address_space
-    from coeval.pipeline.existing_run import existing_run
+    from coeval.store.output_folder import existing_run
 
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")

@@ -56,7 +56,7 @@ def simulate(
     # Here, because `coeval --help` must not pay for them.
     import asyncio
 
-    from coeval.simulation.server.app import make_app, serve
+    from coeval.simulation.server import make_app, serve
     from coeval.simulation.simulated_model import SimulatedModel
     from coeval.simulation.traits import parse_model_option
 

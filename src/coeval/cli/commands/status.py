@@ -65,7 +65,7 @@ def status(
     from coeval.cli import streams
     from coeval.cli.views.folder_status import show_status, status_of, watch
     from coeval.cli.views.results_view import json_text
-    from coeval.pipeline.existing_run import existing_results
+    from coeval.store.output_folder import existing_results
     from coeval.store.rundir import RunDir
 
     path = existing_results(the_folder(word, run, "status"), whole=fetch_batches or cancel_batches)

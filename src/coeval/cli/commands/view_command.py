@@ -87,7 +87,7 @@ def serve_pages(
     Raises UsageError: the port is taken.
     """
     from coeval.cli.loop import run_async
-    from coeval.simulation.server.app import serve
+    from coeval.simulation.server import serve
 
     def begin(actual_port: int) -> None:
         address = f"http://{_HERE}:{actual_port}/"

@@ -23,6 +23,7 @@ from coeval.analysis.comparison.comparison_report import (
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table, say_names, without_incomparable
+from coeval.core.figures import signed_points
 from coeval.core.plain import ShownNames, plain
 from coeval.core.text import numbered
 
@@ -32,19 +33,22 @@ from coeval.cli.views.name_table import NONE, shown_gap, shown_value
 from coeval.core.text import probability
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.training.checkpoint_choice import CheckpointChoice, RunDifference
-    from coeval.analysis.training.sweep_comparison import SweepComparison
+    from coeval.analysis.training.sweep_comparison import (
+        CheckpointChoice,
+        CheckpointDifference,
+        SweepComparison,
+    )
 
 # --- Sweeps
 #
 # Sweeps compared, on a terminal: what to ship, the best checkpoints, then runs against each other.
 
 _LEGEND = (
-    "In points, on the items that all checkpoints of a task share. corrected: for picking the best. tied: "
-    "pairwise tests of all checkpoints do not tell them from the best. p: adjusted for all steps, tasks and "
-    "pairs of runs. least: the true difference that would be detected four times in five."
+    "In points, on the items that all checkpoints of a task share. tied: with the best, by paired tests "
+    "adjusted for all pairs of checkpoints. p: adjusted for all steps, tasks and pairs of runs. least: the "
+    "true difference that would be detected four times in five."
 )
-_BEST = [Column("score"), Column("corrected"), Column("items"), Column("tied", words=True, free=True)]
+_BEST = [Column("score"), Column("items"), Column("tied", words=True, free=True)]
 
 
 def print_sweeps(found: SweepComparison, console: Console) -> None:
@@ -59,11 +63,12 @@ def print_sweeps(found: SweepComparison, console: Console) -> None:
         for one in found.choices
     ]
     print_table(console, "Best checkpoints", "task: run, step", _BEST, rows)
-    for first, of_task in found.by_task():
+    for of_task in found.by_task():
         console.print()
-        headings = (_heading(first.a, "a"), _heading(first.b, "b"), "b − a", "p", "n", "least")
-        steps = [NameRow(str(one.step), _difference_cells(one)) for one in of_task]
-        title = f"{_task(first.task)}, a: {first.a}, b: {first.b}"
+        a, b = of_task[0].a.run, of_task[0].b.run
+        headings = (_heading(a, "a"), _heading(b, "b"), "b − a", "p", "n", "least")
+        steps = [NameRow(str(one.b.step), _difference_cells(one)) for one in of_task]
+        title = f"{_task(of_task[0].task)}, a: {a}, b: {b}"
         print_table(console, title, "step", [Column(each) for each in headings], steps)
     console.print()
     say(console, _LEGEND, "dim")
@@ -78,17 +83,11 @@ def _task(task: str | None) -> str:
 def _choice_cells(one: CheckpointChoice, *, several: bool) -> list[str]:
     from coeval.analysis.training.sweep_comparison import peers_text
 
-    corrected = NONE
-    if one.corrected is not None and one.ci95 is not None:
-        low, high = (shown_value(bound, one.unit) for bound in one.ci95)
-        corrected = f"{shown_value(one.corrected, one.unit)} [{low}, {high}]"
     tied = peers_text(one, several=several) if one.peers else "none"
-    return [shown_value(one.mean, one.unit), corrected, f"{one.n_items:,}", tied]
+    return [shown_value(one.mean, one.unit), f"{one.n_items:,}", tied]
 
 
-def _difference_cells(one: RunDifference) -> list[str]:
-    from coeval.analysis.training.best_checkpoint import signed_points
-
+def _difference_cells(one: CheckpointDifference) -> list[str]:
     return [
         shown_value(one.mean_a, one.unit),
         shown_value(one.mean_b, one.unit),

@@ -10,7 +10,7 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table, say_names
 from coeval.core.plain import ShownNames
 from coeval.core.text import dollars
-from coeval.pipeline.plan.estimate.in_words import calls, ends, share, summed_up, tokens
+from coeval.pipeline.plan.estimate.run_estimate import calls, ends, share, summed_up, tokens
 from coeval.pricing.estimate import BudgetFit, Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import sources_reported

@@ -200,11 +200,11 @@ def sweep_table(run: TrainingRun) -> PaperTable:
     sure = {one.task: one.best.step for one in found.choices if not one.peers}
     columns: dict[str, dict[int, PaperCell]] = {}
     for one in found.overall:
-        columns.setdefault("overall", {})[one.step] = PaperCell(one.mean, *one.band)
+        columns.setdefault("overall", {})[one.step] = PaperCell(one.mean, *one.ci95)
     for task, curve in run.curves.items():
         columns[task] = {}
         for at in curve.points:
-            low, high = at.band or (None, None)
+            low, high = at.ci95 or (None, None)
             columns[task][at.step] = PaperCell(at.mean, low, high, curve.unit)
     for place, step in sure.items():
         cells = columns["overall" if place is None else place]
@@ -212,6 +212,4 @@ def sweep_table(run: TrainingRun) -> PaperTable:
     steps = sorted({step for cells in columns.values() for step in cells})
     rows = [(str(step), [cells.get(step, _EMPTY) for cells in columns.values()]) for step in steps]
     notes = [f"{task}: {curve.metric}." for task, curve in run.curves.items()]
-    return _table(
-        "step", list(columns), rows, "The intervals of a column hold for all steps at once.", *notes
-    )
+    return _table("step", list(columns), rows, *notes)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from coeval.core.model import NO_LIMIT, answer_limits
 from coeval.pipeline.config.draft import BENCHMARK, Suppliers
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
-from coeval.pipeline.config.reasons import reasons_of
 from coeval.pipeline.config.schema import OPTIONS, Config
 from coeval.pipeline.config.values import OUR_KEYS
 from coeval.simulation.traits import SAMPLING
@@ -82,7 +81,7 @@ def _cramped_reasons(config: Config) -> Iterator[str]:
     for task in config.tasks:
         rubric = task.declared_rubric
         judged = rubric.keys() - {*task.label_attributes, *task.checks} if isinstance(rubric, dict) else [""]
-        if task.rationale and (lacking := reasons_of(config, task, len(judged)).lacking):
+        if task.rationale and (lacking := config.reasons(task, len(judged)).lacking):
             yield f"V-43  tasks.{task.name}.rationale is true, and {lacking}, or verdicts may be cut off"
 
 

@@ -6,15 +6,17 @@ Rules that need more than one key (V-01 …) live in ``rules``; reading YAML wit
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
 from coeval.core.html_table import html_table
-from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
+from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, answer_limits
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
+from coeval.core.text import numbered
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.local.local_transformers import ENGINE_OPTIONS
@@ -211,6 +213,11 @@ class ModelConfig(Section):
     def system_prompt(self, role: Role) -> str | None:
         prompt: str | None = self._merged(role).get("system_prompt")
         return prompt
+
+    def least_limit(self, role: Role) -> int | None:
+        """Return the least limit on answers that the user set, by any host's name; None: there is none."""
+        limits = (limit for _, limit in answer_limits(self._merged(role)))
+        return min((limit for limit in limits if type(limit) is int and limit > 0), default=None)
 
     def takes_seeds(self, role: Role) -> bool:
         """Whether its parameters leave it to the run to send seeds: not by ``seed: null``."""
@@ -430,6 +437,36 @@ class Experiment(Section):
         return self.phases.get(phase, "New")
 
 
+# A reason of 25 words and its level take about 60 tokens.
+_TOKENS_PER_FACTOR = 60
+
+
+class Reasons(NamedTuple):
+    """Whether judges of a task give reasons. ``stated``: what the file says, None where nothing;
+    ``factors``: on how many a reply does; ``limits``: judge → its limit on an answer, where it has one."""
+
+    stated: bool | None
+    factors: int
+    limits: Mapping[str, int]
+
+    @property
+    def given(self) -> bool:
+        """By default where the limits on answers leave room (V-43)."""
+        return not self.lacking if self.stated is None else self.stated
+
+    @property
+    def lacking(self) -> str:
+        """What limits are too small for, and the one that is not; empty where there is room."""
+        needed = _TOKENS_PER_FACTOR * self.factors
+        cramped = [f"{judge} {limit:,}" for judge, limit in self.limits.items() if limit < needed]
+        if not cramped:
+            return ""
+        return (
+            f"reasons for {numbered(self.factors, 'factor')} take about {needed:,} tokens a reply, and "
+            f"max_tokens allows fewer ({', '.join(cramped)}); set it to {needed} or more"
+        )
+
+
 class Config(Section):
     """A whole experiment file, valid and with its defaults filled in."""
 
@@ -453,6 +490,12 @@ class Config(Section):
         """Return who plays a role; of a student with variants, these."""
         playing = [model for model in self.models if role in model.roles]
         return [each for model in playing for each in model.students()] if role == "student" else playing
+
+    def reasons(self, task: TaskConfig, factors: int) -> Reasons:
+        """Return whether judges of a task are asked for reasons on so many factors that they score."""
+        limits = {judge.name: judge.least_limit("judge") for judge in self.with_role("judge")}
+        set_by_user = {name: limit for name, limit in limits.items() if limit is not None}
+        return Reasons(task.rationale, factors if task.way_of_judging == "single" else 1, set_by_user)
 
     def variant_prompts(self) -> dict[str, str]:
         """Return the templates that variants bring, by their keys in a ``prompt_library``."""

@@ -18,7 +18,7 @@ from coeval.core.records import Completion, Kept, Purpose, Request, Schema, is_g
 from coeval.engine.model_work import Asking, ModelWork, RoleModel, spoken
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
-from coeval.pipeline.plan.task_setup import role_model
+from coeval.pipeline.plan.task_setup import TaskBlueprint, role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.record_index import NOT_TRIED, Index, RequestAttempts, attempts_of
@@ -92,15 +92,6 @@ class ProposalWork(ModelWork[Proposal]):
             "recipe": self.role_model.recipe.hash,
             "proposed_at": now(),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class TaskBlueprint:
-    """A task's finished attributes and rubric."""
-
-    target: Attributes
-    nuanced: Attributes
-    rubric: dict[str, str]
 
 
 class Blueprint:

@@ -20,8 +20,8 @@ from coeval.pipeline.config.draft import ItemSource
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.store.jsonl import store_error
+from coeval.tables.harvest import ItemOrigin
 from coeval.tables.item_map import ItemMap, MappedItem
-from coeval.tables.origin import ItemOrigin
 from coeval.tables.source_bytes import Reported
 from coeval.tables.table_source import SourceChoice, TableSource, local_source
 

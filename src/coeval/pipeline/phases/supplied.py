@@ -32,9 +32,8 @@ from coeval.store.jsonl import replaced_whole
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.documents import CutDocuments, read_documents
-from coeval.tables.harvest import Harvest, Selection, sampled
+from coeval.tables.harvest import Harvest, ItemOrigin, Selection, read_origins, remember_origin, sampled
 from coeval.tables.item_map import ItemMap
-from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
 from coeval.tables.source_bytes import file_of
 from coeval.tables.table_source import TableSource
 

@@ -7,7 +7,7 @@ another configuration stand, and which items the run has to look at again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coeval.core.errors import ConfigError, RecordsChanged
@@ -38,8 +38,8 @@ class PlanCount(WorkCounts):
     unsupplied: int = 0
     unanswered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, task: str, node: Node) -> None:
-        count = self.of(node.phase, task, node.name)
+    def add(self, setup: TaskSetup, node: Node) -> None:
+        count = self.of(node.phase, setup.task.name, node.name)
         count.planned += node.records
         if node.owed:
             count.owed += node.records
@@ -48,27 +48,27 @@ class PlanCount(WorkCounts):
             self.changed[change] += 1
             self.examples.setdefault(change, node.key)
 
-    def spare(self, task: str, spared: Iterable[Spared]) -> None:
-        for each in spared:
-            count = self.of(each.phase, task, each.name)
-            count.spared += each.records
-            count.spared_calls += each.calls
+    def spare(self, setup: TaskSetup, spared: Spared) -> None:
+        count = self.of(spared.phase, setup.task.name, spared.name)
+        count.spared += spared.records
+        count.spared_calls += spared.calls
 
 
-def count_plan(plan: Plan) -> PlanCount:
-    """Count a whole plan. Nothing is read but the indexes."""
-    found = PlanCount()
+def count_plan(plan: Plan, found: PlanCount | None = None) -> PlanCount:
+    """Count a whole plan, into ``found`` if given. Nothing is read but the indexes."""
+    found = PlanCount() if found is None else found
     for setup in plan.setups:
         walk, task = Walk(plan, setup), setup.task.name
         for slot in plan.slots(setup):
             is_open = False
             for node in walk.of_slot(slot):
-                found.add(task, node)
+                found.add(setup, node)
                 is_open = is_open or node.owed
             found.open.append(is_open)
         for node in walk.alike():
-            found.add(task, node)
-        found.spare(task, walk.spared)
+            found.add(setup, node)
+        for spared in walk.spared:
+            found.spare(setup, spared)
         found.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
         found.unsupplied += sum(plan.unsupplied(setup).values())
     return found

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
+from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.records import model_of, task_prefix
 from coeval.core.text import numbered
-from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.engine.progress import Calls
+from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.answer_file import read_answer_files
-from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, TaskBlueprint
+from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind
 from coeval.pipeline.phases.proposals import MOST_NAMES
-from coeval.pipeline.phases.supplied import Supply, read_supply, with_found_labels
+from coeval.pipeline.phases.supplied import Supply, read_supply, short_answers, with_found_labels
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan, refuse_changed
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
-from coeval.pipeline.plan.setup_tasks import build_setup
-from coeval.pipeline.plan.task_setup import FORESEEN, TaskSetup
+from coeval.pipeline.plan.task_setup import FORESEEN, TaskBlueprint, TaskSetup, build_setup
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.inherit import cleared, inherited_phases, phase_3_source, source_folder
 from coeval.store.rundir import RunDir
@@ -35,8 +37,7 @@ class Preview:
     Teachers may add nothing to the rubric of such a task, or a great deal. ``plan_count`` (and ``plan``) hold
     the most that may be owed then, ``least`` the least; they are one where every rubric is known.
     ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
-    ``supply`` what benchmark teachers have put there. ``records``: as they were read, where they are those of
-    the run's own folder as it is.
+    ``supply`` what benchmark teachers have put there.
     """
 
     blueprint: Blueprint
@@ -226,3 +227,80 @@ class _Foreseen(Blueprint):
         theirs = Blueprint(self._config, self._source, follow_file=False).artifact(task, kind)
         older = theirs.with_name(theirs.name.replace(f"{task}_", f"{task}.", 1))
         return older if older.exists() and not theirs.exists() else theirs
+
+
+# --- Calls of a run that starts now
+
+NONE = Calls(0, 0)
+Place: TypeAlias = tuple[Phase, str]
+"""A phase of a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Calls, and the records of the plan of which so many are owed; of phases 1–2 a record is a teacher's
+    proposal. ``tasks`` are in the order of the file; ``warnings`` say what of the file is not carried out as
+    it stands."""
+
+    calls: Mapping[Place, Calls]
+    planned: Counter[Place]
+    owed: Mapping[Place, Calls]
+    tasks: Sequence[str]
+    warnings: Sequence[str]
+
+    def calls_of_phase(self, phase: Phase) -> Calls:
+        return sum((calls for (of, _), calls in self.calls.items() if of == phase), NONE)
+
+    def calls_of_task(self, task: str) -> Calls:
+        return sum((calls for (_, of), calls in self.calls.items() if of == task), NONE)
+
+    def planned_of_phase(self, phase: Phase) -> int:
+        return sum(records for (of, _), records in self.planned.items() if of == phase)
+
+    def owed_of_phase(self, phase: Phase) -> Calls:
+        return sum((records for (of, _), records in self.owed.items() if of == phase), NONE)
+
+    @property
+    def total(self) -> Calls:
+        return sum(self.calls.values(), NONE)
+
+    @property
+    def total_owed(self) -> Calls:
+        return sum(self.owed.values(), NONE)
+
+
+def forecast(config: Config, options: RunOptions) -> Forecast:
+    """Count the calls of a run that starts now; nothing is asked, created or changed.
+
+    Raises UsageError: it would not start: see `Preview.refuse`.
+    """
+    preview = preview_run(config, options)
+    preview.refuse(options)
+    return expected(config, preview)
+
+
+def expected(config: Config, preview: Preview) -> Forecast:
+    """The forecast of a run that finds what ``preview`` says."""
+    calls: dict[Place, Calls] = {}
+    owed: dict[Place, Calls] = {}
+    planned: Counter[Place] = Counter()
+    for task in config.tasks:
+        for kind in KINDS:
+            proposals = len(preview.blueprint.owed_proposals(task, kind))
+            place = (PHASE_OF[kind], task.name)
+            calls[place] = owed[place] = calls.get(place, NONE) + Calls(proposals, proposals)
+            planned[place] += proposals
+        for phase in FLOWING:
+            place = (phase, task.name)
+            few, many = (c.total(phase, task=task.name) for c in (preview.least, preview.plan_count))
+            planned[place] = many.planned
+            calls[place] = Calls(few.calls - few.spared_calls, many.calls)
+            owed[place] = Calls(few.owed - few.spared, many.owed)
+    warnings = [sentence for setup in preview.plan.setups for sentence in setup.clippings()]
+    warnings += preview.supply.remarks()
+    for short in short_answers(preview.plan_count.unanswered, config):
+        answers = numbered(short.missing, "answer")
+        warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
+    if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
+        warnings.append(said)
+    return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)

@@ -309,7 +309,7 @@ class Plan:
 
     def requested_for(self, phase: Phase, key: str, *models: str) -> bool:
         """Whether names and modes leave the record ``key``, in which ``models`` take part, to this run."""
-        return self.takes_part(*models) and not self._grain[phase].leaves(key)
+        return not self.selective or (self.takes_part(*models) and not self._grain[phase].leaves(key))
 
     # --- responses and evaluations -----------------------------------------------------------
 

@@ -106,7 +106,7 @@ class Walk:
 
     def __init__(self, plan: Plan, setup: TaskSetup, *, each: bool = False) -> None:
         self._plan = plan
-        self._recorded = plan.recorded
+        self._recorded, self._left = plan.recorded, plan.requested_for
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._computed = [_Computed(s.name, SEPARATOR + s.name, s) for s in plan.computed(setup)]
         self._gathers = not each and not plan.selective
@@ -348,10 +348,6 @@ class Walk:
         for each in self._comparisons:
             if response[len(item) :] in (self._students[at].suffix for at in (each.first, each.second)):
                 yield item + each.suffix
-
-    def _left(self, phase: Phase, key: str, *models: str) -> bool:
-        """Whether names and modes leave the record to this run."""
-        return not self._plan.selective or self._plan.requested_for(phase, key, *models)
 
     def _calls(self, status: RecordStatus) -> int:
         return len(status.factors) if self._per_factor else 1

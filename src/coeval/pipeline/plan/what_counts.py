@@ -3,12 +3,11 @@ configuration and what was taken over, and never from how the run was last start
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from coeval.analysis.planned_names import NameKind, Names, Planned, PlannedTask
 from coeval.core.errors import ConfigError
-from coeval.core.records import CHECK, EXACT_MATCH, Role
+from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.draft import item_sources, item_writers
 from coeval.pipeline.config.findings import MOST_SHOWN
@@ -42,27 +41,23 @@ def planned_names(folder: RunDir) -> Planned | None:
     given = {name for task in config.tasks for name in config.answered_by(task)}
     students = frozenset({model.name for model in config.with_role("student")} | given) or None
     players = [*config.models, *config.with_role("student")]
-    families = {each.name: str(_family(each.parameters) or each.name) for each in players}
+    families = {
+        each.name: str(each.parameters.get("family") or each.parameters.get("model") or each.name)
+        for each in players
+    }
     simulated = frozenset(each.name for each in players if each.interface == "simulated")
     labels = {model.name: model.label for model in config.models if model.label is not None}
     labels |= {student.name: student.label for student in config.students if student.label is not None}
     known = _or_all(students, _of(inherited, "student"))
     samples = {student.name: student.samples for student in config.with_role("student")}
     everybody = {model.name for model in config.with_role("student")}
-    own = {name: _own_tasks(config, name) for name in given - everybody}
+    own = {
+        name: frozenset(task.name for task in config.tasks if name in config.answered_by(task))
+        for name in given - everybody
+    }
     some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
     requested = {each.name: each.spec().open_names for each in players}
     return Planned(known, named | others, families, simulated, labels, samples, some, requested)
-
-
-def _own_tasks(config: Config, student: str) -> frozenset[str]:
-    """The tasks that a student of given answers is to do."""
-    return frozenset(task.name for task in config.tasks if student in config.answered_by(task))
-
-
-def _family(parameters: Mapping[str, Any]) -> Any:
-    """What a model's parameters say of its family."""
-    return parameters.get("family") or parameters.get("model")
 
 
 # Of a task that was taken over and that the file does not name: this run adds nothing to it.
@@ -75,7 +70,8 @@ def _planned_task(
     mine = frozenset(name for name in inherited if name.task == task.name)
     factors = _or_all(_factors(task, folder), _of(mine, "factor"))
     judged = None if factors is None else factors - task.checks.keys()
-    judges = frozenset() if judged is not None and not judged else _playing(config, "judge")
+    playing = frozenset(model.name for model in config.with_role("judge")) or None
+    judges = frozenset() if judged is not None and not judged else playing
     teachers = _or_all(_teachers(config, task), _of(mine, "teacher"))
     stays = config.experiment.mode("data_generation") in ("Keep", "Model")
     return PlannedTask(
@@ -98,10 +94,6 @@ def _of(names: Iterable[Name], kind: NameKind) -> frozenset[str]:
 
 def _or_all(names: Names, more: frozenset[str]) -> Names:
     return None if names is None else names | more
-
-
-def _playing(config: Config, role: Role) -> Names:
-    return frozenset(model.name for model in config.with_role(role)) or None
 
 
 def _teachers(config: Config, task: TaskConfig) -> Names:

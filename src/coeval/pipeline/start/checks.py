@@ -41,7 +41,9 @@ def table_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
         section = draft.get(*path)
         if section is None:
             continue
-        items = _with_sound_conditions(Items.model_validate(section))
+        items = Items.model_validate(section)
+        sound = tuple(filter(is_condition, items.where))  # of what stands in others no column can be told
+        items = items.model_copy(update={"where": sound})
         try:
             yield from _columns(items, path)
         except UsageError as error:
@@ -65,11 +67,6 @@ def answer_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
         except UsageError as error:
             if not any(run.responses(task, name).exists() for task in tasks):
                 yield Finding((*path, "path"), "V-33", str(error))
-
-
-def _with_sound_conditions(items: Items) -> Items:
-    """Without those that V-32 refuses: of what stands in them no column can be told."""
-    return items.model_copy(update={"where": tuple(filter(is_condition, items.where))})
 
 
 def _columns(items: Items, path: KeyPath) -> Iterator[Finding]:

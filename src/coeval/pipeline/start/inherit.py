@@ -28,7 +28,7 @@ from coeval.store.jsonl import (
 )
 from coeval.store.legacy import convert, is_legacy
 from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_files
-from coeval.tables.origin import inherit_origins
+from coeval.tables.harvest import inherit_origins
 
 # --- Names that a run took over by ``resume_from``
 #

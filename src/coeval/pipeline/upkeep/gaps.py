@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,16 +12,14 @@ import msgspec
 
 from coeval.core.records import CHECK
 from coeval.core.text import listed, numbered
-from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
-from coeval.pipeline.plan.count_plan import known_recipes, mixed_sentence
+from coeval.pipeline.plan.count_plan import PlanCount, count_plan, known_recipes, mixed_sentence
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
-from coeval.pipeline.plan.run_plan import Changed, Node, Spared
-from coeval.pipeline.plan.setup_tasks import build_setup
-from coeval.pipeline.plan.walk import Walk
+from coeval.pipeline.plan.run_plan import Node, Spared
+from coeval.pipeline.plan.task_setup import TaskSetup, build_setup
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.start.inherit import source_folder
 from coeval.store.record_index import RecordFiles
@@ -110,58 +107,53 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     gaps.short = short_supplies(plan, folder)
     for lacking in gaps.short:
         gaps.files[lacking.path] = FileGap("data_generation", planned=lacking.missing)
-    changed: Counter[Changed] = Counter()
-    unanswered: Counter[tuple[str, str]] = Counter()
-    for setup in setups:
-        walk, files = (
-            Walk(plan, setup),
-            _Files(folder, setup.task.name, gaps, setup.judges if setup.pairs else ()),
-        )
-        nodes = (node for slot in plan.slots(setup) for node in walk.of_slot(slot))
-        for node in chain(nodes, walk.alike()):
-            gap = files.of(node)
-            gap.planned += node.records
-            gap.there += 0 if node.owed else node.records
-            changed.update(node.status.changed)
-        for student, missing in walk.unanswered.items():
-            path = folder.responses(setup.task.name, student)
-            gaps.files.setdefault(path, FileGap("response_collection")).planned += missing
-        unanswered.update({(setup.task.name, student): n for student, n in walk.unanswered.items() if n})
-        for spared in walk.spared:  # what follows from a record that was lost is there all the same
-            files.of(spared).there += spared.records
-    gaps.short += short_answers(unanswered, config)
-    gaps.mixed = mixed_sentence(changed)
+    found = count_plan(plan, _FileCount(folder, gaps))
+    for (of, student), missing in found.unanswered.items():
+        path = folder.responses(of, student)
+        gaps.files.setdefault(path, FileGap("response_collection")).planned += missing
+    gaps.short += short_answers(found.unanswered, config)
+    gaps.mixed = mixed_sentence(found.changed)
     return gaps
 
 
-class _Files:
-    """The files of a task by what stands in them; a plan may have a million records in a dozen files."""
+class _FileCount(PlanCount):
+    """Counts by file too; a plan may have a million records in a dozen files."""
 
-    def __init__(self, folder: RunDir, task: str, gaps: Gaps, comparing: Sequence[RoleModel] = ()) -> None:
-        self._comparing = {judge.name for judge in comparing}
+    def __init__(self, folder: RunDir, gaps: Gaps) -> None:
+        super().__init__()
         self._folder = folder
-        self._task = task
         self._gaps = gaps
-        self._known: dict[tuple[Phase, str, str], FileGap] = {}
+        self._known: dict[tuple[str, Phase, str, str], FileGap] = {}
 
-    def of(self, record: Node | Spared) -> FileGap:
-        place = (record.phase, record.teacher, record.name)
-        gap = self._known.get(place)
-        if gap is None:
-            gap = self._gaps.files.setdefault(self._path(*place), FileGap(record.phase))
-            self._known[place] = gap
-        return gap
+    def add(self, setup: TaskSetup, node: Node) -> None:
+        super().add(setup, node)
+        gap = self._gap(setup, node)
+        gap.planned += node.records
+        gap.there += 0 if node.owed else node.records
 
-    def _path(self, phase: Phase, teacher: str, name: str) -> Path:
+    def spare(self, setup: TaskSetup, spared: Spared) -> None:
+        """What follows from a record that was lost is there all the same."""
+        super().spare(setup, spared)
+        self._gap(setup, spared).there += spared.records
+
+    def _gap(self, setup: TaskSetup, record: Node | Spared) -> FileGap:
+        place = (setup.task.name, record.phase, record.teacher, record.name)
+        if place not in self._known:
+            path = self._path(setup, *place[1:])
+            self._known[place] = self._gaps.files.setdefault(path, FileGap(record.phase))
+        return self._known[place]
+
+    def _path(self, setup: TaskSetup, phase: Phase, teacher: str, name: str) -> Path:
+        task = setup.task.name
         match phase:
             case "data_generation":
-                return self._folder.datapoints(self._task, teacher)
+                return self._folder.datapoints(task, teacher)
             case "response_collection":
-                return self._folder.responses(self._task, name)
-            case _ if name in self._comparing:
-                return self._folder.pairs(self._task, teacher, name)
+                return self._folder.responses(task, name)
+            case _ if setup.pairs is not None and any(name == judge.name for judge in setup.judges):
+                return self._folder.pairs(task, teacher, name)
             case _:
-                return self._folder.evaluations(self._task, teacher, name)
+                return self._folder.evaluations(task, teacher, name)
 
 
 # --- Checks that could not be computed

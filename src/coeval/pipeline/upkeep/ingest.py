@@ -24,14 +24,21 @@ from coeval.pipeline.config.findings import WayOut
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
-from coeval.pipeline.existing_run import existing_run
 from coeval.pipeline.phases.item_file import ItemFile, made_item, refuse_flawed
 from coeval.pipeline.run_options import run_folder
 from coeval.store.jsonl import replaced_whole
+from coeval.store.output_folder import existing_run
 from coeval.store.rundir import RunDir, finish_replacing, move_to_replaced
-from coeval.tables.harvest import Harvest, HarvestedItem, Selection, sampled
+from coeval.tables.harvest import (
+    Harvest,
+    HarvestedItem,
+    ItemOrigin,
+    Selection,
+    read_origins,
+    remember_origin,
+    sampled,
+)
 from coeval.tables.item_map import ItemMap, MappedItem
-from coeval.tables.origin import ItemOrigin, read_origins, remember_origin
 from coeval.tables.table import Table
 from coeval.tables.table_source import TableSource
 

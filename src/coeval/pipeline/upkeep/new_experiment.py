@@ -22,18 +22,18 @@ _LONGEST_ID = 40
 # Labels that a prompt names: about a thousand tokens, in every request.
 MOST_NAMED = 300
 
-SIMULATED = "simulated"
+SIMULATED, FUNCTION = "simulated", "python"
 
 
 class NewModel(NamedTuple):
-    """``options`` are parameters beside the provider's identifier."""
+    """``options`` are parameters beside the provider's identifier; of a function, its ``callable``."""
 
     name: str
     interface: str
     model: str
     base_url: str | None
     roles: tuple[str, ...]
-    options: Mapping[str, float] = {}
+    options: Mapping[str, float | str] = {}
 
 
 def simulated(roles: Collection[str]) -> tuple[NewModel, ...]:
@@ -109,9 +109,8 @@ class NewItems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewExperiment:
-    """``attributes`` and ``rubric`` None: teachers propose them. ``items`` are the keys of a task's `items`,
-    empty where teachers write ``total`` of them. ``answered`` are students whose answers exist, each with
-    the keys of its `responses`."""
+    """``items`` are the keys of a task's `items`; without them teachers write items and rubric. ``answered``
+    are students whose answers exist, each with the keys of its `responses`."""
 
     by: str
     name: str
@@ -119,10 +118,7 @@ class NewExperiment:
     description: str
     output: str
     models: Sequence[NewModel]
-    attributes: Mapping[str, Sequence[str]] | None = None
-    label: str | None = None
-    rubric: Mapping[str, str] | None = None
-    total: int = 20
+    rubric: Mapping[str, str] = field(default_factory=dict)
     items: Mapping[str, Any] = field(default_factory=dict)
     answered: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     budget_usd: float | None = None
@@ -173,9 +169,9 @@ def _models_text(models: Sequence[NewModel]) -> Iterator[str]:
         yield "  # Simulated models need neither key nor network, and make up what they say. Replace them by"
         yield "  # yours: {name: gpt, interface: openai, roles: [student], parameters: {model: gpt-4o-mini}}"
     for model in models:
-        if model.interface == SIMULATED:
+        if model.interface in (SIMULATED, FUNCTION):
             own = {} if model.model == model.name else {"model": model.model}
-            row = {"name": model.name, "interface": SIMULATED, "roles": [*model.roles]}
+            row = {"name": model.name, "interface": model.interface, "roles": [*model.roles]}
             parameters = {**own, **model.options}
             yield f"  - {yaml_line({**row, 'parameters': parameters} if parameters else row)}"
             continue
@@ -207,37 +203,26 @@ def _task_text(new: NewExperiment) -> Iterator[str]:
     yield f"    description: {yaml_line(new.description)}"
     if new.output:
         yield f"    output_description: {yaml_line(new.output)}"
-    if new.items:
-        yield "    items:"
-        yield from (f"      {key}: {yaml_line(value)}" for key, value in new.items.items())
-    else:
-        yield from _written_items(new)
-    factors = dict(new.rubric or {})
-    if new.label is not None:  # named like the label: compared with it
-        factors = {new.label: f"The {new.label} is the right one.", **factors}
-    if factors:
+    if not new.items:
+        yield from _WRITTEN_ITEMS
+        return
+    yield "    items:"
+    yield from (f"      {key}: {yaml_line(value)}" for key, value in new.items.items())
+    if new.rubric:
         yield "    rubric:                   # what High means; judges answer High, Medium or Low"
         yield from (
-            f"      {yaml_line(factor)}: {yaml_line(criterion)}" for factor, criterion in factors.items()
+            f"      {yaml_line(factor)}: {yaml_line(criterion)}" for factor, criterion in new.rubric.items()
         )
-    elif new.rubric is None:
-        yield "    rubric: auto              # the teachers write it"
 
 
-def _written_items(new: NewExperiment) -> Iterator[str]:
-    if new.attributes is None:
-        yield "    target_attributes: auto   # the teachers propose what items vary in"
-    else:
-        yield "    target_attributes:        # what the items cover, each value equally often"
-        yield from (
-            f"      {yaml_line(name)}: {yaml_line([*values])}" for name, values in new.attributes.items()
-        )
-    if new.label is not None:
-        yield f"    label_attributes: {yaml_line([new.label])}   # its value is the right answer"
-    most = 2 if new.attributes is None or len(new.attributes) > 1 else 1
-    yield "    sampling:"
-    yield f"      target: [1, {most}]            # attributes of an item"
-    yield f"      total: {new.total}               # items of each teacher; more later, with --continue"
+_WRITTEN_ITEMS = (
+    "    target_attributes: auto   # the teachers propose what items vary in; or {reader: [child, expert]}",
+    "    # label_attributes: [team]  # attribute whose value is the right answer; needs no judge",
+    "    sampling:",
+    "      target: [1, 2]          # attributes of an item",
+    "      total: 20               # items of each teacher; more later, with --continue",
+    "    rubric: auto              # the teachers write it; or {accuracy: What the answer says is true.}",
+)
 
 
 def _experiment_text(new: NewExperiment) -> Iterator[str]:

@@ -313,7 +313,8 @@ def repair(folder: RunDir, needed: Needed) -> RepairReport:
         finish_replacing(folder)
     if not folder.is_run():
         raise UsageError(f"{folder.path} is not a run folder: it holds no meta.json and no artifacts")
-    if not folder.meta.exists() and not folder.config.exists() and not _made_anything(folder):
+    made = any(folder.holds(phase) for phase in PHASES if phase != "data_generation")
+    if not folder.meta.exists() and not folder.config.exists() and not made:
         raise UsageError(
             f"{folder.path} holds only items, which a start reads as they were written by hand; see what is "
             "wrong with them by coeval run --config FILE --dry-run"
@@ -345,10 +346,6 @@ def inspect(folder: RunDir, needed: Needed) -> RepairReport:
     recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
     count_gaps(folder, config, report, recorded, needed.phases)
     return report
-
-
-def _made_anything(folder: RunDir) -> bool:
-    return any(folder.holds(phase) for phase in PHASES if phase != "data_generation")
 
 
 def config_of(folder: RunDir) -> Config | str:

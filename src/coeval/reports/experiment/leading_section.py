@@ -10,13 +10,12 @@ from coeval.analysis.intervals import wilson
 from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
-from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, WithHeadline
 from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.analysis.sampled_answers import FactorSamples
 from coeval.core.plain import plain
-from coeval.core.text import listed, numbered
+from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -135,19 +134,15 @@ def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
 
 # --- Ranking of students
 
-# Items: over fewer, an order is chance.
-_FEWEST = 5
-ALL, WITHOUT_OWN, ROBUST = "all scores", "without own", "robust set"
+ALL, WITHOUT_OWN = "all scores", "without own"
 
 
 class _Standing(NamedTuple):
-    """Students by some of the scores, as they are ranked; ``words`` say which in a sentence."""
+    """Students by all scores, or by those of others, as they are ranked."""
 
     name: str
-    words: str
     students: Mapping[str, WithHeadline]
     ranking: Ranking
-    query: tuple[tuple[str, str], ...] = ()
 
     @property
     def order(self) -> list[str]:
@@ -157,42 +152,20 @@ class _Standing(NamedTuple):
 
 def _standings(measures: RunMeasures) -> Iterator[_Standing]:
     """Those that there are; that of all scores first."""
-    whole = measures.ranking
-    yield _Standing(ALL, "", {**measures.students, **whole.scores}, whole)
-    others, robust = measures.without_own, measures.robust
+    whole, others = measures.ranking, measures.without_own
+    yield _Standing(ALL, {**measures.students, **whole.scores}, whole)
     if others.applicable:
-        words = "Without the scores that students gave themselves"
-        yield _Standing(WITHOUT_OWN, words, others.students, others.ranking)
-    if robust.applicable:
-        items = numbered(robust.datapoints or 0, "item")
-        words = f"On the {items} selected because the best-agreeing judges agree on them,"
-        query = tuple(("judge", judge) for judge in robust.judges or ())
-        query += tuple(("teacher", teacher) for teacher in robust.teachers or ())
-        yield _Standing(ROBUST, words, _kept(robust), robust.ranking, query)
-
-
-def _kept(robust: RobustMeasures) -> dict[str, WithHeadline]:
-    """Students over the robust set, with the scores that their order follows."""
-    return {**robust.students, **robust.ranking.scores}
+        yield _Standing(WITHOUT_OWN, others.students, others.ranking)
 
 
 def order_sentences(measures: RunMeasures) -> Iterator[str]:
-    """Whether the order stays where some scores are left out; nothing where pairs contradict each other, so
-    that the first is significantly not the best."""
-    first, *others = _standings(measures)
-    if len(first.ranking.order) < 2:
+    """Whether the order stays without self-judgments; nothing where pairs contradict each other, so that the
+    first is significantly not the best."""
+    others, order = measures.without_own.ranking, measures.ranking.order
+    if len(order) < 2 or not others.order or others.ranges.get(others.order[0], (1, 1))[0] > 1:
         return
-    for other in others:
-        if other.name == ROBUST and (measures.robust.datapoints or 0) < _FEWEST:
-            yield f"{other.words} there is too little to order students by."
-        elif not (order := other.ranking.order):
-            yield f"{other.words} nobody has a score."
-        elif other.ranking.ranges.get(order[0], (1, 1))[0] > 1:
-            continue
-        elif order == first.ranking.order:
-            yield f"{other.words} the order is the same."
-        else:
-            yield f"{other.words} the order is {listed(order)}."
+    same = "the same" if others.order == order else listed(others.order)
+    yield f"Without the scores that students gave themselves the order is {same}."
 
 
 def standing_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
@@ -210,7 +183,7 @@ def standings(measures: RunMeasures) -> ReportTable:
     judges = list(measures.judges)
 
     def add(standing: _Standing, task: str | None, student: str, *cells: Cell) -> None:
-        query = [("student", student), *([("task", task)] if task is not None else []), *standing.query]
+        query = [("student", student), *([("task", task)] if task is not None else [])]
         if standing.name == WITHOUT_OWN and student in judges:
             query += [("judge", judge) for judge in judges if judge != student]
         links[len(rows)] = urlencode(query)
@@ -233,11 +206,9 @@ def standings(measures: RunMeasures) -> ReportTable:
                 add(standing, task, name, None, score, score.n)
     return ReportTable(
         "standings",
-        "Students by task, and by some of the scores",
+        "Students by task, and by others' scores alone",
         (
-            ReportColumn(
-                "scores", "Scores", "text", "All, those of others alone, or those of the robust set"
-            ),
+            ReportColumn("scores", "Scores", "text", "All, or those of others alone"),
             ReportColumn("task", "Task"),
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
@@ -246,8 +217,7 @@ def standings(measures: RunMeasures) -> ReportTable:
         ),
         tuple(rows),
         note="A row without a task is the mean over tasks. Without own: scores follow from the differences "
-        "between any two by judges who are neither. Robust set: its items were selected by these scores, so "
-        "it has no ranks.",
+        "between any two by judges who are neither.",
         links=links,
     )
 
@@ -340,7 +310,6 @@ def _uncompared(ranking: Ranking) -> Iterator[str]:
 
 def _students(evidence: RunEvidence) -> ReportTable:
     measures, order = evidence.measured.measures, evidence.students
-    robust = _kept(measures.robust)
     failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
     if len(labelled) > _MOST_LABELS:
@@ -349,12 +318,11 @@ def _students(evidence: RunEvidence) -> ReportTable:
     for name in order:
         found = measures.students[name]
         ranks = rank_text(measures.ranking.ranges.get(name))
-        kept = robust[name].headline if name in robust else None
         headline = measures.ranking.scores.get(name, found).headline
         counts = (headline.n, found.valid_evals, failed.get(name, 0), found.overall.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
         over = measures.ranking.scores.get(name, found).over_judges
-        means = (headline, over, *beside, found.overall, kept)
+        means = (headline, over, *beside, found.overall)
         rows.append((name, ranks, *means, *counts, *_apart(found.bounds.headline)))
     return ReportTable(
         "students",
@@ -369,7 +337,6 @@ def _students(evidence: RunEvidence) -> ReportTable:
                 for at, column in enumerate(labelled)
             ),
             declared_column(StudentMeasures, "overall", "units"),
-            ReportColumn("robust", "Robust set", "points", _robust_meaning(measures.robust)),
             ReportColumn("n", "Items", "count"),
             declared_column(StudentMeasures, "valid_evals", "scores"),
             ReportColumn(
@@ -395,13 +362,6 @@ def _apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | No
     """None where nothing is missing: the score itself is the answer."""
     least, most = bounds or (None, None)
     return (None, None) if least == most else (least, most)
-
-
-def _robust_meaning(robust: RobustMeasures) -> str:
-    if not robust.applicable:
-        return f"Not there: {robust.reason}"
-    items = f"{robust.datapoints or 0:,} of {numbered(robust.of_datapoints or 0, 'item')}"
-    return f"The score over {items}, selected because the best-agreeing judges agree on them, by them alone"
 
 
 def _differences(ranking: Ranking) -> ReportTable:

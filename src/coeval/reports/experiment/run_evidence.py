@@ -10,7 +10,6 @@ import numpy as np
 
 from coeval.analysis.answer_costs import AnswerCosts, answer_costs, packed_figures
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
-from coeval.analysis.measures.robust_set import RobustOptions, RobustSet
 from coeval.analysis.measures.score_grid import ScoreGrid, level_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results, bill
@@ -68,12 +67,12 @@ def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]
 
 
 @contextmanager
-def run_evidence(folder: RunDir, options: RobustOptions | None = None) -> Iterator[RunEvidence]:
+def run_evidence(folder: RunDir) -> Iterator[RunEvidence]:
     """
     Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
     """
     with reading(folder) as (reader, notes):
-        yield evidence_of(reader, measure_run(reader, options), notes)
+        yield evidence_of(reader, measure_run(reader), notes)
 
 
 # --- Scores packed for filtering in the page
@@ -86,9 +85,8 @@ class ScoreBlocks(NamedTuple):
     """``design``: names, and what lies where. ``levels``: task by task, (items, students, the task's judged
     factors, its judges) as one byte each, a place in the scale, or 255 where there is no score. ``checked``:
     likewise (items, students, the task's checks), doubles, the low byte first, NaN for none. ``teachers``: of
-    each item, two bytes, the low one first. ``members``: for each attribute value, and then for the robust
-    set where there is one, a bit for each item, the first in the highest bit of a byte. ``spent``: as
-    `packed_figures`. Items stand task by task."""
+    each item, two bytes, the low one first. ``members``: for each attribute value, a bit for each item, the
+    first in the highest bit of a byte. ``spent``: as `packed_figures`. Items stand task by task."""
 
     design: dict[str, Any]
     levels: bytes
@@ -100,7 +98,7 @@ class ScoreBlocks(NamedTuple):
 
 def score_blocks(evidence: RunEvidence) -> ScoreBlocks:
     measured, costs = evidence.measured, evidence.costs
-    grid, robust = measured.grid, measured.robust
+    grid = measured.grid
     tasks, levels, checked = [], [], []
     names, does = level_names(grid), grid.does
     order = np.argsort(grid.items.task, kind="stable")
@@ -135,7 +133,6 @@ def score_blocks(evidence: RunEvidence) -> ScoreBlocks:
         )
         first += items
     spent = packed_figures(costs, dict(zip(grid.items.ids, place.tolist(), strict=True)), grid.students)
-    members = [*grid.items.attributes.values(), *([np.flatnonzero(robust.stays)] if robust else [])]
     return ScoreBlocks(
         {
             "students": grid.students,
@@ -148,13 +145,12 @@ def score_blocks(evidence: RunEvidence) -> ScoreBlocks:
             "levels": names.names,
             "alike": _alike(grid, place),
             "own": measured.measures.without_own.applicable,
-            "robust": None if robust is None else _robust(grid, robust),
             "looks": grid.looks.share if grid.looks and grid.looks.many else None,
         },
         b"".join(levels),
         b"".join(checked),
         grid.items.teacher[order].astype("<u2").tobytes(),
-        b"".join(_bits(place[items], len(order)) for items in members),
+        b"".join(_bits(place[items], len(order)) for items in grid.items.attributes.values()),
         b"" if spent is None else spent.tobytes(),
     )
 
@@ -174,13 +170,6 @@ def _alike(grid: ScoreGrid, place: np.ndarray[Any, Any]) -> list[tuple[int, int]
     _, first, which = np.unique(grid.items.cluster, return_index=True, return_inverse=True)
     later = np.flatnonzero(first[which] != np.arange(len(which)))
     return list(zip(place[later].tolist(), place[first[which[later]]].tolist(), strict=True))
-
-
-def _robust(grid: ScoreGrid, robust: RobustSet) -> dict[str, Any]:
-    return {
-        "judges": [grid.judges.index(name) for name in robust.judges],
-        "teachers": robust.teachers,
-    }
 
 
 def _bits(places: np.ndarray[Any, Any], items: int) -> bytes:

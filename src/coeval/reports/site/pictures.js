@@ -108,7 +108,7 @@ function buildToggles() {
 
 const redraw = (wanted = () => true) => Promise.all([...drawn.keys()].filter(wanted).map(draw));
 
-// Students stand in the order of the scores that are shown, and the first of them is the leader.
+// Students stand in the order of the scores that are shown.
 function inOrder(part, students, order) {
   if (Array.isArray(part)) {
     const at = students.indexOf(part[0]); // a matrix has all but the last in rows, all but the first in columns
@@ -118,9 +118,7 @@ function inOrder(part, students, order) {
   if (part === null || typeof part !== "object") return part;
   const found = {};
   for (const [name, value] of Object.entries(part)) {
-    if (name === "domain") found[name] = value;
-    else if (name === "equal" && value === students[0]) found[name] = order[0];
-    else found[name] = inOrder(value, students, order);
+    found[name] = name === "domain" ? value : inOrder(value, students, order);
   }
   return found;
 }

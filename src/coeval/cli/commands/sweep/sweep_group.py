@@ -202,7 +202,7 @@ def judges(
         typer.Option("--out", metavar="FILE.json", help="Also write everything as one JSON document."),
     ] = None,
 ) -> None:
-    """Compare judges: severity, order of checkpoints, disputed items.
+    """Compare judges: means, paired differences, order of checkpoints.
 
     No model is called. Items are paired, samples that only one of them judged are left out, and answers that
     differ between the folders are reported. docs/training-runs.md explains the figures.
@@ -257,14 +257,14 @@ def plot(
     tasks: _Tasks = None,
     show_errorbar: Annotated[
         Literal["ci95", "sem", "std", "none"],
-        typer.Option(help="The band: 95% interval, standard error or deviation over samples, or none."),
+        typer.Option(help="What is shaded: 95% interval, standard error or deviation over samples, or none."),
     ] = "ci95",
 ) -> None:
     """Draw the curves of training runs, with the items behind each point.
 
     Writes TASK.png and TASK.svg for print, all_tasks.png and all_tasks.svg, and curves.html, which opens
     without a network. sem and std need a summary_agg.json of each step (coeval sweep aggregate writes it).
-    docs/training-runs.md explains bands and sentences.
+    docs/training-runs.md explains the figures and sentences.
 
     \b
     Examples:

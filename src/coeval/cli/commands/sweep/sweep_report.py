@@ -27,7 +27,7 @@ from coeval.core.text import dollars, listed, numbered
 from coeval.engine.progress import clock, short
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import read_settings_file
-from coeval.pipeline.plan.estimate.in_words import calls, ends, tokens
+from coeval.pipeline.plan.estimate.run_estimate import calls, ends, tokens
 from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import sources_reported
 from coeval.store.rundir import RunDir
@@ -37,9 +37,15 @@ from coeval.sweeps.job_table import JobTable, TaskStatus
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
 from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases, folder_of
 from coeval.sweeps.sweep_choice import absent_program, requested_for
-from coeval.sweeps.sweep_estimate import SweepEstimate, estimate_sweep
 from coeval.sweeps.sweep_settings import SweepSettings
-from coeval.sweeps.sweep_start import checkpoints_of, done_otherwise, has_ended, under_way
+from coeval.sweeps.sweep_start import (
+    SweepEstimate,
+    checkpoints_of,
+    done_otherwise,
+    estimate_sweep,
+    has_ended,
+    under_way,
+)
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
 # Progress files change about once a second.

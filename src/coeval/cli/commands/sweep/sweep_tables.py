@@ -20,7 +20,7 @@ from coeval.cli.views.name_table import (
     shown_value,
 )
 from coeval.core.errors import GAPS
-from coeval.core.figures import figure
+from coeval.core.figures import signed_points
 from coeval.core.text import listed, numbered, probability
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
@@ -59,7 +59,7 @@ def print_conclusions(
     found: Sequence[Aggregated] = (),
 ) -> None:
     """Print which checkpoint to ship, as ``coeval compare`` says it, then what follows by task, without what
-    `tell_aggregates` says of ``found``; then alarms."""
+    `tell_aggregates` says of ``found``."""
     reported = {
         f"step {one.checkpoint.step}: {note}"
         for one in found
@@ -76,9 +76,6 @@ def print_conclusions(
             for note in curve.notes:
                 if note not in reported:
                     say(console, f"{label}{task}: {note}", "dim")
-    for run in runs:
-        for alarm in run.alarms:
-            warn(console, alarm if len(runs) == 1 else f"{run.label}: {alarm}")
 
 
 def tell_aggregates(
@@ -126,18 +123,12 @@ def put_together_and_drawn(sweep: Sweep) -> int:
     return GAPS if gaps else 0
 
 
-# Seven columns of numbers beside a task's name in 80 cells.
+# Five columns of numbers beside a task's name in 80 cells.
 _LONGEST_HEADING = 10
-# Enough to open and read.
-_MOST_DISPUTED = 5
-_LEGEND = (
-    "b − a with its 95% interval, in points; p is Holm's over all rows of the two judges; κ is of levels "
-    "that both gave to the very same words, wκ weighs how far they are apart, ICC is of the answers' scores"
-)
+_LEGEND = "b − a with its 95% interval, in points; p is Holm's over all rows of the two judges"
 
 
 def print_judges(compared: JudgeComparison, console: Console) -> None:
-    """All of it, but for the disputed items beyond the first five, which the JSON document has."""
     for one in compared.tasks:
         for sentence in one.sentences:
             say(console, f"{one.task}: {sentence}")
@@ -155,43 +146,26 @@ def _print_task(one: TaskJudges, console: Console) -> None:
     models = [f" ({model})" if model and model != label else "" for label, model in judges]
     title = f"{one.task} {one.metric}, a: {one.a}{models[0]}, b: {one.b}{models[1]}"
     names = [_heading(one.a, "a"), _heading(one.b, "b")]
-    columns = [Column(name) for name in (*names, "b − a", "p", "κ", "wκ", "ICC", "items")]
-    rows = [NameRow(_step(step.step, "all"), _cells(step, one.unit)) for step in one.steps]
+    columns = [Column(name) for name in (*names, "b − a", "p", "items")]
+    rows = [
+        NameRow("all" if step.step is None else str(step.step), _cells(step, one.unit)) for step in one.steps
+    ]
     print_table(console, title, "step", columns, rows)
     for step in one.steps:
         if step.same_answers is not None and step.same_answers < 1:
             where = "" if step.step is None else f" at step {step.step}"
             same = f"only {100 * step.same_answers:.0f}% of the answers{where} are the same in both folders"
             warn(console, f"{same}: part of the difference may be theirs")
-    if one.disputed:
-        disputed = []
-        for each in one.disputed[:_MOST_DISPUTED]:
-            scores = (shown_value(score, one.unit) for score in (each.a, each.b))
-            disputed.append(NameRow(each.item, (_step(each.step), *scores)))
-        print_table(console, "", "disputed most", [Column(name) for name in ("step", *names)], disputed)
 
 
 def _cells(step: StepDifference, unit: str) -> list[str]:
-    from coeval.analysis.training.best_checkpoint import signed_points
-
-    by = signed_points(step.difference, *step.ci95, unit)
-    agreement = step.agreement
     return [
         shown_value(step.mean_a, unit),
         shown_value(step.mean_b, unit),
-        by,
+        signed_points(step.difference, *step.ci95, unit),
         NONE if step.p_adjusted is None else probability(step.p_adjusted),
-        *map(_coefficient, (agreement.kappa, agreement.weighted_kappa, agreement.icc)),
         f"{step.n_items:,}",
     ]
-
-
-def _coefficient(value: float | None) -> str:
-    return NONE if value is None else figure(value, "coefficient")
-
-
-def _step(step: int | None, otherwise: str = "") -> str:
-    return otherwise if step is None else str(step)
 
 
 def _heading(label: str, short: str) -> str:

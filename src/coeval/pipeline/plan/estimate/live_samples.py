@@ -50,13 +50,19 @@ from coeval.pipeline.phases.evaluations import (
     ResponseWork,
 )
 from coeval.pipeline.phases.proposals import merge_rubrics
-from coeval.pipeline.plan.estimate.in_words import calls, ends, summed_up
-from coeval.pipeline.plan.estimate.run_estimate import MORE_TEACHERS, Assumed, estimate_run, new_factors
+from coeval.pipeline.plan.estimate.run_estimate import (
+    MORE_TEACHERS,
+    Assumed,
+    calls,
+    ends,
+    estimate_run,
+    new_factors,
+    summed_up,
+)
 from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of, seen_lengths
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
-from coeval.pipeline.plan.setup_tasks import judge_form
-from coeval.pipeline.plan.task_setup import TaskSetup
+from coeval.pipeline.plan.task_setup import TaskSetup, judge_form
 from coeval.pipeline.run_options import run_folder
 from coeval.pipeline.samples import Samples
 from coeval.pricing.lengths import Cell, Lengths

@@ -17,8 +17,7 @@ from coeval.pipeline.config.draft import BENCHMARK
 from coeval.pipeline.config.resolve import Resolved, resolve_models, sent_in_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, Config, ModelConfig
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.forecast import expected
-from coeval.pipeline.plan.preview import Preview, preview_run
+from coeval.pipeline.plan.preview import Preview, expected, preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.estimate import Estimate, Saving

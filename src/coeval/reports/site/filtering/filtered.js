@@ -68,7 +68,7 @@ async function filteredTables(chosen) {
       spent.add(item);
       const asked = factors.length * judges.length + checks.length;
       const group = alike.get(item) ?? null;
-      const place = ofTask.next(design.robust !== null && has(design.values.length, item), at, group ?? item);
+      const place = ofTask.next(at, group ?? item);
       const values = all.filter((value) => has(value, item));
       for (let student = 0; student < found.length; student += 1) {
         if (!task.without.includes(student)) found[student].possible += asked;
@@ -139,7 +139,6 @@ async function filteredTables(chosen) {
 function tablesOf({ design, found, sums, judgeLevels, kept, items, spent }) {
   const ways = standingsOf(design, sums);
   const { names, scores, overJudges, pairs } = ways[0];
-  const robust = ways.find((way) => way.name === ROBUST)?.scores;
   const order = [...names, ...design.students.map((_, at) => at).filter((at) => !names.includes(at))];
   const label = (at) => design.students[at];
   const students = order.map((at) => ({
@@ -148,7 +147,6 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, spent }) {
     ...measured("score", scores[at]),
     ...measured("over_judges", overJudges[at] ?? NO_MEAN),
     ...measured("units", found[at].overall.mean()),
-    ...measured("robust", robust?.[at] ?? NO_MEAN),
     n: scores[at].n,
     scores: found[at].units,
     failed: null,
@@ -183,7 +181,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, spent }) {
     kept,
     items,
     sentences: openingSentences(ways[0], {
-      others: otherOrders(ways, sums), bounds: (at) => found[at].bounds.mean(), atAnyLook: design.looks !== null,
+      withoutOwn: orderWithoutOwn(ways), bounds: (at) => found[at].bounds.mean(), atAnyLook: design.looks !== null,
     }),
     notes: [...partialSentences(ways[0]), ...labelTasksSentences(sums)],
     keepsSpent: spent.bytes.length > 0,

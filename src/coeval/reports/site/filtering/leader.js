@@ -5,9 +5,9 @@ const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count =
 const chance = (p) => (p < 0.001 ? "p < 0.001" : `p = ${fixed(p, 3)}`);
 const listed = (texts) => texts.slice(0, 8).join(", ") + (texts.length > 8 ? ` and ${texts.length - 8} more` : "");
 
-// Of a `Standing` over all scores, beside `others`: [{words, order}]; ``bounds``: by student, what missing scores
+// Of a `Standing` over all scores, beside the order ``withoutOwn``; ``bounds``: by student, what missing scores
 // make of its own. What an item of a choice costs is not known.
-function openingSentences(standing, { others, bounds, atAnyLook }) {
+function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
   const { names, scores, pairs, partial, design: { students } } = standing;
   const [first] = names;
   const shown = (at) => points(scores[at].value);
@@ -53,8 +53,8 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
   }
 
   function elsewhere() {
-    const other = others.find(({ order }) => order[0] !== first);
-    return other ? `${other.words[0].toUpperCase()}${other.words.slice(1)}, ${students[other.order[0]]} has the highest score.` : "";
+    const other = withoutOwn[0] ?? first;
+    return other === first ? "" : `Without the scores that students gave themselves, ${students[other]} has the highest score.`;
   }
 
   // How many items would settle a gap of this size, by these judges if there are any.
@@ -93,9 +93,9 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
   }
 
   function steady() {
-    if (!others.length) return "Every gap to the next student is significant: more items are unlikely to change the order.";
-    const same = others.every(({ order }) => order.join() === names.join());
-    return `${same ? "The order stays the same" : `${name} stays first`} ${others.map(({ words }) => words).join(" and ")}.`;
+    if (!withoutOwn.length) return "Every gap to the next student is significant: more items are unlikely to change the order.";
+    const same = withoutOwn.join() === names.join();
+    return `${same ? "The order stays the same" : `${name} stays first`} without the scores that students gave themselves.`;
   }
 
   function panel() {
@@ -119,7 +119,7 @@ function openingSentences(standing, { others, bounds, atAnyLook }) {
 }
 
 const SHOWN = 0.01; // bounds that are nearer would read as one number
-const [LEAST_GAP, MOST_TIMES, FEWEST_ROBUST] = [0.001, 20, 5];
+const [LEAST_GAP, MOST_TIMES] = [0.001, 20];
 
 // Whose means are over some of the tasks only, and who therefore do not lead.
 function partialSentences({ partial, names, design: { students } }) {
@@ -140,9 +140,7 @@ function labelTasksSentences(tasks) {
   return [`Scores are over ${number(over)} of ${number(over + left)} items; the other ${number(left)} (${named}) have labels, reported as accuracy.`];
 }
 
-// The orders by some of the scores, of standings that have one.
-function otherOrders(ways, sums) {
-  const robust = summed(sums.map((task) => summed(task.robust.slice(0, task.kept))));
-  const words = { [WITHOUT_OWN]: "without the scores that students gave themselves", [ROBUST]: `on the ${many(robust, "item")} on which the judges agree best` };
-  return ways.slice(1).filter(({ name, names, units }) => names.length && (name === ROBUST ? robust >= FEWEST_ROBUST : units !== ways[0].units)).map(({ name, names }) => ({ words: words[name], order: names }));
+// The order without scores that students gave themselves; empty where nobody scored itself or nothing is left.
+function orderWithoutOwn([all, others]) {
+  return others && others.units !== all.units ? others.names : [];
 }

@@ -1,9 +1,9 @@
-// Who stands where: by all chosen scores, without those that students gave themselves, and over the robust set;
-// as coeval.analysis has it in ranking, own_judgments and robust_set.
+// Who stands where: by all chosen scores, and without those that students gave themselves; as coeval.analysis has
+// it in ranking and own_judgments.
 
 const ALPHA = 0.05;
 const SAME = 1e-9;
-const [ALL, WITHOUT_OWN, ROBUST] = ["all scores", "without own", "robust set"];
+const [ALL, WITHOUT_OWN] = ["all scores", "without own"];
 
 // Sums of scores over the chosen factors of one task: of each item that stays and student.
 class TaskSums {
@@ -11,7 +11,6 @@ class TaskSums {
   constructor({ name, items, factors, checks, without }, { students }, judges, units) {
     Object.assign(this, { name, judges, units, without, students: students.length, kept: 0 });
     this.scores = factors.length + checks.length > 0; // else it has labels alone
-    this.robust = new Uint8Array(items);
     this.bases = new Uint32Array(items);
     this.clusters = new Uint32Array(items);
     if (!units.weights) {
@@ -21,8 +20,7 @@ class TaskSums {
   }
 
   // A place for one more item, the ``at``-th of the task; items that are alike share a ``cluster``.
-  next(robust, at, cluster) {
-    this.robust[this.kept] = robust ? 1 : 0;
+  next(at, cluster) {
     this.bases[this.kept] = at;
     this.clusters[this.kept] = cluster;
     this.kept += 1;
@@ -38,10 +36,10 @@ class TaskSums {
 
   // Of each item the sums of a student's scores by some judges and by checks: of the scores, of their shares,
   // and how many there are; ``beside``: only where this student has one too.
-  sums(student, counts, robust, beside = student) {
+  sums(student, counts, beside = student) {
     const nths = this.judges.map((_, nth) => nth).filter((nth) => counts(this.judges[nth]));
     const of = (place) => (this.totals ? this.flat(place, student, beside, nths) : this.weighed(place, student, beside, nths));
-    return Array.from({ length: this.kept }, (_, place) => (robust && !this.robust[place] ? [0, 0, 0] : of(place)));
+    return Array.from({ length: this.kept }, (_, place) => of(place));
   }
 
   // Where all scores count alike.
@@ -145,9 +143,8 @@ class TaskSums {
   }
 
   // Whether there can be any score.
-  isAsked(counts, robust) {
-    const possible = (this.units.lines.length && this.judges.some(counts)) || this.units.checks.length;
-    return possible && (robust ? this.robust.some(Boolean) : this.kept > 0);
+  isAsked() {
+    return this.kept > 0 && ((this.units.lines.length && this.judges.length) || this.units.checks.length);
   }
 }
 
@@ -167,7 +164,6 @@ function standingsOf(design, sums) {
     const others = new Standing(WITHOUT_OWN, design, sums);
     if (others.pairs.length || others.units === ways[0].units) ways.push(others);
   }
-  if (design.robust !== null) ways.push(new Standing(ROBUST, design, sums));
   return ways;
 }
 
@@ -218,9 +214,9 @@ function movedMean(arrays, shift, clusters) {
 
 class Standing {
   constructor(name, design, sums) {
-    Object.assign(this, { name, design, sums, robust: name === ROBUST });
+    Object.assign(this, { name, design, sums });
     const everyone = design.students.map((_, at) => at);
-    const own = everyone.map((at) => sums.map((task) => task.sums(at, this.judges(at), this.robust)));
+    const own = everyone.map((at) => sums.map((task) => task.sums(at, this.judges(at))));
     const known = own.map((tasks) => tasks.map((items) => items.filter(([, share]) => share).map(([total, share]) => total / share)));
     const clusters = own.map((tasks) => tasks.map((items, task) => sums[task].clustersOf(items.map((_, place) => place).filter((place) => items[place][1]))));
     const units = own.map((tasks) => tasks.map((items) => summed(items.map(([, , units]) => units))));
@@ -233,7 +229,7 @@ class Standing {
     const shifts = panelShifts(overall, common.filter(({ tasks }) => tasks.length).map(gapOver));
     this.scores = everyone.map((at) => movedMean(known[at], shifts.get(at), clusters[at]));
     this.overJudges = name === ALL ? this.scoresOver(known) : everyone.map(() => null);
-    const asked = sums.map((task, at) => at).filter((at) => sums[at].isAsked(this.robust ? this.judges() : () => true, this.robust));
+    const asked = sums.map((task, at) => at).filter((at) => sums[at].isAsked());
     this.tasks = asked.map((task) => {
       const of = common.map(({ tasks, ...pair }) => ({ ...pair, tasks: tasks.filter((each) => each.task === task) }));
       const moves = panelShifts(levels((at) => [known[at][task]], (at) => units[at][task]), of.filter(({ tasks }) => tasks.length).map(gapOver));
@@ -244,7 +240,7 @@ class Standing {
     this.partial = new Set(scored.filter((at) => asked.some((task) => sums[task].without.includes(at))));
     const late = (at) => Number(this.partial.has(at));
     this.names = [...scored].sort((a, b) => late(a) - late(b) || rounded(b) - rounded(a) || (students[a] < students[b] ? -1 : 1));
-    const paired = this.robust ? [] : common.filter(({ tasks }) => tasks.length).map((pair) => this.turned(pair));
+    const paired = common.filter(({ tasks }) => tasks.length).map((pair) => this.turned(pair));
     paired.sort((a, b) => this.names.indexOf(a.one) - this.names.indexOf(b.one) || this.names.indexOf(a.other) - this.names.indexOf(b.other));
     const family = paired.filter(({ tasks }) => summed(tasks.map(({ a }) => a.length)) > 1).length;
     this.pairs = paired.map(({ tasks, ...pair }) => ({ ...pair, ...pairedDifference(tasks, Math.max(family, 1)) }));
@@ -279,8 +275,7 @@ class Standing {
 
   // Which judges count where these students are scored.
   judges(...students) {
-    const { judges, students: names, robust } = this.design;
-    if (this.name === ROBUST) return (judge) => robust.judges.includes(judge);
+    const { judges, students: names } = this.design;
     if (this.name === ALL) return () => true;
     const own = students.map((student) => judges.indexOf(names[student]));
     return (judge) => !own.includes(judge);
@@ -291,7 +286,7 @@ class Standing {
     const judges = this.judges(one, other);
     const tasks = this.sums
       .map((task, at) => {
-        const [mine, theirs] = [[one, other], [other, one]].map(([of, beside]) => task.means(of, judges, this.robust, beside));
+        const [mine, theirs] = [[one, other], [other, one]].map(([of, beside]) => task.means(of, judges, beside));
         const both = mine.map((_, item) => item).filter((item) => isKnown(mine[item]) && isKnown(theirs[item]));
         return { task: at, a: both.map((item) => theirs[item]), b: both.map((item) => mine[item]), clusters: task.clustersOf(both) };
       })
@@ -325,9 +320,8 @@ class Standing {
     return [1 + better, this.names.length - this.partial.size - worse];
   }
 
-  // The robust set was chosen by its own scores, and has no tests.
   rank(student) {
-    if (this.robust || !this.names.includes(student) || this.partial.has(student)) return null;
+    if (!this.names.includes(student) || this.partial.has(student)) return null;
     const [low, high] = this.range(student);
     return low === high ? `${low}` : `${low}–${high}`;
   }
@@ -349,11 +343,8 @@ class Standing {
 }
 
 // Whose judgments of which items they are.
-function standingLink({ scores, task, student }, { judges, robust }) {
+function standingLink({ scores, task, student }, { judges }) {
   const query = [["student", student], ...(task === null ? [] : [["task", task]])];
-  if (scores === ROBUST) {
-    query.push(...robust.judges.map((at) => ["judge", judges[at]]), ...robust.teachers.map((name) => ["teacher", name]));
-  }
   if (scores === WITHOUT_OWN && judges.includes(student)) {
     query.push(...judges.filter((judge) => judge !== student).map((judge) => ["judge", judge]));
   }

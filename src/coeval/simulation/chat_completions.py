@@ -5,13 +5,16 @@ Fields that are not listed here (``temperature``, ``top_k``, …) are accepted a
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import msgspec
+from aiohttp import web
 
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import convert, decode, decoder
@@ -25,11 +28,96 @@ from coeval.core.records import (
     Schema,
     TokenLogprob,
 )
-from coeval.simulation.server.events import Refusal, Timed, tokens
+from coeval.simulation.simulated_model import CHARACTERS_PER_TOKEN
 
-# --- Fields that both chat interfaces share
+# --- Server-sent events, at the pace of a model's tokens
 
-ROLES: dict[str, ModelRole] = {
+# Events that need no waiting go out together, up to about so many bytes.
+_HELD_BYTES = 1 << 14
+
+
+class Timed(NamedTuple):
+    """An event: its body, and the characters of text in it."""
+
+    body: dict[str, Any]
+    characters: int = 0
+
+    def written(self) -> bytes:
+        return b"data: %s\n\n" % msgspec.json.encode(self.body)
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Split a text into tokens."""
+    return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
+
+
+async def stream(request: web.Request, events: Iterable[Timed], tokens_per_s: float) -> web.StreamResponse:
+    """Send the events at this pace; 0 tokens a second means without waiting."""
+    with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
+        return await _sent(request, events, tokens_per_s)
+    return web.StreamResponse()
+
+
+async def _sent(request: web.Request, events: Iterable[Timed], tokens_per_s: float) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    await response.prepare(request)
+    loop = asyncio.get_running_loop()
+    began, characters, held = loop.time(), 0, b""
+    for event in events:
+        characters += event.characters
+        held += event.written()
+        wait_s = (
+            began + characters / (CHARACTERS_PER_TOKEN * tokens_per_s) - loop.time() if tokens_per_s else 0.0
+        )
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        if tokens_per_s or len(held) > _HELD_BYTES:
+            await response.write(held)
+            held = b""
+    await response.write(held + b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+# --- Errors in OpenAI's shape
+
+
+class Refusal(Exception):
+    """A request that is refused; ``response`` says why."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body: dict[str, Any] = {
+            "error": {"message": message, "type": kind, "param": param, "code": code}
+        }
+        self._headers = headers
+
+    @property
+    def response(self) -> web.Response:
+        return json_response(self.body, self.status, self._headers)
+
+
+def json_response(
+    body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    return web.Response(
+        status=status, body=msgspec.json.encode(body), content_type="application/json", headers=headers
+    )
+
+
+# --- Requests and answers
+
+_ROLES: dict[str, ModelRole] = {
     "system": "system",
     "developer": "system",
     "user": "user",
@@ -39,11 +127,7 @@ ROLES: dict[str, ModelRole] = {
 }
 """OpenAI's roles → ours; a tool's result is read as the user's."""
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=128)]
-Limit = Annotated[int, msgspec.Meta(ge=1)]
-Stops = str | Annotated[list[str], msgspec.Meta(max_length=4)]
-
-JSON_MODE = Schema("json_object", {"type": "object"})
+_Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class TextPart(msgspec.Struct):
@@ -53,7 +137,7 @@ class TextPart(msgspec.Struct):
     text: str = ""
 
 
-Content = str | list[TextPart] | None
+Content: TypeAlias = str | list[TextPart] | None
 
 
 def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
@@ -94,9 +178,6 @@ def usage_body(completions: list[Completion]) -> dict[str, int]:
     return {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
 
 
-FINGERPRINT = "fp_simulated"
-
-
 class ChatMessage(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content = None
@@ -113,7 +194,7 @@ class ResponseFormat(msgspec.Struct):
 
     def schema(self) -> Schema | None:
         if self.type == "json_object":
-            return JSON_MODE
+            return Schema("json_object", {"type": "object"})
         needed = self.json_schema if self.type == "json_schema" else None
         return Schema(needed.name, needed.schema) if needed else None
 
@@ -127,10 +208,10 @@ class ChatBody(msgspec.Struct):
 
     model: str
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
-    max_tokens: Limit | None = None
-    max_completion_tokens: Limit | None = None
-    n: Count | None = None
-    stop: Stops | None = None
+    max_tokens: _Limit | None = None
+    max_completion_tokens: _Limit | None = None
+    n: Annotated[int, msgspec.Meta(ge=1, le=128)] | None = None
+    stop: str | Annotated[list[str], msgspec.Meta(max_length=4)] | None = None
     seed: int | None = None
     response_format: ResponseFormat | None = None
     tool_choice: Literal["none", "auto"] | None = None  # simulated models call no function
@@ -149,7 +230,7 @@ class ChatBody(msgspec.Struct):
         sampling = {"max_tokens": self.max_completion_tokens or self.max_tokens, "stop": self.stop}
         return Request(
             messages=tuple(
-                Message(ROLES[message.role], text_of(message.content)) for message in self.messages
+                Message(_ROLES[message.role], text_of(message.content)) for message in self.messages
             ),
             sampling=SamplingParameters.of(sampling),
             schema=self.response_format.schema() if self.response_format else None,
@@ -203,7 +284,7 @@ def _head(model: str, kind: str) -> dict[str, Any]:
         "object": kind,
         "created": int(time.time()),
         "model": model,
-        "system_fingerprint": FINGERPRINT,
+        "system_fingerprint": "fp_simulated",
     }
 
 

@@ -1,4 +1,4 @@
-"""Workers as tasks of Ray, on logical GPUs of this machine, and as submitit's jobs: how they end."""
+"""Workers as processes of this machine, as tasks of Ray, and as submitit's jobs: how they end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,17 @@ from fakes.ray_cluster import ActorDiedError, DyingCluster, RaySystemError, ray_
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import started
-from coeval.sweeps.cluster_engines import RayEngine, cancel_earlier, open_ray, open_slurm
-from coeval.sweeps.engine import SweepEngine, WorkerSlot, reported_end
+from coeval.sweeps.engine import (
+    LocalEngine,
+    RayEngine,
+    SweepEngine,
+    WorkerSlot,
+    cancel_earlier,
+    local_slots,
+    open_ray,
+    open_slurm,
+    reported_end,
+)
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
 
 STAND_IN = Path(__file__).with_name("stand_in_worker.py")
@@ -45,6 +54,11 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         opened = open_slurm(1, 2, environment, tmp_path / "slurm", {"cluster": "local", "timeout_min": 5})
     yield opened
     await opened.aclose()
+
+
+@pytest.fixture
+def local() -> LocalEngine:
+    return LocalEngine(local_slots(["0", "1", "GPU-2"], 2), os.environ)
 
 
 def worker(tmp_path: Path, how: str) -> Worker:
@@ -77,6 +91,50 @@ async def gone(pid: int) -> None:
     async with asyncio.timeout(30):
         while started(pid) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+
+
+def is_there(path: Path) -> bool:
+    return path.exists()
+
+
+def test_slots_are_whole_groups_of_gpus() -> None:
+    assert local_slots(["0", "1", "2"], 2) == [WorkerSlot(0, ("0", "1"))]
+    assert local_slots(["0", "1", "2", "3"], 1, 3) == [
+        WorkerSlot(0, ("0",)),
+        WorkerSlot(1, ("1",)),
+        WorkerSlot(2, ("2",)),
+    ]
+    assert local_slots([], 1, 2) == [WorkerSlot(0), WorkerSlot(1)]
+
+
+@pytest.mark.process
+async def test_a_worker_that_is_killed_has_failed_whatever_an_earlier_one_told(
+    local: LocalEngine, tmp_path: Path
+) -> None:
+    earlier = worker(tmp_path, "done")
+    assert (await local.run(earlier, WorkerSlot(0))).end == "done"
+    killed = Worker(name="crash", folder=earlier.folder, evaluation=earlier.evaluation)
+    result = await local.run(killed, WorkerSlot(0))
+    assert result.end == "failed"
+    assert "SIGKILL" in result.problem
+    assert str(earlier.folder / "worker.log") in result.problem
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("how", "times"), [("wait", 1), ("deaf", 2)])
+async def test_cancelled_a_worker_ends_and_one_that_does_not_listen_is_killed_the_second_time(
+    local: LocalEngine, tmp_path: Path, how: str, times: int
+) -> None:
+    running = asyncio.create_task(local.run(worker(tmp_path, how), WorkerSlot(0)))
+    pid = await there(tmp_path / how / "pid")
+    while how == "deaf" and not is_there(tmp_path / how / "deaf"):  # noqa: ASYNC110  another process writes it
+        await asyncio.sleep(0.01)
+    for _ in range(times):
+        running.cancel()
+        await asyncio.sleep(0.05)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert started(pid) is None
 
 
 @pytest.mark.system
@@ -135,8 +193,8 @@ async def test_a_cluster_that_is_dead_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """Its tasks never end, and are not waited for; Ray, which would end this process, is left."""
-    monkeypatch.setattr("coeval.sweeps.cluster_engines._LOOKS", 3)
-    monkeypatch.setattr("coeval.sweeps.cluster_engines._LOOK_S", 0.1)
+    monkeypatch.setattr("coeval.sweeps.engine._LOOKS", 3)
+    monkeypatch.setattr("coeval.sweeps.engine._LOOK_S", 0.1)
     async with DyingCluster() as dying:
         engine = RayEngine(dying, 1, 0, {}, ours=True)
         lost = asyncio.create_task(engine.lost())

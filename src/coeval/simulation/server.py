@@ -18,8 +18,16 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
 from coeval.core.records import Completion, Request
-from coeval.simulation.server.chat import ChatBody, chat_body, chat_events, read_chat, seeded
-from coeval.simulation.server.events import Refusal, json_response, stream
+from coeval.simulation.chat_completions import (
+    ChatBody,
+    Refusal,
+    chat_body,
+    chat_events,
+    json_response,
+    read_chat,
+    seeded,
+    stream,
+)
 from coeval.simulation.simulated_model import SimulatedModel
 
 STATUS_HEADER = "x-simulate-status"
@@ -30,7 +38,6 @@ _HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]{1,255}|\[[0-9a-fA-F:.]{2,45}\])(?::\
 _LONG = 50_000
 # Answers to one request after which others have their turn.
 _SOME = 100
-_DONE = b"data: [DONE]\n\n"
 
 
 def make_app(
@@ -159,7 +166,7 @@ class _Handlers:
         model = self._served(body.model)
         answers = await _first_tokens(model, seeded(body.request(), body.n or 1))
         if body.stream:
-            return await stream(request, chat_events(body, answers), model.traits.tokens_per_s, done=_DONE)
+            return await stream(request, chat_events(body, answers), model.traits.tokens_per_s)
         await _last_token(model, answers)
         return json_response(chat_body(body, answers))
 

@@ -1,0 +1,230 @@
+"""The file that `coeval init` writes: checked and priced before it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import Any, cast
+
+from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.benchmarks.task_registry import kind_of as kind_of_task
+from coeval.cli import streams
+from coeval.cli.commands.ingest_report import take_in
+from coeval.cli.commands.sweep.sweep_report import plan_of
+from coeval.cli.ingest_flags import IngestFlags, InitFlags, InitKind
+from coeval.cli.streams import say, warn
+from coeval.cli.views.description_view import described_experiment
+from coeval.core.errors import UsageError
+from coeval.core.text import listed
+from coeval.models.catalog import HOSTS, OWN_CODE
+from coeval.models.keys import Keys
+from coeval.pipeline.config.document import parse_document
+from coeval.pipeline.config.load_file import read_config
+from coeval.pipeline.config.names import name_problem
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.plan.estimate.run_estimate import summed_up
+from coeval.pipeline.upkeep.new_experiment import (
+    FUNCTION,
+    SIMULATED,
+    NewExperiment,
+    NewItems,
+    NewModel,
+    experiment_text,
+    of_table,
+    settings_text,
+    simulated,
+    usable_name,
+)
+from coeval.store.jsonl import write_bytes_atomic
+from coeval.sweeps.sweep_settings import SweepSettings
+from coeval.tables.table_source import SourceChoice, find_source
+
+ROLES = ("teacher", "student", "judge")
+# What a run of hosted models may spend until its owner says otherwise.
+_BUDGET_USD = 5.0
+_ANSWER_COLUMNS = ("response", "answer", "output", "completion")
+_NOTES = {
+    "checkpoints": "a folder for each step",
+    "tasks": "coeval:RUN is a benchmark of your own",
+    "out": "results; the same command goes on from there",
+    "judge_model": "for tasks that rules cannot score",
+    "judge_base_url": "the server that has it",
+}
+
+
+def write_new_file(
+    kind: InitKind, source: str | None, file: Path | None, flags: InitFlags, keys: Keys
+) -> None:
+    """Write the file of an experiment or a sweep; name what comes next.
+
+    Raises UsageError or ConfigError: the flags do not fit together, or ``source``; nothing is written.
+    """
+    if source is None and kind is not InitKind.DESCRIPTION:
+        raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
+    place = file or Path(f"{_stem(kind, source or '')}.yaml")
+    if place.exists():
+        raise UsageError(f"{place} is there already; name another file: coeval init {kind} SOURCE FILE")
+    if kind is InitKind.CHECKPOINTS:
+        settings = _sweep_settings(source or "", flags)
+        plan_of(SweepSettings(**settings))
+        _write(place, settings_text("coeval init", "docs/sweeps.md", settings, _NOTES))
+        _tell_next(place, {"sweep": "serves each checkpoint and asks it; --dry-run counts again"})
+        return
+    name = usable_name(place.stem) or "my-benchmark"
+    if kind is InitKind.DESCRIPTION:
+        new = _of_description(name, source, flags)
+    else:
+        new = _of_items(kind, source or "", flags, place)
+    hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
+    text = experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
+    _tell_price(read_config(parse_document(text, place)).config, keys)
+    _write(place, text)
+    _tell_next(place, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
+
+
+def _stem(kind: InitKind, source: str) -> str:
+    match kind:
+        case InitKind.DESCRIPTION:
+            return "my-benchmark"
+        case InitKind.CHECKPOINTS:
+            return "sweep"
+        case InitKind.FUNCTION:
+            source = source.rpartition(":")[0]
+    return usable_name(Path(source).stem) or "items"
+
+
+def _of_description(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
+    return NewExperiment(
+        by="coeval init",
+        name=name,
+        task=name,
+        description=description or "Answer a customer's message.",
+        output="A short, complete answer in plain prose.",
+        models=_models(flags.model, ROLES),
+    )
+
+
+def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> NewExperiment:
+    """Read the table of items, and make the experiment of it."""
+    items = flags.items or source
+    student = flags.student or ("mine" if kind is InitKind.ANSWERS else _stem(kind, source))
+    if (problem := name_problem(student, is_model=True)) is not None:
+        raise UsageError(f"--student: {problem}")
+    roles = [*(["student"] if kind is InitKind.TABLE else []), *([] if flags.label else ["judge"])]
+    models = _models(flags.model, roles) if roles or flags.model else ()
+    response = ""
+    if kind is InitKind.ANSWERS:
+        response = flags.response or _answer_column(source, flags.encoding)
+    elif kind is InitKind.FUNCTION:
+        if flags.items is None:
+            raise UsageError("--items is missing: the table with the prompts that the function answers")
+        models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))
+    took = take_in(
+        items,
+        IngestFlags(
+            prompt=_column(flags.prompt),
+            reference=_column(flags.reference),
+            label=_column(flags.label),
+            id=_column(flags.id),
+            response=[f"{student}={response}"] if response and items == source else (),
+            encoding=flags.encoding,
+            skip_bad=flags.skip_bad,
+            new=place,
+            yes=True,
+        ),
+    )
+    table = cast("NewItems", took)  # None of a dry run, or of a file that is there
+    new = of_table("coeval init", place.stem, table, models)
+    if not response or items == source:
+        return new
+    answers = {"path": source, "prompt": flags.answers_prompt or table.map.prompt, "response": response}
+    encoding = {"encoding": flags.encoding} if flags.encoding else {}
+    return replace(new, answered={student: {**answers, **encoding}})
+
+
+def _column(name: str | None) -> tuple[str, ...]:
+    return () if name is None else (name,)
+
+
+def _answer_column(path: str, encoding: str | None) -> str:
+    table = next(find_source(SourceChoice(name=path, encoding=encoding)).tables())
+    table.close()
+    if found := [name for name in _ANSWER_COLUMNS if name in table.columns]:
+        return found[0]
+    known = listed(table.columns, 30)
+    raise UsageError(f"which column holds the answers? --response COLUMN says it; {path} has {known}")
+
+
+def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
+    tasks = flags.tasks or "ifeval"
+    settings = {"checkpoints": checkpoints, "tasks": tasks, "out": f"outputs/{Path(checkpoints).name}"}
+    if any(kind_of_task(name).needs_judge for name in listed_names(tasks)):
+        settings |= {"judge_model": "gpt-4.1", "judge_base_url": "https://api.openai.com/v1"}
+    return settings
+
+
+# --- Models
+
+_MODEL = re.compile(r"([a-z_]+)/(.+?)(?:@(https?://[^\s=]+))?(?:=([a-z, ]+))?")
+
+
+def _models(given: Sequence[str], roles: Sequence[str]) -> tuple[NewModel, ...]:
+    """Read the models; simulated ones without any. The first gets the ``roles`` that no other has."""
+    if not given:
+        return simulated(roles)
+    names: dict[str, int] = {}
+    models = []
+    for model in map(_model, given):
+        count = names[model.name] = names.get(model.name, 0) + 1
+        own = model.name if count == 1 else f"{model.name}-{count}"
+        models.append(model._replace(name=own, roles=model.roles or tuple(roles) or ROLES[1:]))
+    lacking = {role for role in roles if not any(role in model.roles for model in models)}
+    first = tuple(role for role in ROLES if role in {*models[0].roles, *lacking})
+    return (models[0]._replace(roles=first), *models[1:])
+
+
+def _model(text: str) -> NewModel:
+    """``INTERFACE/MODEL``, and where it is served, and its roles; none if they are not named."""
+    found = _MODEL.fullmatch(text)
+    hosts = [name for name, host in HOSTS.items() if host.dialect not in ("benchmark", OWN_CODE)]
+    if not found or found[1] not in hosts:
+        known = ", ".join(sorted(hosts))
+        raise UsageError(
+            f"--model {text}: write INTERFACE/MODEL, as in openai/gpt-4o-mini; the interfaces are {known}"
+        )
+    roles = {part.strip().rstrip("s") for part in (found[4] or "").split(",") if part.strip()}
+    if not roles <= {*ROLES}:
+        raise UsageError(f"--model {text}: the roles are {', '.join(ROLES)}, with commas between them")
+    plain = re.sub(r"[^A-Za-z0-9.-]+", "-", found[2].rpartition("/")[2]).strip("-.")
+    return NewModel(
+        plain or found[1], found[1], found[2], found[3], tuple(role for role in ROLES if role in roles)
+    )
+
+
+# --- The file
+
+
+def _tell_price(config: Config, keys: Keys) -> None:
+    """What a run would call and cost; lengths by rules of thumb, since nobody is asked."""
+    described = described_experiment(config, keys)
+    for sentence in described.warnings:
+        warn(streams.messages(), sentence)
+    for sentence in summed_up(described.estimate):
+        say(streams.results(), sentence)
+
+
+def _write(place: Path, text: str) -> None:
+    write_bytes_atomic(place, text.encode())
+    say(
+        streams.messages(),
+        f"Written: {place}. Edit it as you like; docs/configuration.md explains every key.",
+    )
+
+
+def _tell_next(place: Path, commands: dict[str, str]) -> None:
+    say(streams.messages(), "Next:")
+    for command, what in commands.items():
+        say(streams.messages(), f"  coeval {command} --config {quote(str(place))}   {what}")
