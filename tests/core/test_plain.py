@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coeval.core.plain import fitted_names, plain, short_names, short_paths
+from coeval.core.plain import plain
+from coeval.core.shown_names import fitted_names, short_names, short_paths
 
 QWEN = ("Qwen/Qwen2.5-72B-Instruct-Turbo", "Qwen/Qwen2.5-72B-Instruct-Turbo-2")
 

@@ -19,7 +19,7 @@ from pipeline.experiments import Lab, model, task
 from reports.view_process import JSON, ViewServer, viewing
 from written_run import Run, append
 
-from coeval.core.plain import ShownNames
+from coeval.core.shown_names import ShownNames
 from coeval.reports.view.viewed_folder import GrowthRate, _best, read_summary
 
 ITEM = "haiku__t.1__00002"

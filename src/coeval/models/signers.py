@@ -24,7 +24,7 @@ from coeval.core.errors import (
     Undecodable,
     UsageError,
 )
-from coeval.core.plain import file_bytes
+from coeval.core.files import file_bytes
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import is_credential_name
 from coeval.models.catalog import Host

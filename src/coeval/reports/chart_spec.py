@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.foreign import decode
-from coeval.core.plain import ShownNames, fitted_names, plain
+from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames, fitted_names
 
 Spec: TypeAlias = dict[str, Any]
 """A part of a Vega-Lite specification."""

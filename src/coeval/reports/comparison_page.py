@@ -24,7 +24,8 @@ from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import share_of_scale
-from coeval.core.plain import fitted_names, plain, short_names, short_paths
+from coeval.core.plain import plain
+from coeval.core.shown_names import fitted_names, short_names, short_paths
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
     Alert,

@@ -9,7 +9,8 @@ import msgspec
 
 from coeval.analysis.measures.measured import Measured
 from coeval.core.figures import MISSING, FigureKind, figure, figure_text
-from coeval.core.plain import ShownNames, plain
+from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 
 # --- Report contents, independent of their format
 #

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from coeval.analysis.measures.measured import Measured
-from coeval.core.plain import short_names
+from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.roles import asked_as

@@ -15,7 +15,8 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
 from coeval.core.figures import metric_text, points_per, share_of_scale
-from coeval.core.plain import plain, short_names
+from coeval.core.plain import plain
+from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
     Alert,

@@ -17,7 +17,8 @@ from coeval.analysis.training.sweep_comparison import (
 )
 from coeval.analysis.training.training_curves import CurvePoint, TrainingRun
 from coeval.core.figures import points_per, share_of_scale
-from coeval.core.plain import fitted_names, plain
+from coeval.core.plain import plain
+from coeval.core.shown_names import fitted_names
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
     Cell,

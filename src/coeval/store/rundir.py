@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from coeval.core.errors import StoreError, UsageError
+from coeval.core.files import kind_of
 from coeval.core.options import CONTINUE, OVERWRITE
-from coeval.core.plain import kind_of
 from coeval.core.records import Usage
 from coeval.core.redaction import REDACTED, Redactor
 from coeval.core.shown_url import HIDDEN, is_credential_name, shown_url, without_url_secrets

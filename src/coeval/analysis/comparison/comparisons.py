@@ -46,7 +46,7 @@ from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
-from coeval.core.plain import short_names, short_paths
+from coeval.core.shown_names import short_names, short_paths
 from coeval.core.text import listed
 
 # --- Gatekeeping

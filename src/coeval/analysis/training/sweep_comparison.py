@@ -21,7 +21,7 @@ from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedChec
 from coeval.analysis.training.training_curves import TrainingRun, training_curves
 from coeval.core.errors import UsageError
 from coeval.core.figures import metric_text, signed_points
-from coeval.core.plain import short_paths
+from coeval.core.shown_names import short_paths
 from coeval.core.text import listed, numbered
 
 # Names in a sentence; the table has all.

@@ -18,8 +18,8 @@ import msgspec
 from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.core.errors import Undecodable, UsageError
+from coeval.core.files import file_bytes
 from coeval.core.foreign import decode, decoder
-from coeval.core.plain import file_bytes
 from coeval.core.records import Kept, by_id, is_good
 from coeval.core.text import listed, numbered
 from coeval.engine.model_work import RoleModel, differences

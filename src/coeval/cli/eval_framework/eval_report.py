@@ -45,7 +45,7 @@ from coeval.cli.views.name_table import (
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import write_json
 from coeval.core.options import BUDGET
-from coeval.core.plain import ShownNames
+from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of

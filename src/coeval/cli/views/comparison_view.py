@@ -24,7 +24,8 @@ from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table, say_names, without_incomparable
 from coeval.core.figures import signed_points
-from coeval.core.plain import ShownNames, plain
+from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import numbered
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table, say_names
-from coeval.core.plain import ShownNames
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars
 from coeval.pipeline.plan.estimate.run_estimate import calls, ends, share, summed_up, tokens
 from coeval.pricing.estimate import BudgetFit, Estimate, EstimateLine

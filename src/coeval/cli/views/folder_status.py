@@ -23,7 +23,7 @@ from coeval.cli.views.gaps_view import checks_first, show_unscored_checks, tell_
 from coeval.cli.views.name_table import Column, NameRow, print_costs, print_table, say_names
 from coeval.cli.views.progress_view import show_batches
 from coeval.core.errors import StoreError
-from coeval.core.plain import ShownNames
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars, limit_in_dollars, numbered
 from coeval.engine.session import ErrorLine
 from coeval.models.batch.job_list import PendingJob, read_jobs

@@ -13,7 +13,8 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.comparison_view import escaped
 from coeval.cli.views.name_table import Column, NameRow, print_table, say_names, without_incomparable
 from coeval.core.figures import points
-from coeval.core.plain import ShownNames, plain
+from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 
 _STYLES = {"GO": "bold green", "INCONCLUSIVE": "bold yellow", "NO-GO": "bold red"}
 _HEADINGS = ("verdict", "tier", "difference", "at least", "allowed", "n", "other judges")

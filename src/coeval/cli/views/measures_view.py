@@ -47,7 +47,8 @@ from coeval.core.figures import (
     points,
     points_text,
 )
-from coeval.core.plain import ShownNames, plain
+from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed
 
 if TYPE_CHECKING:

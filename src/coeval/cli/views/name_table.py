@@ -14,7 +14,8 @@ from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
 from coeval.analysis.run_results import Bill, ModelCost, bill
 from coeval.cli.streams import folded, folded_name, say
 from coeval.core.figures import MISSING, gap_text, metric_text
-from coeval.core.plain import ShownNames, plain
+from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars
 from coeval.engine.progress import short
 from coeval.pricing.tariff import sources_reported

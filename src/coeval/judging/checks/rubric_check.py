@@ -21,8 +21,9 @@ import msgspec
 from msgspec import Meta
 
 from coeval.core.errors import CheckFailed, Undecodable
+from coeval.core.files import file_bytes, scripts_among
 from coeval.core.foreign import decode
-from coeval.core.plain import file_bytes, scripts_among, shortened
+from coeval.core.plain import shortened
 from coeval.core.records import Datapoint, Usage
 from coeval.core.text import canonical, digest
 

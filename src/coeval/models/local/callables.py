@@ -20,7 +20,7 @@ import msgspec
 
 from coeval.core.entry_points import guarded, loaded
 from coeval.core.errors import Unreadable, UsageError
-from coeval.core.plain import scripts_among
+from coeval.core.files import scripts_among
 from coeval.core.records import Completion, Request, Usage
 from coeval.models.dialects.dialect import reasoning_apart
 

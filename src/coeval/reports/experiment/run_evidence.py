@@ -14,7 +14,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid, level_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results, bill
 from coeval.analysis.scores import results
-from coeval.core.plain import short_names
+from coeval.core.shown_names import short_names
 from coeval.pipeline.plan.run_reading import reading
 from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
 from coeval.store.rundir import RunDir

@@ -13,7 +13,7 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.whole_items import ItemDetail
 from coeval.core.errors import StoreError
-from coeval.core.plain import ShownNames
+from coeval.core.shown_names import ShownNames
 from coeval.reports.items.item_rows import (
     FLAGS,
     ItemChoice,

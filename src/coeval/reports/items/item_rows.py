@@ -14,8 +14,8 @@ from coeval.analysis.measures.pair_measures import Comparisons, read_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
-from coeval.core.plain import ShownNames
 from coeval.core.records import CHECK, EXACT_MATCH
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed
 
 # --- Item choice from an address: ``student=gpt&task=triage&order=worst``

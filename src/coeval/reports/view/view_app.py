@@ -22,7 +22,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
-from coeval.core.plain import plain, short_paths, shortened
+from coeval.core.plain import plain, shortened
+from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
 from coeval.reports.site.page import page_template

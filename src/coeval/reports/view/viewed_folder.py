@@ -20,7 +20,8 @@ from coeval.analysis.readers.reader import Reader
 from coeval.analysis.scores import results
 from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.figures import share_of_scale
-from coeval.core.plain import ShownNames, plain
+from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser

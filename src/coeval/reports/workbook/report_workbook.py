@@ -11,7 +11,7 @@ from xlsxwriter.worksheet import Worksheet
 
 from coeval.analysis.measures.measured import Measured
 from coeval.core.figures import IN_POINTS, FigureKind
-from coeval.core.plain import ShownNames
+from coeval.core.shown_names import ShownNames
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.reports.workbook.workbook_file import (

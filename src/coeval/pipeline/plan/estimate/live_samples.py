@@ -20,7 +20,6 @@ import msgspec
 from coeval.core.errors import AskError, Gap, QuotaExhausted
 from coeval.core.foreign import convert
 from coeval.core.options import max_calls
-from coeval.core.plain import short_names
 from coeval.core.records import (
     Datapoint,
     Kept,
@@ -32,6 +31,7 @@ from coeval.core.records import (
     model_of,
     response_id,
 )
+from coeval.core.shown_names import short_names
 from coeval.core.text import dollars, numbered
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher

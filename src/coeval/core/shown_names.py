@@ -1,0 +1,320 @@
+"""Names of models, items and folders as people read them: short, and fitted to their place.
+
+People tell models apart by a word or two: who serves it, how it was tuned and when are said only where
+they are the difference. One map is made of all names that stand together, so that a name is the same
+everywhere, whatever their order.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from coeval.core.plain import JOINERS, plain
+
+# Who serves a model, as prefixes with a colon name them. A word that is none of these is the model's own, as
+# in "mistral:7b" and "human:ann".
+_HOSTS = (
+    "anthropic|aws|azure|bedrock|cohere|deepseek|fireworks|google|groq|hf|huggingface|litellm|mistralai|ollama"
+    "|openai|openrouter|perplexity|replicate|together|vertex|vertex_ai|vllm|xai"
+)
+# Makers as Amazon Bedrock names them ("us.anthropic.claude-…"). A name with a point is not cut at any other
+# word: "gpt-3.5" has no maker.
+_MAKERS = "ai21|amazon|anthropic|cohere|deepseek|luma|meta|mistral|openai|qwen|stability|twelvelabs|writer"
+_PREFIX = re.compile(
+    rf"(?:{_HOSTS}):(?=[a-z])|(?:[a-z]{{2,6}}(?:-gov)?\.)?(?:{_MAKERS})\.(?=[a-z])", re.IGNORECASE
+)
+_PARENT = re.compile(r"[^/]*/+(?=[^/])")
+_DATE = (
+    r"[-_@]20[12]\d-?[01]\d-?[0-3]\d(?!\d)"  # 2024-08-06, 20240620
+    r"|[-_][01]\d-20[12]\d(?!\d)"  # 08-2024
+    # 0613, 2407: only after a size, a version or "Instruct", since "step-1200" is no date
+    r"|(?:(?<=\d)|(?<=\d[a-z])|(?<=instruct)|(?<=turbo))[-_](?:(?:0[1-9]|1[0-2])[0-3]\d|2[0-9](?:0[1-9]|1[0-2]))(?![\w.])"
+)
+_TUNED = r"[-_ ](?:instruct|chat|it|hf)(?![a-z0-9])|(?:(?<=instruct)|(?<=chat))[-_](?:turbo|lite)(?![a-z0-9])"
+_EDITION = r"[-_]v\d+:\d+$|[-:]latest$"  # Bedrock's and Ollama's
+_EXTRA = re.compile(f"{_DATE}|{_TUNED}|{_EDITION}", re.IGNORECASE)
+_DATED = re.compile(_DATE, re.IGNORECASE)
+_NAMELESS = "(no name)"
+
+
+class _NameParts(NamedTuple):
+    """A name in pieces: who it is from, the nearest last, then its words and those that may be dropped."""
+
+    parents: tuple[str, ...]
+    words: tuple[tuple[str, bool], ...]
+
+    def text(self, depth: int = 0, extras: Collection[str] = ()) -> str:
+        """The name with its nearest parents, and with those droppable words that are among ``extras``."""
+        parents = "".join(self.parents[len(self.parents) - depth :])
+        return parents + "".join(word for word, extra in self.words if not extra or word.casefold() in extras)
+
+    @property
+    def extras(self) -> set[str]:
+        return {word.casefold() for word, extra in self.words if extra}
+
+
+def short_names(names: Iterable[str], labels: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Make a short label for each model's name; no two are alike, and their order does not matter.
+
+    The vendor's prefix, ``-Instruct`` and the like, and dates are dropped; names that would look alike keep
+    what tells them apart. ``labels``: by name, one that the user chose, which wins; its variants
+    (``name@variant``) follow.
+    """
+    given = {name: plain(label) for name, label in (labels or {}).items() if plain(label).strip()}
+    wanted = list(dict.fromkeys(names))
+    bases = sorted({_base(name) for name in wanted if name not in given} - given.keys())
+    # Neither a chosen label nor the name that it stands for is another model's label.
+    taken = {_looks(text) for name, label in given.items() for text in (plain(name), label)}
+    reported = {**_without_extras(bases, taken), **given}
+    found: dict[str, str] = {}
+    for name in sorted(wanted):
+        base = _base(name)
+        found[name] = reported[name] if name in given else f"{reported[base]}{plain(name[len(base) :])}"
+    found = _all_apart(found)
+    return {name: found[name] for name in wanted}
+
+
+def _base(name: str) -> str:
+    """The name without its variant; a date after ``@`` is part of the model's."""
+    base, at, variant = name.partition("@")
+    return name if not base or _DATED.fullmatch(f"{at}{variant}") else base
+
+
+def _without_extras(names: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Short labels of names in alphabetical order; those that ``taken`` holds are nobody's."""
+    parts = {name: _name_parts(plain(name)) for name in names}
+    families: dict[str, list[str]] = {}
+    for name in names:
+        families.setdefault(_looks(parts[name].text()), []).append(name)
+    found: dict[str, str] = {}
+    for family in families.values():
+        found |= zip(family, _family_labels([parts[name] for name in family], taken), strict=True)
+    whole = {_looks(plain(name)): name for name in names}
+    while alike := _alike(found, whole):
+        found |= {name: plain(name) for name in alike}
+    return found
+
+
+def _alike(found: Mapping[str, str], whole: Mapping[str, str]) -> list[str]:
+    """Names whose short labels look like another's, or like another's whole name."""
+    bearers: dict[str, set[str]] = {}
+    for name, label in found.items():
+        bearers.setdefault(_looks(label), set()).add(name)
+    for look, name in whole.items():
+        bearers.setdefault(look, set()).add(name)
+    return [name for name, label in found.items() if label != plain(name) and len(bearers[_looks(label)]) > 1]
+
+
+def _family_labels(family: Sequence[_NameParts], taken: Collection[str]) -> list[str]:
+    """The shortest labels of names that are one without their extras: first what not all of them share."""
+    extras = [parts.extras for parts in family]
+    own = extras[0].union(*extras) - extras[0].intersection(*extras)
+    for depth in range(max(len(parts.parents) for parts in family) + 1):
+        found = [parts.text(depth, own) for parts in family]
+        looks = {_looks(label) for label in found}
+        if len(looks) == len(found) and not looks & set(taken):
+            return found
+    return [parts.text(len(parts.parents), parts.extras) for parts in family]
+
+
+def _name_parts(name: str) -> _NameParts:
+    parents = _PARENT.findall(name)
+    rest = name[sum(map(len, parents)) :]
+    if prefix := _PREFIX.match(rest):
+        parents.append(prefix.group())
+        rest = rest[prefix.end() :]
+    words: list[tuple[str, bool]] = []
+    end = 0
+    for found in _EXTRA.finditer(rest, 1):
+        words += [(rest[end : found.start()], False), (found.group(), True)]
+        end = found.end()
+    words.append((rest[end:], False))
+    if not any(character.isdigit() for word, extra in words if not extra for character in word):
+        words = [
+            (word, extra and bool(_DATED.fullmatch(word))) for word, extra in words
+        ]  # as "deepseek-chat"
+    return _NameParts(tuple(parents), tuple(words))
+
+
+def _looks(label: str) -> str:
+    """What a reader tells labels apart by."""
+    return "".join(character for character in label if character not in JOINERS).strip().casefold()
+
+
+def _all_apart(found: Mapping[str, str]) -> dict[str, str]:
+    """Number labels that look alike still, of names that do so too; none is empty."""
+    apart: dict[str, str] = {}
+    seen: set[str] = set()
+    for name in sorted(found, key=lambda each: (found[each] != each, each)):
+        label = found[name] if _looks(found[name]) else _NAMELESS
+        number, shown = 1, label
+        while shown.strip().translate(_UNJOINED) in seen:
+            number += 1
+            shown = f"{label} ({number})"
+        seen.add(shown.strip().translate(_UNJOINED))
+        apart[name] = shown
+    return apart
+
+
+_UNJOINED = dict.fromkeys(map(ord, JOINERS))
+
+
+def short_paths(paths: Iterable[str | Path]) -> dict[str, str]:
+    """Name each folder by the shortest end of its path that no other one has, as ``runs/a`` and ``old/a``."""
+    places = {str(path): Path(path).absolute().parts for path in paths}
+    tails = {place: plain(_unique_tail(place, [*places.values()])) for place in places.values()}
+    apart = _all_apart({str(Path(*place)): tail for place, tail in tails.items()})
+    return {name: apart[str(Path(*place))] for name, place in places.items()}
+
+
+def _unique_tail(parts: tuple[str, ...], places: Sequence[tuple[str, ...]]) -> str:
+    """The whole path, without its root, where another one ends like it."""
+    for length in range(1, len(parts)):
+        if all(other == parts or other[-length:] != parts[-length:] for other in places):
+            return "/".join(parts[-length:])
+    return "/".join(parts[1:]) or parts[0]
+
+
+# --- Texts that are no longer than their place
+
+
+def fitted_names(names: Iterable[str], longest: int) -> dict[str, str]:
+    """Cut each text to at most ``longest`` (10 or more) characters; no two are alike.
+
+    A text that fits stays as it is, `plain`. A longer one loses its middle: names begin with their maker and
+    end with a size, a date or a number. Where two would look alike, they keep the part that differs, or get
+    a number.
+    """
+    wanted = list(dict.fromkeys(names))
+    shown = {name: plain(name) for name in sorted(wanted)}
+    groups: dict[str, list[str]] = {}
+    for name, text in sorted(shown.items(), key=lambda each: len(each[1]) > longest):
+        groups.setdefault(_without_middle(text, longest, longest // 2), []).append(name)
+    labels: dict[str, str] = {}
+    for group in groups.values():
+        texts = [shown[name] for name in group]
+        labels |= zip(group, _reported_apart(texts, longest, labels.values()), strict=True)
+    return {name: labels[name] for name in wanted}
+
+
+def _reported_apart(texts: Sequence[str], longest: int, taken: Collection[str]) -> list[str]:
+    """Shorten all in the same way, the first that leaves no two alike."""
+    for cut in _cuts(longest, max(map(len, texts))):
+        found = [cut(text) for text in texts]
+        if len({*found, *taken}) == len(found) + len(taken):
+            return found
+    found = []
+    for text in texts:
+        number, label = 1, _without_middle(text, longest, longest // 2)
+        while label in found or label in taken:
+            number += 1
+            room = longest - len(f" ({number})")
+            label = f"{_without_middle(text, room, room // 2)} ({number})"
+        found.append(label)
+    return found
+
+
+def _cuts(longest: int, length: int) -> Iterator[Callable[[str], str]]:
+    """Ways to shorten a text: without its middle, then with another piece of it between its ends."""
+    half = longest // 2
+    for head in sorted(range(3, longest - 3), key=lambda head: abs(head - half)):
+        yield partial(_without_middle, longest=longest, head=head)
+    end = longest // 4
+    for first in range(end, length, longest // 4):
+        yield partial(_with_piece, longest=longest, first=first)
+
+
+def _without_middle(text: str, longest: int, head: int) -> str:
+    return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
+
+
+def _with_piece(text: str, longest: int, first: int) -> str:
+    end = longest // 4
+    return (
+        f"{text[:end]}…{text[first : first + longest - 2 * end - 2]}…{text[-end:]}"
+        if len(text) > longest
+        else text
+    )
+
+
+# --- Short names in texts and tables, the full ones beside them and in a key
+
+_Found = TypeVar("_Found")
+
+# A word alone ("large") is also a word of sentences: as a model's name it is replaced where it stands alone.
+_DISTINCTIVE = re.compile(r"[^a-zA-Z]")
+# A name within a longer one (`gpt-4o` in `gpt-4o-mini`, in a path, in an id) is not that model's.
+_BEFORE, _AFTER = r"(?<![\w/@-])(?<!\w[.:])", r"(?![\w/@-]|[.:]\w)"
+
+
+class ShownNames:
+    """Short names by full ones, and how they take their places in texts.
+
+    ``short`` may hold names that are as short as they can be; ``key`` has those alone that differ. ``alone``
+    are shown short where a text is nothing else, as ids of items in tables; by names as texts have them.
+    """
+
+    def __init__(self, short: Mapping[str, str], alone: Mapping[str, str] | None = None) -> None:
+        self.alone = {plain(name): label for name, label in (alone or {}).items()}
+        self.key = {name: label for name, label in short.items() if plain(name) != label}
+        replaced = {**self.alone, **{plain(name): label for name, label in self.key.items()}}
+        self._whole = {name: (label, name) for name, label in replaced.items()}
+        # Those that stay are looked for too: of a name within another the longer one is meant.
+        known = sorted({*map(plain, short)}, key=lambda name: (-len(name), name))
+        words = "|".join(re.escape(name) for name in known if _DISTINCTIVE.search(name))
+        self._found = re.compile(f"{_BEFORE}(?:{words}){_AFTER}") if words and self.key else None
+
+    @classmethod
+    def of(cls, names: Iterable[str], labels: Mapping[str, str] | None = None) -> ShownNames:
+        """Shorten names that stand together; ``labels`` as in `short_names`."""
+        return cls(short_names(names, labels=labels))
+
+    def pieces(self, text: str) -> Iterator[tuple[str, str]]:
+        """Cut a text at its names: what is shown, and the full name where that is a short one."""
+        if text in self._whole:
+            yield self._whole[text]
+            return
+        end = 0
+        for found in self._found.finditer(text) if self._found is not None else ():
+            if (named := self._whole.get(found.group())) is not None:
+                yield text[end : found.start()], ""
+                yield named
+                end = found.end()
+        yield text[end:], ""
+
+    def text(self, text: str) -> str:
+        """The same with short names."""
+        return "".join(piece for piece, _ in self.pieces(text))
+
+    def full(self, text: str) -> str:
+        """The text itself where it holds a name that is shown short, for a tooltip; else nothing."""
+        return text if any(name for _, name in self.pieces(text)) else ""
+
+    def renamed(self, found: _Found) -> _Found:
+        """Copy a record, or plain data, with short names in all its texts, keys included."""
+        return cast("_Found", self._renamed(found)) if self.key else found
+
+    def _renamed(self, found: Any) -> Any:
+        match found:
+            case str():
+                return self.text(found)
+            case msgspec.Struct():
+                fields = {name: self._renamed(getattr(found, name)) for name in found.__struct_fields__}
+                return msgspec.structs.replace(found, **fields)
+            case dict():
+                changed = copy.copy(found)  # with what a kind of dict knows beside its entries
+                changed.clear()
+                changed.update((self._renamed(key), self._renamed(value)) for key, value in found.items())
+                return changed
+            case list() | tuple() | frozenset():
+                parts = [self._renamed(part) for part in found]
+                return found._make(parts) if hasattr(found, "_make") else type(found)(parts)
+            case _:
+                return found
