@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from coeval.core.errors import BadRequest, Draining
-from coeval.core.files import open_file
 from coeval.core.model import ModelSpec
 from coeval.core.plain import PlainFormatter
 from coeval.core.records import Evaluation, Kept, Usage
+from coeval.core.regular_files import open_file
 from coeval.engine.model_work import LONGEST_MESSAGE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work

@@ -14,8 +14,8 @@ import msgspec
 import zstandard
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.files import file_bytes
 from coeval.core.foreign import decode_python
+from coeval.core.regular_files import file_bytes
 from coeval.core.text import canonical
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_number, as_usage
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.files import file_bytes
 from coeval.core.foreign import decode_python
+from coeval.core.regular_files import file_bytes
 from coeval.core.text import canonical, listed
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_number
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.files import file_bytes, open_file
 from coeval.core.foreign import decode, lines_decoder
+from coeval.core.regular_files import file_bytes, open_file
 from coeval.core.shown_names import fitted_names
 from coeval.core.text import canonical, digest
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_usage

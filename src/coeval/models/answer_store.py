@@ -19,10 +19,10 @@ import msgspec
 
 from coeval.core import foreign
 from coeval.core.errors import ModelError, Undecodable, UsageError
-from coeval.core.files import open_file
 from coeval.core.model import Model
 from coeval.core.plain import plain
 from coeval.core.records import Completion, Request
+from coeval.core.regular_files import open_file
 from coeval.models.address import ModelAddress
 from coeval.models.hosted import HostedModel, bounded
 

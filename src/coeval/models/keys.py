@@ -20,9 +20,9 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import UsageError
-from coeval.core.files import file_bytes
 from coeval.core.options import KEYS
 from coeval.core.redaction import Redactor
+from coeval.core.regular_files import file_bytes
 from coeval.core.shown_url import HIDDEN, is_key_like, is_password_like
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.catalog import HOSTS, IDENTITY_FIELDS, SECRET_FIELDS, Host

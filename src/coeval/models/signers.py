@@ -24,8 +24,8 @@ from coeval.core.errors import (
     Undecodable,
     UsageError,
 )
-from coeval.core.files import file_bytes
 from coeval.core.redaction import Redactor
+from coeval.core.regular_files import file_bytes
 from coeval.core.shown_url import is_credential_name
 from coeval.models.catalog import Host
 from coeval.models.keys import Credential

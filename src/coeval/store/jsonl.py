@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, TypeVar, overload
 import msgspec
 
 from coeval.core.errors import StoreError, Undecodable
-from coeval.core.files import file_bytes, open_file, refuse_other
 from coeval.core.foreign import decode, decoder
 from coeval.core.options import CONTINUE
 from coeval.core.records import Record, is_good
+from coeval.core.regular_files import file_bytes, open_file, refuse_other
 
 # --- Process identity
 

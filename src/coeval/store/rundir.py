@@ -18,10 +18,10 @@ from typing import Any
 import msgspec
 
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.files import kind_of
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.core.records import Usage
 from coeval.core.redaction import REDACTED, Redactor
+from coeval.core.regular_files import kind_of
 from coeval.core.shown_url import HIDDEN, is_credential_name, shown_url, without_url_secrets
 from coeval.store.jsonl import read_json, started, store_error, write_bytes_atomic, write_json_atomic
 

@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.core.files import open_file
+from coeval.core.regular_files import open_file
 
 # --- Rows and their problems
 

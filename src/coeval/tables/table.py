@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable, UsageError
-from coeval.core.files import open_file
 from coeval.core.foreign import decode, lines_decoder, utf8
+from coeval.core.regular_files import open_file
 from coeval.core.text import listed, numbered
 from coeval.tables.item_map import NamedLabel
 from coeval.tables.source_bytes import (

@@ -22,8 +22,8 @@ import msgspec
 from filelock import FileLock
 
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.files import open_file
 from coeval.core.foreign import convert
+from coeval.core.regular_files import open_file
 from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
 
 # --- Asset manifest

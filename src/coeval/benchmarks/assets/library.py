@@ -30,8 +30,8 @@ from coeval.benchmarks.assets.cache import (
 )
 from coeval.benchmarks.assets.fetch import HUBS, Fetcher, Progress
 from coeval.core.errors import StoreError, Undecodable, UsageError
-from coeval.core.files import open_file
 from coeval.core.foreign import decode
+from coeval.core.regular_files import open_file
 from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.output_folder import cache_folder, file_name_of

@@ -17,10 +17,10 @@ from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.task_registry import kind_of
 from coeval.core.errors import UsageError
-from coeval.core.files import file_bytes
 from coeval.core.model import ModelSpec
 from coeval.core.options import BATCH
 from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
+from coeval.core.regular_files import file_bytes
 from coeval.core.text import digest
 from coeval.engine.model_work import Recipe, RoleModel, base_seed, recipe
 from coeval.engine.probing import Probing

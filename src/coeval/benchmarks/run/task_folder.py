@@ -18,9 +18,9 @@ import msgspec
 from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.files import file_bytes
 from coeval.core.foreign import decode, decoder
 from coeval.core.records import Kept, by_id, is_good
+from coeval.core.regular_files import file_bytes
 from coeval.core.text import listed, numbered
 from coeval.engine.model_work import RoleModel, differences
 from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines

@@ -21,10 +21,10 @@ import msgspec
 from msgspec import Meta
 
 from coeval.core.errors import CheckFailed, Undecodable
-from coeval.core.files import file_bytes, scripts_among
 from coeval.core.foreign import decode
 from coeval.core.plain import shortened
 from coeval.core.records import Datapoint, Usage
+from coeval.core.regular_files import file_bytes, scripts_among
 from coeval.core.text import canonical, digest
 
 Scalar: TypeAlias = str | int | float

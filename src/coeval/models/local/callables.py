@@ -20,8 +20,8 @@ import msgspec
 
 from coeval.core.entry_points import guarded, loaded
 from coeval.core.errors import Unreadable, UsageError
-from coeval.core.files import scripts_among
 from coeval.core.records import Completion, Request, Usage
+from coeval.core.regular_files import scripts_among
 from coeval.models.dialects.dialect import reasoning_apart
 
 _GIVEN: dict[str, Callable[..., Any]] = {}

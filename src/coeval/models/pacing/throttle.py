@@ -22,8 +22,8 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from coeval.core.errors import UsageError
-from coeval.core.files import kind_of
 from coeval.core.model import is_own_address
+from coeval.core.regular_files import kind_of
 
 # --- A time shared by processes in a file
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import ConfigError
-from coeval.core.files import open_file
+from coeval.core.regular_files import open_file
 from coeval.core.yaml_text import Mapping, Scalar, Sequence, Unusable, YamlNode, compose
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.core.files import open_file
 from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.records import Response, is_good, item_prefix, response_id
+from coeval.core.regular_files import open_file
 from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import Recipe
 from coeval.pipeline.config.items_section import AnswerTable

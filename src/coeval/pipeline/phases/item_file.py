@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen, Undecodable
-from coeval.core.files import open_file
 from coeval.core.foreign import decode, decoder, utf8
 from coeval.core.records import Datapoint, is_good, item_prefix
+from coeval.core.regular_files import open_file
 from coeval.judging.labels import normalise
 from coeval.pipeline.config.draft import ItemSource
 from coeval.pipeline.config.findings import shown

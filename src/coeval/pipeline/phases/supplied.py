@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
-from coeval.core.files import file_bytes
 from coeval.core.records import item_prefix
+from coeval.core.regular_files import file_bytes
 from coeval.core.text import listed, numbered
 from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files, item_writers
 from coeval.pipeline.config.items_section import Items

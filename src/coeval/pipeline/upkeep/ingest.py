@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
-from coeval.core.files import open_file
 from coeval.core.records import item_number, item_prefix
+from coeval.core.regular_files import open_file
 from coeval.core.text import listed, numbered
 from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.draft import ItemSource, Suppliers
