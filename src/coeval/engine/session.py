@@ -25,6 +25,7 @@ from coeval.core.errors import BadRequest, Draining
 from coeval.core.model import ModelSpec
 from coeval.core.plain import PlainFormatter, open_file
 from coeval.core.records import Evaluation, Kept, Usage
+from coeval.core.text import digest
 from coeval.engine.model_work import LONGEST_MESSAGE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work
@@ -167,7 +168,7 @@ class Session:
     stopped: dict[str, str] = field(default_factory=dict)
     clears_batches: bool = False
     _short: set[bytes] = field(default_factory=set)
-    _refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _refused: Counter[str] = field(default_factory=Counter)
     _to_come: dict[tuple[str, str], int] = field(default_factory=dict)
 
     async def carry_out(
@@ -304,7 +305,7 @@ class Session:
         log.warning("%s %s: %s (%s)", work.model, work.key, line.message, kind)
         if kind == BadRequest.kind and work.model not in self.stopped:
             # Requests differ in their lengths, and so do the numbers in a refusal of the same thing.
-            alike = work.model, _NUMBER.sub("", line.message)
+            alike = digest(work.model, _NUMBER.sub("", line.message))
             self._refused[alike] += 1
             if self._refused[alike] == _REPEATED:
                 self.context.watcher.warn(f"{work.model} refuses requests: {line.message}")
