@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import BadRequest, ContentFiltered, Misshapen, ModelError, NotFound, Undecodable
+from coeval.core.errors import BadRequest, ContentFiltered, Misshapen, ModelError, NotFound
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
 from coeval.core.redaction import Redactor
@@ -31,6 +31,7 @@ from coeval.models.dialects.dialect import (
     finish_of,
     finished,
     name_of,
+    problem_of,
     reply_reader,
 )
 from coeval.models.dialects.openai_answer import Counts, cache_apart, read_count
@@ -494,15 +495,9 @@ def _booked(reported: bytes) -> Usage:
 
 
 class _AnthropicProblem(msgspec.Struct):
-    """The parts of an error that decide what it is."""
-
     type: Any = None
     message: Any = None
     details: Any = None
-
-
-class _AnthropicTrouble(msgspec.Struct):
-    error: _AnthropicProblem | None = None
 
 
 def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
@@ -513,13 +508,13 @@ def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
 
 def status_of_error(body: bytes, unknown: int) -> int:
     """The status that an error has, by its type, where it comes without one; ``unknown`` for other types."""
-    kind = _problem(body).type
+    kind = problem_of(body, _AnthropicProblem).type
     return _STATUS.get(kind, unknown) if isinstance(kind, str) else unknown
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """What an error body says beyond its status; None where the status says it all."""
-    problem = _problem(body)
+    problem = problem_of(body, _AnthropicProblem)
     reported = problem.message if isinstance(problem.message, str) else body
     details = problem.details if isinstance(problem.details, dict) else {}
     return refusal_of(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
@@ -527,15 +522,8 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
 
 def astray(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
     """For a 404 that is none of the API's own: the same, with how its address is made."""
-    if reply.status != 404 or _problem(reply.body).type is not None:
+    if reply.status != 404 or problem_of(reply.body, _AnthropicProblem).type is not None:
         return None
     hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
     words = said(reply.body, redactor)
     return NotFound(f"{words}; {hint}" if words else hint, status=404)
-
-
-def _problem(body: bytes) -> _AnthropicProblem:
-    try:
-        return foreign.decode(body, _AnthropicTrouble).error or _AnthropicProblem()
-    except Undecodable:
-        return _AnthropicProblem()

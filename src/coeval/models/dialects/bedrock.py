@@ -23,7 +23,6 @@ from coeval.core.errors import (
     NotFound,
     RateLimited,
     ServerFault,
-    Undecodable,
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Schema, Usage
@@ -47,6 +46,7 @@ from coeval.models.dialects.dialect import (
     finish_of,
     finished,
     lay_over,
+    problem_of,
     reply_reader,
 )
 from coeval.models.dialects.openai_answer import Counts, cache_apart
@@ -185,7 +185,7 @@ def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
     Beside the table of all dialects, AWS's names tell of credentials that are none or have expired, the quota
     of a day or an account (waiting does not help), a model that is not ready, and an error of the model.
     """
-    problem = _problem(reply.body)
+    problem = problem_of(reply.body, _AwsProblem)
     kind = _name(reply.headers.get("x-amzn-errortype") or problem.kind or "")
     said = problem.message or problem.capitalized
     message = excerpt(said if said is not None else reply.body, redactor)
@@ -218,13 +218,6 @@ def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
 def _name(kind: str) -> str:
     """``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL."""
     return kind.partition(":")[0].rpartition("#")[2].strip()
-
-
-def _problem(body: bytes) -> _AwsProblem:
-    try:
-        return foreign.decode(body, _AwsProblem)
-    except Undecodable:
-        return _AwsProblem()
 
 
 # --- Parameters beyond Converse's own, by model maker

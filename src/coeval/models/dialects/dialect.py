@@ -136,6 +136,24 @@ class Dialect(Protocol):
         cut."""
 
 
+P = TypeVar("P", bound=msgspec.Struct)
+
+
+def problem_of(body: bytes, kind: type[P]) -> P:
+    """The parts of an error that decide what it is; none where the body is nothing like it.
+
+    Some hosts leave out the `error` around them, some gateways put that into a list.
+    """
+    try:
+        trouble = foreign.decode(body)
+        if isinstance(trouble, list) and trouble:
+            trouble = trouble[0]
+        inner = trouble.get("error") if isinstance(trouble, dict) else None
+        return foreign.convert(inner if isinstance(inner, dict) else trouble, kind)
+    except Undecodable:
+        return kind()
+
+
 # --- Extra body fields set by users
 
 
