@@ -177,15 +177,15 @@ class _Uploaded(msgspec.Struct, frozen=True):
     file: _StoredFile
 
 
-class _Key(msgspec.Struct, frozen=True):
+class _KeyedMetadata(msgspec.Struct, frozen=True):
     key: str
 
 
-class _Result(msgspec.Struct, frozen=True):
+class _GeminiResult(msgspec.Struct, frozen=True):
     """A line of a file has a key; an answer that came back in one piece with others, one in its metadata."""
 
     key: str = ""
-    metadata: _Key | None = None
+    metadata: _KeyedMetadata | None = None
     response: msgspec.Raw = msgspec.Raw()
     error: GoogleError | None = None
 
@@ -196,7 +196,7 @@ class _RequestLine(msgspec.Struct, frozen=True):
 
 
 _read_request = decoder(_RequestLine)
-_read_result = decoder(_Result)
+_read_result = decoder(_GeminiResult)
 
 
 class GeminiBatches:

@@ -143,35 +143,28 @@ class Admission:
     def refusal_at(self, reservation: Reservation) -> Gap | None:
         return self.refusal() or reservation.refusal()
 
-    def settled(self, completion: Completion) -> Completion:
-        """The answer, booked."""
-        if self._meter is None:
-            return completion
-        usage = self._meter.settle(completion.usage)
-        return completion if usage is completion.usage else msgspec.structs.replace(completion, usage=usage)
-
     async def asked(
-        self, request: Request, spec: ModelSpec, call: Callable[[Request], Awaitable[Completion]]
+        self,
+        request: Request,
+        spec: ModelSpec,
+        call: Callable[[Request], Awaitable[Completion]],
+        reservation: Reservation | None = None,
     ) -> Completion:
         """Have a request answered once that is permitted and paid for, and book it. A call that raises
-        Draining was not made."""
-        if self.priced:
+        Draining was not made. An error costs nothing, unless it says so; who hangs may have spent the
+        money."""
+        if reservation is None and self.priced:
             tokens = most_answer_tokens(request.sampling, spec)
             reservation = self.reservation(prompt_bytes(request), tokens, request.rank)
-            return await self.paid(request, call, reservation)
-        self.permit()
-        try:
-            completion = counted(await call(request))
-        except Draining:
-            self.unsent()
-            raise
-        return self.settled(completion)
-
-    async def paid(
-        self, request: Request, call: Callable[[Request], Awaitable[Completion]], reservation: Reservation
-    ) -> Completion:
-        """Call once the money is there. An error costs nothing, unless it says so; who hangs may have spent
-        it."""
+        if reservation is None:
+            self.permit()
+            try:
+                completion = counted(await call(request))
+            except Draining:
+                self.unsent()
+                raise
+            usage = self.settle(completion.usage)
+            return msgspec.structs.replace(completion, usage=usage)
         try:
             while (money := self.permit_at(reservation)) is not None:
                 await money
