@@ -262,15 +262,14 @@ def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
         return ()
     tops = given.top_candidates or ()
     return tuple(
-        TokenLogprob(chosen.token, chosen.logprob, _top(tops[at] if at < len(tops) else None))
+        TokenLogprob(chosen.token, chosen.logprob, _top(tops[at : at + 1]))
         for at, chosen in enumerate(given.chosen_candidates)
     )
 
 
-def _top(alternatives: _GeminiAlternatives | None) -> dict[str, float]:
+def _top(alternatives: Sequence[_GeminiAlternatives]) -> dict[str, float]:
     """Of two that read as one token the likelier, which comes first, is kept."""
-    given = alternatives.candidates if alternatives is not None else None
-    return {other.token: other.logprob for other in reversed(given or ())}
+    return {other.token: other.logprob for each in alternatives for other in reversed(each.candidates or ())}
 
 
 # --- Model list, ``GET /models``
