@@ -80,21 +80,17 @@ async def _probe_one(name: str, model: Model, clock: Callable[[], float], *, by_
         await model.reach()
         listed = by_list and await model.is_listed()
         if not listed:
-            await _ask(model)
+            few, more = (
+                Request(_QUESTION, SamplingParameters(max_tokens=limit), purpose="probe") for limit in _LIMITS
+            )
+            try:
+                await model.complete(few)
+            except BadRequest:
+                await model.complete(more)
     except (AskError, ModelStopped, QuotaExhausted) as error:
         failure = Failure(error.kind, _line(error))
         return ProbeResult(name, ok=False, latency_s=clock() - began, error=failure)
     return ProbeResult(name, ok=True, latency_s=clock() - began, listed=listed)
-
-
-async def _ask(model: Model) -> None:
-    few, more = (
-        Request(_QUESTION, SamplingParameters(max_tokens=limit), purpose="probe") for limit in _LIMITS
-    )
-    try:
-        await model.complete(few)
-    except BadRequest:
-        await model.complete(more)
 
 
 class Probing(NamedTuple):

@@ -234,10 +234,10 @@ class GeminiBatches:
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._batch(job_id)
         word, stats = batch.metadata.state, batch.metadata.batch_stats or _BatchStats(None, None, None)
-        counts = (_int64(reported) for reported in msgspec.structs.astuple(stats))
+        total, done, failed = map(_int64, msgspec.structs.astuple(stats))
         state = state_of(word)
         why = job_error(batch.error or GoogleError(), self._http.redactor) if state == "failed" else None
-        return BatchProgress(state, word, *counts, error=why)
+        return BatchProgress(state, word, total, done, failed, why)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         output = (await self._batch(job_id)).output

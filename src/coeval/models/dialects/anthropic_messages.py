@@ -323,7 +323,8 @@ def drawing_of(request: Request, model: str, family: ClaudeFamily, *, thinks: bo
         return drawing
     crowded = family.drawing == "one of them" and {"temperature", "top_p"} <= drawing.keys()
     if thinks or crowded or family.drawing == "none":
-        drawing = {name: value for name, value in drawing.items() if not _is_default(name, value)}
+        # A 1 holds anyway, and need not be sent.
+        drawing = {name: value for name, value in drawing.items() if name == "top_k" or value != 1}
     for name, value in drawing.items():
         if family.drawing == "none":
             raise FieldRejected(f"{model} takes no {name}; leave it out", field=name)
@@ -346,11 +347,6 @@ def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
         if any(not text.strip() for text in sampling.stop):
             raise BadRequest(f"{host} takes no stop of blanks alone; leave it out of stop")
         body["stop_sequences"] = sampling.stop
-
-
-def _is_default(name: str, value: float) -> bool:
-    """Whether a parameter says what holds anyway, so that it need not be sent."""
-    return name != "top_k" and value == 1
 
 
 def _follow(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
@@ -442,7 +438,10 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     """
     answer, notes = _read_answer(body)
     if answer.error:
-        raise _inner_error(body, redactor)
+        status = status_of_error(body, 502)
+        raise explain(status, body, redactor) or from_status(
+            status, body, "the host, behind a 200,", redactor
+        )
     if answer.content is None:
         raise Misshapen("no content")
     usage = _booked(bytes(answer.usage))
@@ -498,12 +497,6 @@ class _AnthropicProblem(msgspec.Struct):
     type: Any = None
     message: Any = None
     details: Any = None
-
-
-def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
-    """The error of a 200 that holds one: by its type."""
-    status = status_of_error(body, 502)
-    return explain(status, body, redactor) or from_status(status, body, "the host, behind a 200,", redactor)
 
 
 def status_of_error(body: bytes, unknown: int) -> int:

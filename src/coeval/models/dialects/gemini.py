@@ -422,8 +422,11 @@ def _said(request: Request, family: _GeminiFamily) -> Body:
 def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
     """The typed parameters by Google's names."""
     sampling = request.sampling
-    if not family.drawing:
-        _refuse_drawing(sampling, spec.model)
+    for name in () if family.drawing else ("temperature", "top_p", "top_k"):
+        if getattr(sampling, name) is not None:
+            raise FieldRejected(
+                f"{spec.model} takes no {name}, and would pass over it; leave it out", field=name
+            )
     config: Body = {
         "temperature": sampling.temperature,
         "topP": sampling.top_p,
@@ -434,12 +437,6 @@ def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
         "thinkingConfig": _thinking(sampling, spec.model, family),
     }
     return {name: value for name, value in config.items() if value is not None}
-
-
-def _refuse_drawing(sampling: SamplingParameters, model: str) -> None:
-    for name in ("temperature", "top_p", "top_k"):
-        if getattr(sampling, name) is not None:
-            raise FieldRejected(f"{model} takes no {name}, and would pass over it; leave it out", field=name)
 
 
 def _thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:

@@ -200,23 +200,24 @@ class Admission:
 
     def stop_above_limit(self, error: ModelError, *, judge: bool) -> None:
         """Ask the model no more: its host refuses the limit on answers, whatever the prompt is."""
-        if self._reason is None:
-            way_out = f"Correct {max_tokens(judge=judge)}"
-            self._stop("its host refuses answers of that length", error, way_out)
+        way_out = f"Correct {max_tokens(judge=judge)}"
+        self._stop("its host refuses answers of that length", error, way_out)
 
     def _refused(self, error: AccessDenied | NotFound) -> None:
         self._refusals += 1
         self._denials += error.status == 401
         self._unpaid += isinstance(error, AccountSpent)
-        if self._unpaid >= REFUSALS_TO_STOP and self._reason is None:
+        if self._unpaid >= REFUSALS_TO_STOP:
             self._stop("its account or budget is used up", error, "Add credit, or raise the limit")
-        if self._denials >= DENIALS_TO_STOP and self._reason is None:
+        if self._denials >= DENIALS_TO_STOP:
             self._stop(f"its last {self._denials} requests were all refused", error, "Correct its key")
-        if not self._answered and self._refusals >= REFUSALS_TO_STOP and self._reason is None:
+        if not self._answered and self._refusals >= REFUSALS_TO_STOP:
             why = f"its first {self._refusals} requests were all refused"
             self._stop(why, error, "Correct its key, model id or base_url")
 
     def _stop(self, why: str, error: ModelError, way_out: str) -> None:
+        if self._reason is not None:
+            return
         stopped = f"model {self._name} is no longer called: {why} ({error})"
         self._reason = f"{stopped}. {way_out}, and run again with {CONTINUE}."
 

@@ -504,7 +504,7 @@ class EndpointLimits(NamedTuple):
     def joined(self, other: Self) -> Self:
         """Those of more models."""
         pairs = zip((max, max, min, min), self, other, strict=True)
-        return self._make(
+        return type(self)._make(
             choose((one for one in (mine, theirs) if one is not None), default=None)
             for choose, mine, theirs in pairs
         )
