@@ -208,10 +208,10 @@ def test_answers_that_fill_the_window_are_not_cut_off_at_max_tokens(
         ended = evaluated(server, "--max-tokens", 300)
     assert ended.code == 0, ended
     said = " ".join(ended.out.split())
-    assert "Cut off by the server's window: 3 of 12 answers to ifeval." in said
-    assert "Raise the server's --max-model-len before trusting these scores." in said
+    assert "Cut off by the server's window or own limit: 3 of 12 answers to ifeval." in said
+    assert "Raise the server's --max-model-len, where it is yours, before trusting these scores." in said
     assert "max_tokens" not in said
-    assert "cut off by the server's window: 3 of 12 answers" in said
+    assert "cut off by the server's window or own limit: 3 of 12 answers" in said
     assert summary()["truncated"] == {"n": 3, "answers": 12, "share": 0.25, "by_window": 3}
     shown = coeval("results", "--run", "outputs")
     assert "cut off by the server's window" in " ".join(shown.out.split())
@@ -227,7 +227,7 @@ def test_who_counts_a_token_less_was_cut_off_at_its_limit(
     cut = Answer("a b", finish_reason="length", usage=(20, output))
     with in_a_thread(fake(reply=lambda _: cut, extra_fields=["top_k"], listed=[{"id": "tiny"}])) as server:
         ended = evaluated(server, "--max-tokens", 300)
-    where = "by the server's window" if window else "at max_tokens"
+    where = "by the server's window or own limit" if window else "at max_tokens"
     assert f"Cut off {where}: 12 of 12 answers to ifeval." in " ".join(ended.out.split())
 
 
@@ -251,5 +251,5 @@ experiment: {{id: exp, storage_folder: runs}}
     assert ended.code == 3, ended
     errors = [json.loads(line) for line in Path("runs/exp/run_errors.jsonl").read_text().splitlines()]
     assert {line["kind"] for line in errors} == {"window"}, ended
-    assert "filled its server's window (--max-model-len)" in errors[0]["message"]
+    assert "at its server's window (--max-model-len) or own limit" in errors[0]["message"]
     assert "raise it before" not in " ".join(ended.err.split())

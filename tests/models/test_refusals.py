@@ -247,6 +247,21 @@ def test_a_prompt_that_speaks_of_seeds_is_no_refusal_of_one(status: int) -> None
     assert isinstance(refusal_of(status, "guided_grammar is set twice"), SchemaRejected)
 
 
+@pytest.mark.parametrize(
+    ("words", "param", "kind"),
+    [
+        ("'top_k' is not supported when tools are given", "", FieldRejected),
+        ("not supported with this schema", "top_k", FieldRejected),
+        ("Unknown parameter: 'tools'", "", SchemaRejected),
+        ("Invalid schema for function 'f': property 'top_k' is not supported", "", SchemaRejected),
+    ],
+)
+def test_a_field_in_quotes_is_refused_rather_than_the_schema(
+    words: str, param: str, kind: type[BadRequest]
+) -> None:
+    assert type(refusal_of(400, words, param=param)) is kind
+
+
 async def test_a_limit_that_was_raised_for_one_answer_ends_no_model() -> None:
     too_large = Fault(400, "max_tokens=128 cannot be greater than max_model_len=100")
     asked = Request(HELLO, sampling=SamplingParameters(max_tokens=128), raised=True)

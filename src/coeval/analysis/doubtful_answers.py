@@ -40,7 +40,7 @@ class CutOffAnswers(NamedTuple):
 
 def cut_off_at(counts: Iterable[CutOffAnswers]) -> str:
     """Say what cut answers off."""
-    return _where(counts, "cut off at max_tokens", "cut off by the server's window", " or ")
+    return _where(counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or ")
 
 
 def _where(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both: str) -> str:
@@ -51,7 +51,9 @@ def _where(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both:
 
 def cut_off_remedy(counts: Iterable[CutOffAnswers]) -> str:
     """Say what to raise."""
-    return _where(counts, f"raise {ANSWER_LIMIT}", "raise the server's --max-model-len", " and ")
+    return _where(
+        counts, f"raise {ANSWER_LIMIT}", "raise the server's --max-model-len, where it is yours,", " and "
+    )
 
 
 def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str | None:

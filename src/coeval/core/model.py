@@ -228,12 +228,9 @@ def refuses_limit(message: str, limit: int | None) -> bool:
 def answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """The limits on an answer among a model's parameters, ``extra_body`` included, each with its keys."""
     extra = parameters.get("extra_body")
-    for path, value in _fields(parameters):
-        if path[-1] in _LIMITS:
-            yield path, value
-    for path, value in _fields(extra) if isinstance(extra, dict) else ():
-        if path[-1] in _LIMITS:
-            yield ("extra_body", *path), value
+    below = _fields(extra) if isinstance(extra, dict) else ()
+    fields = chain(_fields(parameters), ((("extra_body", *path), value) for path, value in below))
+    return ((path, value) for path, value in fields if path[-1] in _LIMITS)
 
 
 def _fields(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:

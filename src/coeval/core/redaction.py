@@ -158,7 +158,8 @@ escape may be literal characters of a secret."""
 
 # --- Quick test for texts without secrets
 
-# What honest text consists of, as `_as_bytes` has it, the more frequent first.
+# What honest text consists of, as `_as_bytes` has it, the more frequent first; -1, what is not in it, is
+# taken for the place after the last.
 _FREQUENT = " etaoinsrhldcumfpgwybvk\xe2\x80,.-_/'\":;()xjqz0123456789"
 # Bytes of a trace.
 _LEAST = 4
@@ -175,7 +176,11 @@ class Traces:
         marked: defaultdict[str, list[str]] = defaultdict(list)
         for trace in dict.fromkeys(trace for secret in secrets for trace in _traces(secret)):
             marked[trace[0]].append(trace)
-        self._marked = [(mark, _any_of(mark, traces)) for mark, traces in marked.items()]
+        # Patterns that begin with one sign are searched for fast.
+        rests = {mark: "|".join(re.escape(trace[1:]) for trace in traces) for mark, traces in marked.items()}
+        self._marked = [
+            (mark, re.compile(f"{re.escape(mark)}(?:{rest})").search) for mark, rest in rests.items()
+        ]
 
     def may_be_in(self, text: str) -> bool:
         if len(text) < PART:
@@ -192,23 +197,14 @@ def _traces(secret: str) -> Iterator[str]:
     yield _rarest(plain[:PART], _LEAST)
     yield _rarest(plain[-PART:], _LEAST)
     yield _rarest(plain, PART)
-    for spelling in coded:  # they may be broken into lines
-        yield from (_rarest(third, PART) for third in _thirds(spelling))
+    for spelling in coded:  # they may be broken into lines: each third has a trace
+        size = max(PART, -(-len(spelling) // 3))
+        for start in range(0, len(spelling), size):
+            yield _rarest(spelling[max(0, min(start, len(spelling) - size)) :][:size], PART)
     for first in {secret[0].lower(), secret[0].upper()}:
         code = ord(first)
         yield from (f"%{code:02x}", f"%25{code:02x}", f"\\u{code:04x}", f"\\x{code:02x}")
         yield from (f"#{code};", f"#x{code:x};")
-
-
-def _thirds(text: str) -> list[str]:
-    size = max(PART, -(-len(text) // 3))
-    return [text[max(0, min(start, len(text) - size)) :][:size] for start in range(0, len(text), size)]
-
-
-def _any_of(mark: str, traces: list[str]) -> Callable[[str], object]:
-    """Search for traces that begin with ``mark``; patterns that begin with one sign are searched for fast."""
-    rest = "|".join(re.escape(trace[1:]) for trace in traces)
-    return re.compile(f"{re.escape(mark)}(?:{rest})").search
 
 
 def _as_bytes(text: str) -> str:
@@ -220,13 +216,8 @@ def _rarest(text: str, length: int) -> str:
     """``length`` characters of a text or a few more, from one on that honest text seldom has."""
     said = _as_bytes(text)
     starts = range(max(1, len(said) - length + 1))
-    start = max(starts, key=lambda at: (_rarity(said[at]), -at))
+    start = max(starts, key=lambda at: (_FREQUENT.find(said[at]) % (len(_FREQUENT) + 1), -at))
     return said[start : start + PART]
-
-
-def _rarity(sign: str) -> int:
-    found = _FREQUENT.find(sign)
-    return found if found >= 0 else len(_FREQUENT)
 
 
 REDACTED = "[redacted]"

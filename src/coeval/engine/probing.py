@@ -14,7 +14,6 @@ import msgspec
 from coeval.core.errors import (
     AskError,
     BadRequest,
-    CoevalError,
     ModelError,
     ModelStopped,
     ModelUnavailable,
@@ -81,25 +80,17 @@ async def _probe_one(name: str, model: Model, clock: Callable[[], float], *, by_
         await model.reach()
         listed = by_list and await model.is_listed()
         if not listed:
-            await _ask(model)
+            few, more = (
+                Request(_QUESTION, SamplingParameters(max_tokens=limit), purpose="probe") for limit in _LIMITS
+            )
+            try:
+                await model.complete(few)
+            except BadRequest:
+                await model.complete(more)
     except (AskError, ModelStopped, QuotaExhausted) as error:
-        return ProbeResult(name, ok=False, latency_s=clock() - began, error=_failure(error))
+        failure = Failure(error.kind, _line(error))
+        return ProbeResult(name, ok=False, latency_s=clock() - began, error=failure)
     return ProbeResult(name, ok=True, latency_s=clock() - began, listed=listed)
-
-
-async def _ask(model: Model) -> None:
-    few, more = (
-        Request(_QUESTION, SamplingParameters(max_tokens=limit), purpose="probe") for limit in _LIMITS
-    )
-    try:
-        await model.complete(few)
-    except BadRequest:
-        await model.complete(more)
-
-
-def _failure(error: CoevalError) -> Failure:
-    """The error in one line: a host's words may hold several."""
-    return Failure(error.kind, " ".join(str(error).split()))
 
 
 class Probing(NamedTuple):
@@ -146,15 +137,11 @@ async def probe_models(
     results = await try_models(session, probing, owing)
     asked = _requested(session.models, probing, owing)
     away = {result.name for result in results if not result.ok}
+    there = [
+        each for each in requested if each.spec.name not in away and _has_window(each.spec, asked, owing)
+    ]
     too_long = await unless_interrupted(
-        _above_window(
-            session.models,
-            [
-                each
-                for each in requested
-                if each.spec.name not in away and _has_window(each.spec, asked, owing)
-            ],
-        ),
+        _above_window(session.models, there),
         session.context.interrupt,
         "stopped before anything was run",
     )
@@ -316,44 +303,39 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
     secrets = [secret for each in reports if isinstance(each, ModelAddress) for secret in each.secrets]
     http = Http()
     try:
-        return await asyncio.gather(
-            *(_report(_Asking(http, secrets, prices, names), each) for each in reports)
-        )
+        return await asyncio.gather(*(_report(each, http, secrets, prices, names) for each in reports))
     finally:
         await http.aclose()
 
 
-class _Asking(NamedTuple):
-    """What all hosts are asked with. ``secrets`` are those of all: hosts may repeat what others sent them.
-    ``names`` are those of the models at each, by id."""
-
-    http: Http
-    secrets: Sequence[str]
-    prices: PriceBook
-    names: Mapping[EndpointKey, Mapping[str, tuple[str, ...]]]
-
-
-async def _report(asking: _Asking, reported: HostReport | ModelAddress) -> HostReport:
-    if isinstance(reported, HostReport):
-        return reported
-    address = reported
+async def _report(
+    address: HostReport | ModelAddress,
+    http: Http,
+    secrets: Sequence[str],
+    prices: PriceBook,
+    at: Mapping[EndpointKey, Mapping[str, tuple[str, ...]]],
+) -> HostReport:
+    """Ask one host. ``secrets`` are those of all: hosts may repeat what others sent them. ``at`` has the
+    names of the models at each, by id."""
+    if isinstance(address, HostReport):
+        return address
     spec = address.spec
     url = address.models_url or address.url
-    names = asking.names[address.key]
+    names = at[address.key]
     report = HostReport(spec.interface, spec.account, shown_url(url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
-    endpoint = Endpoint(url, address.signer, Limiter(), asking.secrets, address.host.headers)
+    endpoint = Endpoint(url, address.signer, Limiter(), secrets, address.host.headers)
     endpoint.leave_in((*names, *chain.from_iterable(names.values())))
     try:
         await reach(endpoint, address.dialect.model_list.path(None), "GET")
         async with asyncio.timeout(_PATIENCE_S):
-            listed = await list_models(asking.http, endpoint, address.dialect)
+            listed = await list_models(http, endpoint, address.dialect)
     except ModelError as error:
         return report._replace(problem=_line(error))
     except TimeoutError:
         return report._replace(problem=f"it gave no list of its models within {_PATIENCE_S:.0f} s")
-    offered = (_offered(model, spec, asking.prices) for model in listed or ())
+    offered = (_offered(model, spec, prices) for model in listed or ())
     return report._replace(models=tuple(sorted(offered, key=lambda model: model.id)))
 
 
@@ -371,4 +353,5 @@ def _offered(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedM
 
 
 def _line(error: Exception) -> str:
+    """The error in one line: a host's words may hold several."""
     return " ".join(str(error).split())

@@ -26,6 +26,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.plain import PlainFormatter
 from coeval.core.records import Evaluation, Kept, Usage
 from coeval.core.regular_files import open_file
+from coeval.core.text import digest
 from coeval.engine.model_work import LONGEST_MESSAGE
 from coeval.engine.progress import Board, Watcher
 from coeval.engine.work import Done, Flow, Work
@@ -168,7 +169,7 @@ class Session:
     stopped: dict[str, str] = field(default_factory=dict)
     clears_batches: bool = False
     _short: set[bytes] = field(default_factory=set)
-    _refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _refused: Counter[str] = field(default_factory=Counter)
     _to_come: dict[tuple[str, str], int] = field(default_factory=dict)
 
     async def carry_out(
@@ -305,7 +306,7 @@ class Session:
         log.warning("%s %s: %s (%s)", work.model, work.key, line.message, kind)
         if kind == BadRequest.kind and work.model not in self.stopped:
             # Requests differ in their lengths, and so do the numbers in a refusal of the same thing.
-            alike = work.model, _NUMBER.sub("", line.message)
+            alike = digest(work.model, _NUMBER.sub("", line.message))
             self._refused[alike] += 1
             if self._refused[alike] == _REPEATED:
                 self.context.watcher.warn(f"{work.model} refuses requests: {line.message}")
@@ -345,13 +346,6 @@ def _identity(work: Work) -> bytes:
     return blake2b(f"{work.phase}\0{work.key}".encode(), digest_size=16).digest()
 
 
-def _batches(accounts: Accounts, context: SessionContext) -> Batches | None:
-    """The batch jobs of a folder, where there are any or will be some."""
-    if not context.batching.phases and not accounts.jobs.exists():
-        return None
-    return Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
-
-
 def _warn(watcher: Watcher, sentence: str) -> None:
     log.warning("%s", sentence)
     watcher.warn(sentence)
@@ -371,8 +365,9 @@ async def opened(
     """
     ledger = Ledger(accounts.usage, terms, budget_usd=accounts.budget_usd, recorded=accounts.recorded)
     ledger.warn = lambda sentence: _warn(context.watcher, sentence)
-    batches = _batches(accounts, context)
-    if batches is not None:
+    batches: Batches | None = None
+    if context.batching.phases or accounts.jobs.exists():
+        batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
         ledger.jobs_free_money(batches.free_money)
         batches.when_one_ends = ledger.look_again
 
@@ -429,7 +424,11 @@ def logged(path: Path, level: str) -> Iterator[None]:
 
     Raises StoreError: what stands there is no file; a pipe would keep us waiting.
     """
-    _refuse_other_things(path)
+    try:
+        with suppress(FileNotFoundError):
+            open_file(path).close()
+    except OSError as error:
+        raise store_error("write", path, error) from error
     handler = _RunLog(path, encoding="utf-8", delay=True)
     handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
     handler.setLevel(level)
@@ -443,12 +442,3 @@ def logged(path: Path, level: str) -> Iterator[None]:
         package.removeHandler(handler)
         package.setLevel(before)
         handler.close()
-
-
-def _refuse_other_things(path: Path) -> None:
-    try:
-        open_file(path).close()
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise store_error("write", path, error) from error

@@ -53,13 +53,10 @@ def terms_of(
         own = Terms(max_calls=max_calls, max_cost_usd=max_cost_usd)
         if tariff is not None:
             own = own._replace(price=pricer(tariff), priced_by=tariff.source, most=upper_price(tariff))
-            if HOSTS[spec.interface].batch and tariff is FREE_HERE:
-                own = own._replace(
-                    batch_price=own.price, batch_most=own.most
-                )  # the prices are not read for it
-            elif HOSTS[spec.interface].batch:
-                share = prices.table.batch_multipliers.get(spec.interface, 1.0)
-                in_batch = discounted(tariff, share)
+            if HOSTS[spec.interface].batch:
+                in_batch = tariff
+                if tariff is not FREE_HERE:  # the prices are not read for it
+                    in_batch = discounted(tariff, prices.table.batch_multipliers.get(spec.interface, 1.0))
                 own = own._replace(batch_price=pricer(in_batch), batch_most=upper_price(in_batch))
         terms[spec.name] = own
     return terms

@@ -158,7 +158,8 @@ def _parsed(
         if not completion.truncated or request.top_logprobs is not None:
             raise
         if completion.finish_reason == WINDOW:
-            said = f"the answer filled its server's window (--max-model-len), so that {error}"
+            end = "its server's window (--max-model-len) or own limit"
+            said = f"the answer was cut off below max_tokens, at {end}, so that {error}"
             raise CutByWindow(said, raw=error.raw) from error
         said = f"the answer was cut off at {_limit_of(model, request)}, so that {error}"
         raise CutOff(said, raw=error.raw) from error

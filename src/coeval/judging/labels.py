@@ -105,7 +105,7 @@ class LabelValues:
         self._parting = re.compile(_PARTING.format(marks=around))
         self._sought: dict[str, str] = {}
         for value in self._folded.values():
-            if _is_sought(value):
+            if not all(map(_is_around, _plain(value).strip())):  # punctuation alone is not looked for
                 self._sought.setdefault(_search(value.strip(), self._parting).text, value)
         self._lengths = sorted({len(words) for words in self._sought}, reverse=True)
         firsts = "".join(sorted({re.escape(words[0]) for words in self._sought}))
@@ -299,11 +299,6 @@ def _is_sign(text: str, at: int) -> bool:
     return text[at] == "-" and text[at + 1 : at + 2].isdigit()
 
 
-def _is_sought(value: str) -> bool:
-    """Whether a value is looked for amid other words: not one of punctuation alone."""
-    return not all(map(_is_around, _plain(value).strip()))
-
-
 # --- Labels
 
 # Other names of an answer than its label's; a result is often of something else ("Result: no action").
@@ -398,7 +393,10 @@ class _LabelAnswer:
             return value
         if (within := _last_values(own or general, label, values.within)) or own:
             return _only(within)
-        return _only({value for text in self._texts() for value in values.within(text)})
+        # Of an answer that is JSON and nothing else, its values are all that is said.
+        said = [statement.text for statement in self.statements if statement.in_json]
+        texts = said if said and _ONLY_JSON.fullmatch(self.text) else [self.text]
+        return _only({value for text in texts for value in values.within(text)})
 
     def _under(self, *names: str) -> list[_Statement]:
         return [statement for statement in self.statements if statement.name in names]
@@ -409,11 +407,6 @@ class _LabelAnswer:
         if len(pairs) != 1 or len(pairs[0].name.split()) > _MOST_NAME_WORDS:
             return []
         return list(pairs) if pairs[0].in_json or "\n" not in self.text.strip() else []
-
-    def _texts(self) -> list[str]:
-        """All that is said; of an answer that is JSON and nothing else, its values."""
-        values = [statement.text for statement in self.statements if statement.in_json]
-        return values if values and _ONLY_JSON.fullmatch(self.text) else [self.text]
 
 
 def _last_values(statements: Iterable[_Statement], label: str, read: Callable[[str], Set[str]]) -> Set[str]:

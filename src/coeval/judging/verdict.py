@@ -241,11 +241,14 @@ def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
     found = extract_json(text)
     scores: dict[str, str] = {}
     reasons: dict[str, str] = {}
-    for part in (found.value, *_containers_in(found.value)):
+    inner = found.value.values() if isinstance(found.value, dict) else ()
+    for part in (found.value, *(part for part in inner if isinstance(part, dict | list))):
         entries = list(_entries(part))
         candidate = _scores_of(scales, entries)
         if len(candidate) > len(scores):
-            scores, reasons = candidate, _reasons_of(scales, entries)
+            given = {fold_name(entry.name): entry.reason for entry in entries if entry.reason}
+            scores = candidate
+            reasons = {factor: given[fold] for factor in scales if (fold := fold_name(factor)) in given}
     for factor in contradicted_factors(text, scales, repaired=found.repaired):
         scores.pop(factor, None)
     return Levels(scores, tuple(factor for factor in scales if factor not in scores), reasons)
@@ -329,11 +332,6 @@ def _only_level(value: Any, scale: RubricScale) -> OneLevel | tuple[None, str]:
     return (None, "") if level is None else OneLevel(level, reason)
 
 
-def _containers_in(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from (part for part in value.values() if isinstance(part, dict | list))
-
-
 class _Stated(NamedTuple):
     """What a reply says of a name: its score, which may be none of the scale, and why."""
 
@@ -387,11 +385,6 @@ def _scores_of(scales: Mapping[str, RubricScale], entries: list[_Stated]) -> dic
         if level is not None:
             scores[factor] = level
     return scores
-
-
-def _reasons_of(scales: Mapping[str, RubricScale], entries: list[_Stated]) -> dict[str, str]:
-    by_name = {fold_name(entry.name): entry.reason for entry in entries if entry.reason}
-    return {factor: by_name[fold] for factor in scales if (fold := fold_name(factor)) in by_name}
 
 
 # --- Pairwise comparison: two answers in both orders, and the verdict of the judge's reply

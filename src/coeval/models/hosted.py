@@ -40,6 +40,7 @@ from coeval.models.dialects.openai_answer import is_charge
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
 from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
+from coeval.models.pacing.limits import unrefused
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
@@ -123,11 +124,8 @@ def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[Mode
     def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
         return dialect.explain(reply, endpoint.url, redactor)
 
-    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=_uncounted)
-
-
-def _uncounted() -> None:
-    """A list is no request for an answer: no ceiling on a model's requests concerns it."""
+    # A list is no request for an answer: no ceiling on a model's requests concerns it.
+    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=unrefused)
 
 
 # --- What a gateway's headers say of an answer
@@ -177,10 +175,6 @@ def bounded(completion: Completion, most: int) -> Completion:
     said = len(completion.text) + len(completion.reasoning or "") + len(completion.refusal or "")
     if said * 4 <= most and len(completion.finish_reason) <= LONGEST_REASON:
         return completion
-    return _cut(completion, most)
-
-
-def _cut(completion: Completion, most: int) -> Completion:
     text = cut_to_bytes(completion.text, most)
     reasoning, refusal = completion.reasoning, completion.refusal
     return msgspec.structs.replace(
@@ -200,12 +194,6 @@ def _droppable(request: Request) -> frozenset[str]:
     """The parameters that a request is sent with and nobody asked for."""
     seed = () if request.seed is None else ("seed",)
     return frozenset(request.droppable).intersection((*request.sampling.named(), *seed))
-
-
-def _may_be_schema(error: BadRequest) -> bool:
-    """Whether a refusal names a schema, or nothing: a prompt that is too long is too long without one."""
-    named = isinstance(error, SchemaRejected)
-    return named or (error.status in UNPROCESSED and not TOO_LONG.search(str(error).lower()))
 
 
 class HostedModel(Model):
@@ -307,13 +295,17 @@ class HostedModel(Model):
             raise error
         schema = request.schema if structured else None
         field = error.field if isinstance(error, FieldRejected) else ""
-        if self._may_go(field, sent):
+        may_go = bool(sent.labels) if field == self._dialect.labels_field else field in _droppable(sent)
+        if may_go:
             self._learn(self._unknown, field, field, error)
             return await self._ask(request)
-        if schema is None or field in sent.sampling.named() or not _may_be_schema(error):
+        named = isinstance(error, SchemaRejected)
+        # A prompt that is too long is too long without a schema.
+        unnamed = error.status in UNPROCESSED and not TOO_LONG.search(str(error).lower())
+        if schema is None or field in sent.sampling.named() or not (named or unnamed):
             raise error
         at_once = self._tries_at_once(request)
-        if isinstance(error, SchemaRejected) and not (at_once and is_broken(error.status)):
+        if named and not (at_once and is_broken(error.status)):
             self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
             return await self._ask(request)
         if not at_once:
@@ -388,12 +380,6 @@ class HostedModel(Model):
         if name not in refused:
             refused.add(name)
             _log.warning("%s is called without %s from now on: %s", self.name, shown, error)
-
-    def _may_go(self, field: str, sent: Request) -> bool:
-        """Whether a field that was sent may be left out: it holds nothing that the user asked for."""
-        if field == self._dialect.labels_field:
-            return bool(sent.labels)
-        return field in _droppable(sent)
 
     def _tries_at_once(self, _: Request) -> bool:
         """Whether a request that is sent on a suspicion is answered soon: not in a batch job of hours."""

@@ -163,15 +163,11 @@ def aws(credential: Credential | None) -> Signer | None:
             f"interface bedrock needs botocore to sign with IAM credentials. Install it:\n  {INSTALL}\n"
             "or use an API key of Bedrock (`providers.bedrock.api_key`, AWS_BEARER_TOKEN_BEDROCK)."
         )
-    return AwsSigner({}, _auth(fields))
-
-
-def _auth(fields: Mapping[str, str]) -> Any:
     from botocore.auth import SigV4Auth
     from botocore.credentials import Credentials
 
     credentials = Credentials(*(fields[name] for name in _PAIR), fields.get("session_token"))
-    return SigV4Auth(credentials, _SERVICE, fields["region"])
+    return AwsSigner({}, SigV4Auth(credentials, _SERVICE, fields["region"]))
 
 
 # --- Google Cloud: an access token, renewed while a run goes on

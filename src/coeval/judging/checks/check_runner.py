@@ -105,7 +105,7 @@ class _WorkerPool:
             try:
                 if worker is None:
                     worker = await self._started()
-                reply = await worker.request(answer, time_limit(self._check))
+                reply = await worker.exchange(answer, time_limit(self._check))
             except _WorkerLost as lost:
                 raise CheckFailed(str(lost)) from lost
             self._idle.append(worker)
@@ -161,9 +161,6 @@ class _WorkerProcess:
         finally:
             os.close(theirs)
         return cls(process, ours)
-
-    async def request(self, answer: CheckedAnswer, limit_s: float) -> Reply:
-        return await self.exchange(answer, limit_s)
 
     async def exchange(self, line: object, limit_s: float) -> Reply:
         """Send a line and wait for the reply to it; a worker that fails in this is ended."""

@@ -280,11 +280,8 @@ class BatchHttp:
         error.retry_after_s = requested_wait_s(reply.headers)
         word = requested_retry(reply.headers)
         again = error.retryable if word is None else word
-        if not (sending.repeatable or reply.status == 429):
-            again = False
-        if again and (error.retry_after_s or 0.0) > LONGEST_HOLD_S:
-            again = False
-        return Fault(error, again)
+        in_time = (error.retry_after_s or 0.0) <= LONGEST_HOLD_S
+        return Fault(error, again and in_time and (sending.repeatable or reply.status == 429))
 
     def _route(self, sending: _Sending) -> tuple[RequestRoute, bool]:
         """How to get there, and whether the endpoint's credentials are shown there."""

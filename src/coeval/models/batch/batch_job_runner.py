@@ -325,12 +325,8 @@ class BatchJobRunner:
                 await asyncio.sleep(max(next(waits), error.retry_after_s or 0.0))
         if not _is_id(job_id):
             return await self._nameless(job_id)
-        self.job.id, self.job.state, self.job.submitted_at, self.job.note = (
-            job_id,
-            "submitted",
-            time.time(),
-            "",
-        )
+        self.job.id, self.job.state, self.job.note = job_id, "submitted", ""
+        self.job.submitted_at = time.time()
         self._is_troubled = False
         self._index.jobs.put(self.job)
         self._tell(f"{self._what} is submitted")

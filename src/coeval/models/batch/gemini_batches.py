@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -51,30 +51,25 @@ _STATES: Mapping[str, BatchState] = {
 }
 
 
-class _RpcCode(NamedTuple):
-    name: str
-    status: int
-
-
 # `google.rpc.Code.CANCELLED`.
 _CANCELLED = 1
 # google.rpc.Code, and the HTTP status that the API answers with where it is asked live.
-_CODES: Mapping[int, _RpcCode] = {
-    2: _RpcCode("UNKNOWN", 500),
-    3: _RpcCode("INVALID_ARGUMENT", 400),
-    4: _RpcCode("DEADLINE_EXCEEDED", 504),
-    5: _RpcCode("NOT_FOUND", 404),
-    6: _RpcCode("ALREADY_EXISTS", 409),
-    7: _RpcCode("PERMISSION_DENIED", 403),
-    8: _RpcCode("RESOURCE_EXHAUSTED", 429),
-    9: _RpcCode("FAILED_PRECONDITION", 400),
-    10: _RpcCode("ABORTED", 409),
-    11: _RpcCode("OUT_OF_RANGE", 400),
-    12: _RpcCode("UNIMPLEMENTED", 501),
-    13: _RpcCode("INTERNAL", 500),
-    14: _RpcCode("UNAVAILABLE", 503),
-    15: _RpcCode("DATA_LOSS", 500),
-    16: _RpcCode("UNAUTHENTICATED", 401),
+_CODES: Mapping[int, tuple[str, int]] = {
+    2: ("UNKNOWN", 500),
+    3: ("INVALID_ARGUMENT", 400),
+    4: ("DEADLINE_EXCEEDED", 504),
+    5: ("NOT_FOUND", 404),
+    6: ("ALREADY_EXISTS", 409),
+    7: ("PERMISSION_DENIED", 403),
+    8: ("RESOURCE_EXHAUSTED", 429),
+    9: ("FAILED_PRECONDITION", 400),
+    10: ("ABORTED", 409),
+    11: ("OUT_OF_RANGE", 400),
+    12: ("UNIMPLEMENTED", 501),
+    13: ("INTERNAL", 500),
+    14: ("UNAVAILABLE", 503),
+    15: ("DATA_LOSS", 500),
+    16: ("UNAUTHENTICATED", 401),
 }
 
 
@@ -93,25 +88,13 @@ def state_of(word: str) -> BatchState:
 
 def job_error(error: GoogleError, redactor: Redactor) -> ModelError:
     """Why a job failed; its words without credentials."""
-    status = _status(error.code)
+    status, body = _as_live(error)
     found: ModelError = from_status(status, b"", "", redactor)
-    if isinstance(explain(status, _as_live(error), redactor), AccessDenied):
+    if isinstance(explain(status, body, redactor), AccessDenied):
         found = AccessDenied("")
     found.args = (excerpt(error.message, redactor) or "Google gives no reason",)
     found.status = None  # nobody was answered with it
     return found
-
-
-def progress_of(
-    word: str,
-    counts: tuple[int | None, int | None, int | None],
-    error: GoogleError | None,
-    redactor: Redactor,
-) -> BatchProgress:
-    """How a job stands; ``counts`` are of all requests, those that were answered, and those that failed."""
-    state = state_of(word)
-    why = job_error(error or GoogleError(), redactor) if state == "failed" else None
-    return BatchProgress(state, word, *counts, error=why)
 
 
 def failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
@@ -119,29 +102,14 @@ def failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
     never carried out."""
     if error.code == _CANCELLED:
         return BatchReply(custom_id, None, msgspec.json.encode(error))
-    return BatchReply(custom_id, _status(error.code), _as_live(error))
+    return BatchReply(custom_id, *_as_live(error))
 
 
-def _as_live(error: GoogleError) -> bytes:
-    """The body that the API answers with where it is asked live."""
-    name = _CODES[error.code].name if error.code in _CODES else ""
+def _as_live(error: GoogleError) -> tuple[int, bytes]:
+    """The status and the body that the API answers with where it is asked live."""
+    name, status = _CODES.get(error.code, ("", error.code if 400 <= error.code < 600 else 500))
     reported = {"message": error.message, "status": name, "details": error.details or []}
-    return msgspec.json.encode({"error": {"code": _status(error.code), **reported}})
-
-
-def _status(code: int) -> int:
-    if code in _CODES:
-        return _CODES[code].status
-    return code if 400 <= code < 600 else 500
-
-
-def int64(reported: str | int) -> int | None:
-    """A 64-bit number, for which JSON has a text; None where it is not known."""
-    try:
-        number = int(reported)
-    except ValueError:
-        return None
-    return number if number >= 0 else None
+    return status, msgspec.json.encode({"error": {"code": status, **reported}})
 
 
 # Google takes 20 MB in the call itself; what wraps the lines must fit beside them.
@@ -157,29 +125,11 @@ _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[][{}]', re.DOTALL)
 
 
 class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
-    """JSON has texts for 64-bit numbers."""
+    """JSON has texts for 64-bit numbers; each is None where it is not known."""
 
-    request_count: str | int = 0
-    successful_request_count: str | int = 0
-    failed_request_count: str | int = 0
-
-    @property
-    def counts(self) -> tuple[int | None, int | None, int | None]:
-        return (
-            int64(self.request_count),
-            int64(self.successful_request_count),
-            int64(self.failed_request_count),
-        )
-
-
-class _KeyedMetadata(msgspec.Struct, frozen=True):
-    key: str
-
-
-class _InlinedResponse(msgspec.Struct, frozen=True):
-    metadata: _KeyedMetadata
-    response: msgspec.Raw = msgspec.Raw()
-    error: GoogleError | None = None
+    request_count: str | int | None = 0
+    successful_request_count: str | int | None = 0
+    failed_request_count: str | int | None = 0
 
 
 class _InlinedResponses(msgspec.Struct, rename="camel", frozen=True):
@@ -227,8 +177,15 @@ class _Uploaded(msgspec.Struct, frozen=True):
     file: _StoredFile
 
 
-class _ResultLine(msgspec.Struct, frozen=True):
+class _KeyedMetadata(msgspec.Struct, frozen=True):
     key: str
+
+
+class _GeminiResult(msgspec.Struct, frozen=True):
+    """A line of a file has a key; an answer that came back in one piece with others, one in its metadata."""
+
+    key: str = ""
+    metadata: _KeyedMetadata | None = None
     response: msgspec.Raw = msgspec.Raw()
     error: GoogleError | None = None
 
@@ -239,8 +196,7 @@ class _RequestLine(msgspec.Struct, frozen=True):
 
 
 _read_request = decoder(_RequestLine)
-_read_line = decoder(_ResultLine)
-_read_inlined = decoder(_InlinedResponse)
+_read_result = decoder(_GeminiResult)
 
 
 class GeminiBatches:
@@ -277,16 +233,18 @@ class GeminiBatches:
 
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._batch(job_id)
-        stats = batch.metadata.batch_stats
-        counts = stats.counts if stats is not None else (None, None, None)
-        return progress_of(batch.metadata.state, counts, batch.error, self._http.redactor)
+        word, stats = batch.metadata.state, batch.metadata.batch_stats or _BatchStats(None, None, None)
+        total, done, failed = map(_int64, msgspec.structs.astuple(stats))
+        state = state_of(word)
+        why = job_error(batch.error or GoogleError(), self._http.redactor) if state == "failed" else None
+        return BatchProgress(state, word, total, done, failed, why)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         output = (await self._batch(job_id)).output
         if output.responses_file:
             results = into / "results.jsonl"
             await self._http.download(f"/{quote(output.responses_file)}:download?alt=media", results)
-            for reply in readable(result_lines(results), _line_reply):
+            for reply in readable(result_lines(results), _reply):
                 yield reply
         elif bytes(output.inlined_responses) != b"null":
             try:
@@ -294,7 +252,7 @@ class GeminiBatches:
             except Undecodable as error:
                 yield DamagedResult("the list of answers", str(error))
                 return
-            for reply in readable(map(bytes, inlined), _inlined_reply, "answer"):
+            for reply in readable(map(bytes, inlined), _reply, "answer"):
                 yield reply
 
     async def cancel(self, job_id: str) -> None:
@@ -327,6 +285,13 @@ class GeminiBatches:
         return read_answer(reply.body, _Uploaded, "an uploaded file").file.name
 
 
+def _int64(reported: str | int | None) -> int | None:
+    try:
+        return number if reported is not None and (number := int(reported)) >= 0 else None
+    except ValueError:
+        return None
+
+
 def _shallow(body: bytes) -> bytes:
     """A JSON text with null for what is nested deeper than any answer: no decoder reads that, and one answer
     of a job would hide the others, and the job's state."""
@@ -353,17 +318,11 @@ def _inlined(lines: Path) -> list[dict[str, Any]]:
     return [{"request": line.request, "metadata": {"key": line.key}} for line in read]
 
 
-def _line_reply(line: bytes) -> BatchReply:
-    reported = _read_line(line)
-    return _reply(reported.key, reported)
-
-
-def _inlined_reply(answer: bytes) -> BatchReply:
-    reported = _read_inlined(answer)
-    return _reply(reported.metadata.key, reported)
-
-
-def _reply(custom_id: str, reported: _ResultLine | _InlinedResponse) -> BatchReply:
+def _reply(result: bytes) -> BatchReply:
+    reported = _read_result(result)
+    custom_id = reported.metadata.key if reported.metadata is not None else reported.key
+    if not custom_id:
+        raise Unreadable("it names no request")
     if reported.error is not None:
         return failed_reply(custom_id, reported.error)
     return answered_reply(custom_id, reported.response)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core import foreign
-from coeval.core.errors import BadRequest, ContentFiltered, Misshapen, ModelError, NotFound, Undecodable
+from coeval.core.errors import BadRequest, ContentFiltered, Misshapen, ModelError, NotFound
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
 from coeval.core.redaction import Redactor
@@ -31,6 +31,7 @@ from coeval.models.dialects.dialect import (
     finish_of,
     finished,
     name_of,
+    problem_of,
     reply_reader,
 )
 from coeval.models.dialects.openai_answer import Counts, cache_apart, read_count
@@ -322,7 +323,8 @@ def drawing_of(request: Request, model: str, family: ClaudeFamily, *, thinks: bo
         return drawing
     crowded = family.drawing == "one of them" and {"temperature", "top_p"} <= drawing.keys()
     if thinks or crowded or family.drawing == "none":
-        drawing = {name: value for name, value in drawing.items() if not _is_default(name, value)}
+        # A 1 holds anyway, and need not be sent.
+        drawing = {name: value for name, value in drawing.items() if name == "top_k" or value != 1}
     for name, value in drawing.items():
         if family.drawing == "none":
             raise FieldRejected(f"{model} takes no {name}; leave it out", field=name)
@@ -345,11 +347,6 @@ def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
         if any(not text.strip() for text in sampling.stop):
             raise BadRequest(f"{host} takes no stop of blanks alone; leave it out of stop")
         body["stop_sequences"] = sampling.stop
-
-
-def _is_default(name: str, value: float) -> bool:
-    """Whether a parameter says what holds anyway, so that it need not be sent."""
-    return name != "top_k" and value == 1
 
 
 def _follow(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
@@ -441,7 +438,10 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
     """
     answer, notes = _read_answer(body)
     if answer.error:
-        raise _inner_error(body, redactor)
+        status = status_of_error(body, 502)
+        raise explain(status, body, redactor) or from_status(
+            status, body, "the host, behind a 200,", redactor
+        )
     if answer.content is None:
         raise Misshapen("no content")
     usage = _booked(bytes(answer.usage))
@@ -494,32 +494,20 @@ def _booked(reported: bytes) -> Usage:
 
 
 class _AnthropicProblem(msgspec.Struct):
-    """The parts of an error that decide what it is."""
-
     type: Any = None
     message: Any = None
     details: Any = None
 
 
-class _AnthropicTrouble(msgspec.Struct):
-    error: _AnthropicProblem | None = None
-
-
-def _inner_error(body: bytes, redactor: Redactor) -> ModelError:
-    """The error of a 200 that holds one: by its type."""
-    status = status_of_error(body, 502)
-    return explain(status, body, redactor) or from_status(status, body, "the host, behind a 200,", redactor)
-
-
 def status_of_error(body: bytes, unknown: int) -> int:
     """The status that an error has, by its type, where it comes without one; ``unknown`` for other types."""
-    kind = _problem(body).type
+    kind = problem_of(body, _AnthropicProblem).type
     return _STATUS.get(kind, unknown) if isinstance(kind, str) else unknown
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """What an error body says beyond its status; None where the status says it all."""
-    problem = _problem(body)
+    problem = problem_of(body, _AnthropicProblem)
     reported = problem.message if isinstance(problem.message, str) else body
     details = problem.details if isinstance(problem.details, dict) else {}
     return refusal_of(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
@@ -527,15 +515,8 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
 
 def astray(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
     """For a 404 that is none of the API's own: the same, with how its address is made."""
-    if reply.status != 404 or _problem(reply.body).type is not None:
+    if reply.status != 404 or problem_of(reply.body, _AnthropicProblem).type is not None:
         return None
     hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
     words = said(reply.body, redactor)
     return NotFound(f"{words}; {hint}" if words else hint, status=404)
-
-
-def _problem(body: bytes) -> _AnthropicProblem:
-    try:
-        return foreign.decode(body, _AnthropicTrouble).error or _AnthropicProblem()
-    except Undecodable:
-        return _AnthropicProblem()

@@ -7,7 +7,7 @@ guide, read in November 2026.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -23,7 +23,6 @@ from coeval.core.errors import (
     NotFound,
     RateLimited,
     ServerFault,
-    Undecodable,
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Schema, Usage
@@ -47,6 +46,7 @@ from coeval.models.dialects.dialect import (
     finish_of,
     finished,
     lay_over,
+    problem_of,
     reply_reader,
 )
 from coeval.models.dialects.openai_answer import Counts, cache_apart
@@ -163,12 +163,24 @@ def _booked(reported: bytes) -> Usage:
     )
 
 
-_EXPIRED = frozenset({"ExpiredTokenException", "ExpiredToken", "RequestExpired"})
-_NO_ACCESS = _EXPIRED | {
+_NO_ACCESS = (
     "AccessDeniedException", "IncompleteSignatureException", "InvalidClientTokenId",
     "InvalidSignatureException", "MissingAuthenticationTokenException", "NotAuthorized", "OptInRequired",
     "UnrecognizedClientException",
-}  # fmt: skip
+)  # fmt: skip
+_EXPIRED = ("ExpiredTokenException", "ExpiredToken", "RequestExpired")
+_RENEW = "; renew the credentials (aws sso login, or a new session) and go on with --continue"
+_DAY = "; the quota of the day is spent"
+# What AWS's names say: the error, and what is added to its words where waiting does not help.
+_NAMED: Mapping[str, tuple[type[ModelError], str]] = {
+    **dict.fromkeys(_NO_ACCESS, (AccessDenied, "")),
+    **dict.fromkeys(_EXPIRED, (AccessDenied, _RENEW)),
+    "ThrottlingException": (RateLimited, ""),
+    "ServiceQuotaExceededException": (RateLimited, "; the account's quota is spent"),
+    "ModelNotReadyException": (ServerFault, ""),
+    "ModelErrorException": (ServerFault, ""),
+    "ResourceNotFoundException": (NotFound, ""),
+}
 _PER_DAY = re.compile(r"per day|daily")
 
 
@@ -185,46 +197,20 @@ def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
     Beside the table of all dialects, AWS's names tell of credentials that are none or have expired, the quota
     of a day or an account (waiting does not help), a model that is not ready, and an error of the model.
     """
-    problem = _problem(reply.body)
-    kind = _name(reply.headers.get("x-amzn-errortype") or problem.kind or "")
+    problem = problem_of(reply.body, _AwsProblem)
+    # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
+    named = reply.headers.get("x-amzn-errortype") or problem.kind or ""
+    kind = named.partition(":")[0].rpartition("#")[2].strip()
     said = problem.message or problem.capitalized
     message = excerpt(said if said is not None else reply.body, redactor)
-    status, about = reply.status, message.lower()
-    if kind in _EXPIRED:
-        way_out = "renew the credentials (aws sso login, or a new session) and go on with --continue"
-        return AccessDenied(f"{message}; {way_out}", status=status)
-    if kind in _NO_ACCESS:
-        return AccessDenied(message, status=status)
-    match kind:
-        case "ThrottlingException" if _PER_DAY.search(about):
-            return RateLimited(
-                f"{message}; the quota of the day is spent", status=status, retry_advised=False
-            )
-        case "ServiceQuotaExceededException":
-            return RateLimited(f"{message}; the account's quota is spent", status=status, retry_advised=False)
-        case "ThrottlingException":
-            return RateLimited(message, status=status)
-        case "ModelNotReadyException":
-            return ServerFault(message, status=status)
-        case "ModelErrorException":
-            original = problem.original_status_code
-            refused = original is not None and 400 <= original < 500
-            return BadRequest(message, status=status) if refused else ServerFault(message, status=status)
-        case "ResourceNotFoundException":
-            return NotFound(message, status=status)
-    return refusal_of(status, message)
-
-
-def _name(kind: str) -> str:
-    """``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL."""
-    return kind.partition(":")[0].rpartition("#")[2].strip()
-
-
-def _problem(body: bytes) -> _AwsProblem:
-    try:
-        return foreign.decode(body, _AwsProblem)
-    except Undecodable:
-        return _AwsProblem()
+    if kind not in _NAMED:
+        return refusal_of(reply.status, message)
+    error, more = _NAMED[kind]
+    if error is RateLimited and _PER_DAY.search(message.lower()):
+        more = more or _DAY
+    if kind == "ModelErrorException" and 400 <= (problem.original_status_code or 0) < 500:
+        error = BadRequest
+    return error(f"{message}{more}", status=reply.status, retry_advised=not more)
 
 
 # --- Parameters beyond Converse's own, by model maker

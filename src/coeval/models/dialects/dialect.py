@@ -136,6 +136,24 @@ class Dialect(Protocol):
         cut."""
 
 
+P = TypeVar("P", bound=msgspec.Struct)
+
+
+def problem_of(body: bytes, kind: type[P]) -> P:
+    """The parts of an error that decide what it is; none where the body is nothing like it.
+
+    Some hosts leave out the `error` around them, some gateways put that into a list.
+    """
+    try:
+        trouble = foreign.decode(body)
+        if isinstance(trouble, list) and trouble:
+            trouble = trouble[0]
+        inner = trouble.get("error") if isinstance(trouble, dict) else None
+        return foreign.convert(inner if isinstance(inner, dict) else trouble, kind)
+    except Undecodable:
+        return kind()
+
+
 # --- Extra body fields set by users
 
 
@@ -194,14 +212,10 @@ def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
         said = getattr(completion, name)
         if said and (redacted := redactor.answer(said)) != said:
             changed[name] = redacted
-    if completion.logprobs and _may_hold(completion.logprobs):
+    # Few tokens are long enough to be a part of a secret.
+    if any(len(said) >= PART for token in completion.logprobs for said in (token.token, *token.top)):
         changed["logprobs"] = tuple(_token(token, redactor) for token in completion.logprobs)
     return msgspec.structs.replace(completion, **changed) if changed else completion
-
-
-def _may_hold(logprobs: tuple[TokenLogprob, ...]) -> bool:
-    """Whether a token is long enough to be a part of a secret; few are."""
-    return any(len(said) >= PART for token in logprobs for said in (token.token, *token.top))
 
 
 def _token(token: TokenLogprob, redactor: Redactor) -> TokenLogprob:

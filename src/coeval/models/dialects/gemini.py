@@ -40,6 +40,7 @@ from coeval.models.dialects.dialect import (
     finished,
     lay_over,
     name_of,
+    problem_of,
     reply_reader,
 )
 from coeval.models.dialects.openai_answer import Counts
@@ -77,11 +78,7 @@ class _GoogleStatus(msgspec.Struct):
 
     message: str | None = None
     status: str | None = None
-    details: list[msgspec.Raw] = []
-
-
-class _GoogleTrouble(msgspec.Struct):
-    error: _GoogleStatus
+    details: list[Any] = []
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
@@ -90,11 +87,11 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     Beside the table of all dialects, Google's details tell of keys that are not valid (a 400), the wait that
     it asks for, and the quota of a day (waiting does not help).
     """
-    trouble = _problem(body)
-    if trouble is None:
+    trouble = problem_of(body, _GoogleStatus)
+    if trouble == _GoogleStatus():
         return None
     message = excerpt(trouble.message or body, redactor)
-    details = [found for raw in trouble.details if (found := _detail(raw)) is not None]
+    details = [found for part in trouble.details if (found := _detail(part)) is not None]
     if _no_access(status, trouble, details):
         return AccessDenied(message, status=status)
     wait_s = next((_seconds(detail.retry_delay) for detail in details if detail.retry_delay), None)
@@ -131,25 +128,12 @@ def _seconds(delay: str) -> float | None:
     return float(found[1]) if found else None
 
 
-def _detail(raw: msgspec.Raw) -> _GoogleDetail | None:
+def _detail(part: Any) -> _GoogleDetail | None:
     """None for a detail of another shape: there are kinds of which nothing is read."""
     try:
-        return foreign.decode(raw, _GoogleDetail)
+        return foreign.convert(part, _GoogleDetail)
     except Undecodable:
         return None
-
-
-def _problem(body: bytes) -> _GoogleStatus | None:
-    """The error of a body; some gateways put it into a list."""
-    try:
-        return foreign.decode(body, _GoogleTrouble).error
-    except Undecodable:
-        pass
-    try:
-        listed = foreign.decode(body, list[_GoogleTrouble])
-    except Undecodable:
-        return None
-    return listed[0].error if listed else None
 
 
 class _GeminiCall(msgspec.Struct):
@@ -278,15 +262,14 @@ def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
         return ()
     tops = given.top_candidates or ()
     return tuple(
-        TokenLogprob(chosen.token, chosen.logprob, _top(tops[at] if at < len(tops) else None))
+        TokenLogprob(chosen.token, chosen.logprob, _top(tops[at : at + 1]))
         for at, chosen in enumerate(given.chosen_candidates)
     )
 
 
-def _top(alternatives: _GeminiAlternatives | None) -> dict[str, float]:
+def _top(alternatives: Sequence[_GeminiAlternatives]) -> dict[str, float]:
     """Of two that read as one token the likelier, which comes first, is kept."""
-    given = alternatives.candidates if alternatives is not None else None
-    return {other.token: other.logprob for other in reversed(given or ())}
+    return {other.token: other.logprob for each in alternatives for other in reversed(each.candidates or ())}
 
 
 # --- Model list, ``GET /models``
@@ -439,8 +422,11 @@ def _said(request: Request, family: _GeminiFamily) -> Body:
 def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
     """The typed parameters by Google's names."""
     sampling = request.sampling
-    if not family.drawing:
-        _refuse_drawing(sampling, spec.model)
+    for name in () if family.drawing else ("temperature", "top_p", "top_k"):
+        if getattr(sampling, name) is not None:
+            raise FieldRejected(
+                f"{spec.model} takes no {name}, and would pass over it; leave it out", field=name
+            )
     config: Body = {
         "temperature": sampling.temperature,
         "topP": sampling.top_p,
@@ -451,12 +437,6 @@ def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
         "thinkingConfig": _thinking(sampling, spec.model, family),
     }
     return {name: value for name, value in config.items() if value is not None}
-
-
-def _refuse_drawing(sampling: SamplingParameters, model: str) -> None:
-    for name in ("temperature", "top_p", "top_k"):
-        if getattr(sampling, name) is not None:
-            raise FieldRejected(f"{model} takes no {name}, and would pass over it; leave it out", field=name)
 
 
 def _thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:

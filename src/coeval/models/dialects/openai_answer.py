@@ -15,7 +15,14 @@ from coeval.core import foreign
 from coeval.core.errors import ContentFiltered, Misshapen, ModelError, NotFound, Undecodable, Unreadable
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import arguments_text, finish_of, finished, name_of, reply_reader
+from coeval.models.dialects.dialect import (
+    arguments_text,
+    finish_of,
+    finished,
+    name_of,
+    problem_of,
+    reply_reader,
+)
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.faults import excerpt, from_status, said
 
@@ -314,11 +321,6 @@ _VERSION = re.compile(r"[^/]/v\d")
 
 
 class _Problem(msgspec.Struct):
-    """The parts of an error that decide what it is; some hosts leave out the `error` around it."""
-
-    message: Any = None
-    detail: Any = None
-    error: Any = None
     code: Any = None
     type: Any = None
     param: Any = None
@@ -329,7 +331,7 @@ class _Problem(msgspec.Struct):
 def inner_error(body: bytes, redactor: Redactor) -> ModelError:
     """Return the error of a 200 that holds one: by its own code where that is an HTTP status, else by its
     words."""
-    code = f"{_problem(body).code}"
+    code = f"{problem_of(body, _Problem).code}"
     status = int(code) if _STATUS.fullmatch(code) else None
     return explain(status or 400, body, redactor) or from_status(
         status or 502, body, "the host, behind a 200,", redactor
@@ -342,7 +344,7 @@ def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = Fals
     ``passes``: the host says when to try again. Beside the table of all dialects, Azure's verdicts and its
     word for a deployment that is not there are read.
     """
-    problem = _problem(body)
+    problem = problem_of(body, _Problem)
     message = said(body, redactor)
     param = redactor.message(problem.param) if isinstance(problem.param, str) else ""
     codes = [code for code in (problem.code, problem.type) if isinstance(code, str)]
@@ -363,19 +365,11 @@ def astray(status: int, body: bytes, base_url: str, redactor: Redactor) -> NotFo
     words = said(body, redactor)
     if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
         return None
-    if isinstance(_problem(body).code, str):
+    if isinstance(problem_of(body, _Problem).code, str):
         return None
     # Most servers put the API below /v1, and people copy the address that the server prints.
     hint = f"the base URL {base_url} has no /v1: try {base_url}/v1"
     return NotFound(f"{words}; {hint}" if words else hint, status=status)
-
-
-def _problem(body: bytes) -> _Problem:
-    try:
-        trouble = foreign.decode(body, _Problem)
-        return foreign.convert(trouble.error, _Problem) if isinstance(trouble.error, dict) else trouble
-    except Undecodable:
-        return _Problem()
 
 
 def _verdicts(inner: Any) -> str:

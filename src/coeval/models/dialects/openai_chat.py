@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -68,10 +68,6 @@ class _List(msgspec.Struct):
 
 _read_list = foreign.decoder(_List)
 _read_bare_list = foreign.decoder(list[_Model])
-
-
-def _path(_: str | None) -> str:
-    return "/models"
 
 
 def _page(body: bytes) -> ModelPage:
@@ -162,7 +158,7 @@ def _price(reported: Any) -> float | None:
     return round(float(reported), 9)
 
 
-OPENAI_MODELS = ModelList(_path, _page)
+OPENAI_MODELS = ModelList(lambda _: "/models", _page)
 
 
 # --- Model families with parameters of their own
@@ -317,29 +313,22 @@ def _worded(
     top_logprobs: int | None,
     own_seed: bool,
 ) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    if sampling.temperature is not None:
-        body["temperature"] = sampling.temperature
-    if sampling.top_p is not None:
-        body["top_p"] = sampling.top_p
-    if sampling.top_k is not None:
-        body["top_k"] = sampling.top_k
-    if sampling.max_tokens is not None:
-        body[host.output_limit_field(spec.known_as)] = sampling.max_tokens
-    if sampling.stop is not None:
-        body["stop"] = sampling.stop
+    words = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        host.output_limit_field(spec.known_as): sampling.max_tokens,
+        "stop": sampling.stop,
+        "logprobs": None if top_logprobs is None else True,
+        "top_logprobs": top_logprobs,
+    }
+    body: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
     if not own_seed or sampling.seed is not None:
         body[host.seed_field] = sampling.seed  # or that of the request, which is put in its place
-    if top_logprobs is not None:
-        body["logprobs"] = True
-        body["top_logprobs"] = top_logprobs
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
         body.update(_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
     if not (host.any_shaped and spec.base_url is not None):
-        if not host.lacks.isdisjoint(body):
-            _refuse_lacking(body, host)
-        if sampling.stop is not None and host.most_stops is not None:
-            _hold_to_stops(sampling.stop, host.most_stops, host)
+        _hold_to_host(body, host)
     if traits.takes or traits.reasoning_takes:
         reasons = sampling.reasoning_effort not in (None, "none")
         _hold_to_model(body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.known_as)
@@ -369,17 +358,15 @@ def _reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, 
             return {"reasoning_effort": effort}
 
 
-def _refuse_lacking(body: Mapping[str, Any], host: Host) -> NoReturn:
-    name = next(name for name in sorted(host.lacks) if name in body)
-    raise FieldRejected(
-        f"{host.name} has nothing for {name}; leave it out, or set it in extra_body where the host has it "
-        "after all",
-        field=name,
-    )
-
-
-def _hold_to_stops(stop: Sequence[str], most: int, host: Host) -> None:
-    if len(stop) > most:
+def _hold_to_host(body: Mapping[str, Any], host: Host) -> None:
+    for name in sorted(host.lacks.intersection(body)):
+        raise FieldRejected(
+            f"{host.name} has nothing for {name}; leave it out, or set it in extra_body where the host has "
+            "it after all",
+            field=name,
+        )
+    stop, most = body.get("stop", ()), host.most_stops
+    if most is not None and len(stop) > most:
         raise FieldRejected(f"{host.name} takes at most {most} texts in stop, not {len(stop)}", field="stop")
 
 

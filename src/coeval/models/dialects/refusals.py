@@ -32,12 +32,13 @@ def is_broken(status: int | None) -> bool:
 
 class _Row(NamedTuple):
     """``statuses``: those in which the words mean that; none: in any. ``passes``: not where the host says
-    when to try again."""
+    when to try again. ``vague``: not where it names another parameter."""
 
     kind: type[ModelError]
     words: re.Pattern[str]
     statuses: tuple[int, ...] = UNPROCESSED
     passes: bool = False
+    vague: bool = False
 
 
 TOO_LONG = re.compile(
@@ -71,10 +72,10 @@ _NO_MODEL = re.compile(
 )
 _SCHEMA = re.compile(
     r"response[_ ]?(?:json_?|mime_?)?(?:format|schema|type)|json[_ ]?(?:mode|schema)|structured[_ ]?output"
-    r"|output_?(?:config|format)|textformat|controlled generation|too many states|\bschema\b"
+    r"|output_?(?:config|format)|textformat|controlled generation|too many states"
     r"|guided[_ ](?:json|decoding|grammar)|grammar|outlines|llguidance|format[_ -]?enforcer"
-    r"|tool[_ ]?(?:use|choice|config)|\btools\b|function[_ ]call"
 )
+_TOOLS = re.compile(r"\bschema\b|tool[_ ]?(?:use|choice|config)|\btools\b|function[_ ]call")
 _GRAMMAR = re.compile(
     r"grammar|guided_|outlines|llguidance|json[_ ]?schema|response_format|structured[_ ]out"
 )
@@ -88,6 +89,7 @@ _ROWS = (
     _Row(Unreadable, re.compile("json_validate_failed")),  # Groq's, for an answer that is not the JSON
     _Row(NotFound, _NO_MODEL),
     _Row(SchemaRejected, _SCHEMA),
+    _Row(SchemaRejected, _TOOLS, vague=True),
     _Row(SchemaRejected, _GRAMMAR, _BROKEN),
     _Row(SchemaRejected, re.compile(r"no endpoints found.*(?:tool|format|structured|parameters)"), (404,)),
 )
@@ -111,6 +113,8 @@ _FIELDS = {
     "logprobs": "(?:top_?)?logprobs",
 }
 _NAMED = re.compile("|".join(rf"(?P<{name}>\b(?:{words})\b)" for name, words in _FIELDS.items()))
+# A field that the host puts in quotes, or names apart from its words; a schema's own names are in quotes too.
+_SINGLED_OUT = re.compile(rf"^(?!.*\bschema\b).*['\"`](?:{_NAMED.pattern})['\"`]")
 _ABOUT_SYSTEM = re.compile(
     r"system (?:role|message|prompt|instruction)|'messages\[0\]\.role'|role:? .?system"
 )
@@ -134,9 +138,11 @@ def refusal_of(
     param = param.lower()
     said = f"{param} {message}".lower()
     about = f"{codes.lower()} {said}"
+    singled_out = _NAMED.fullmatch(param) or _SINGLED_OUT.search(said)
     for row in _ROWS:
         fits = status in row.statuses if row.statuses else status >= 400
-        if fits and not (passes and row.passes) and row.words.search(about):
+        fits = fits and not (passes and row.passes) and not (singled_out and row.vague)
+        if fits and row.words.search(about):
             return row.kind(message, status=status)
     if status not in (*UNPROCESSED, *_BROKEN) or not _NOT_TAKEN.search(said):
         return None

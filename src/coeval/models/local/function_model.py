@@ -103,10 +103,7 @@ class OwnCode(Model):
         async with admission.at_reported_cost(request.rank) as reservation:
             if self._drained and not request.goes_on:
                 raise draining()
-            if reservation is None:
-                completion = await admission.asked(request, self._spec, call)
-            else:
-                completion = await admission.paid(request, call, reservation)
+            completion = await admission.asked(request, self._spec, call, reservation)
         admission.learn_cost(completion.usage)
         return completion
 

@@ -143,35 +143,28 @@ class Admission:
     def refusal_at(self, reservation: Reservation) -> Gap | None:
         return self.refusal() or reservation.refusal()
 
-    def settled(self, completion: Completion) -> Completion:
-        """The answer, booked."""
-        if self._meter is None:
-            return completion
-        usage = self._meter.settle(completion.usage)
-        return completion if usage is completion.usage else msgspec.structs.replace(completion, usage=usage)
-
     async def asked(
-        self, request: Request, spec: ModelSpec, call: Callable[[Request], Awaitable[Completion]]
+        self,
+        request: Request,
+        spec: ModelSpec,
+        call: Callable[[Request], Awaitable[Completion]],
+        reservation: Reservation | None = None,
     ) -> Completion:
         """Have a request answered once that is permitted and paid for, and book it. A call that raises
-        Draining was not made."""
-        if self.priced:
+        Draining was not made. An error costs nothing, unless it says so; who hangs may have spent the
+        money."""
+        if reservation is None and self.priced:
             tokens = most_answer_tokens(request.sampling, spec)
             reservation = self.reservation(prompt_bytes(request), tokens, request.rank)
-            return await self.paid(request, call, reservation)
-        self.permit()
-        try:
-            completion = counted(await call(request))
-        except Draining:
-            self.unsent()
-            raise
-        return self.settled(completion)
-
-    async def paid(
-        self, request: Request, call: Callable[[Request], Awaitable[Completion]], reservation: Reservation
-    ) -> Completion:
-        """Call once the money is there. An error costs nothing, unless it says so; who hangs may have spent
-        it."""
+        if reservation is None:
+            self.permit()
+            try:
+                completion = counted(await call(request))
+            except Draining:
+                self.unsent()
+                raise
+            usage = self.settle(completion.usage)
+            return msgspec.structs.replace(completion, usage=usage)
         try:
             while (money := self.permit_at(reservation)) is not None:
                 await money
@@ -207,23 +200,24 @@ class Admission:
 
     def stop_above_limit(self, error: ModelError, *, judge: bool) -> None:
         """Ask the model no more: its host refuses the limit on answers, whatever the prompt is."""
-        if self._reason is None:
-            way_out = f"Correct {max_tokens(judge=judge)}"
-            self._stop("its host refuses answers of that length", error, way_out)
+        way_out = f"Correct {max_tokens(judge=judge)}"
+        self._stop("its host refuses answers of that length", error, way_out)
 
     def _refused(self, error: AccessDenied | NotFound) -> None:
         self._refusals += 1
         self._denials += error.status == 401
         self._unpaid += isinstance(error, AccountSpent)
-        if self._unpaid >= REFUSALS_TO_STOP and self._reason is None:
+        if self._unpaid >= REFUSALS_TO_STOP:
             self._stop("its account or budget is used up", error, "Add credit, or raise the limit")
-        if self._denials >= DENIALS_TO_STOP and self._reason is None:
+        if self._denials >= DENIALS_TO_STOP:
             self._stop(f"its last {self._denials} requests were all refused", error, "Correct its key")
-        if not self._answered and self._refusals >= REFUSALS_TO_STOP and self._reason is None:
+        if not self._answered and self._refusals >= REFUSALS_TO_STOP:
             why = f"its first {self._refusals} requests were all refused"
             self._stop(why, error, "Correct its key, model id or base_url")
 
     def _stop(self, why: str, error: ModelError, way_out: str) -> None:
+        if self._reason is not None:
+            return
         stopped = f"model {self._name} is no longer called: {why} ({error})"
         self._reason = f"{stopped}. {way_out}, and run again with {CONTINUE}."
 

@@ -11,7 +11,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterable
 from itertools import chain, count
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self
 
 from coeval.core.errors import CoevalError
 from coeval.core.model import ModelSpec
@@ -485,8 +485,6 @@ DEFAULT_CONCURRENCY = 256
 # Doubling reaches 256 in four round trips; a small host is not met with hundreds at once.
 DEFAULT_START = 16
 
-T = TypeVar("T", int, float)
-
 
 class EndpointLimits(NamedTuple):
     """The largest numbers in flight that any model sets, and the smallest rates; None where none sets one."""
@@ -500,23 +498,15 @@ class EndpointLimits(NamedTuple):
     def of(cls, specs: Iterable[ModelSpec]) -> Self:
         limits = cls()
         for spec in specs:
-            limits = limits.joined(
-                cls(
-                    spec.max_concurrency,
-                    spec.start_concurrency,
-                    spec.requests_per_minute,
-                    spec.tokens_per_minute,
-                )
-            )
+            limits = limits.joined(cls(*(getattr(spec, name) for name in cls._fields)))
         return limits
 
     def joined(self, other: Self) -> Self:
         """Those of more models."""
-        return self._replace(
-            max_concurrency=max(_set(self.max_concurrency, other.max_concurrency), default=None),
-            start_concurrency=max(_set(self.start_concurrency, other.start_concurrency), default=None),
-            requests_per_minute=min(_set(self.requests_per_minute, other.requests_per_minute), default=None),
-            tokens_per_minute=min(_set(self.tokens_per_minute, other.tokens_per_minute), default=None),
+        pairs = zip((max, max, min, min), self, other, strict=True)
+        return type(self)._make(
+            choose((one for one in (mine, theirs) if one is not None), default=None)
+            for choose, mine, theirs in pairs
         )
 
     def limiter(self, turn: Turn | None = None) -> Limiter:
@@ -532,7 +522,3 @@ class EndpointLimits(NamedTuple):
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,
         )
-
-
-def _set(*limits: T | None) -> list[T]:
-    return [limit for limit in limits if limit is not None]

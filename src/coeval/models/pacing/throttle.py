@@ -160,11 +160,14 @@ class Throttle:
         ``clock``."""
         if now < self.retry_at:
             return None
-        moment = -math.inf
+        moment = max(now - self._credit_s, self._own_next)  # where the file cannot be had
 
         def change(free_from: float) -> float:
             nonlocal moment
-            moment = max(now + self._believed(free_from - wall), now - self._credit_s, self._own_next)
+            # What none of us can have written is long past.
+            most_s = max(_MOST_AHEAD_S, _MOST_TURNS * self._interval_s)
+            if (ahead_s := free_from - wall) <= most_s:
+                moment = max(now + ahead_s, moment)
             return wall + (moment - now) + self._interval_s
 
         wall = self._wall()
@@ -176,21 +179,14 @@ class Throttle:
                 self.retry_at = now + self._rng.uniform(*_AGAIN_S)
                 return None
             self._go_alone("another process keeps it locked")
-            moment = max(now - self._credit_s, self._own_next)
         except OSError as error:
             self._go_alone(error.strerror or "it cannot be used")
-            moment = max(now - self._credit_s, self._own_next)
         else:
             if self._own_next == -math.inf:
                 _log.info("at most one request each %g s of all that use %s", self._interval_s, self._path)
             self._locked_from, self._alone = math.inf, False
         self._own_next = moment + self._interval_s
         return moment
-
-    def _believed(self, ahead_s: float) -> float:
-        """How far ahead the free moment is, by the file; what none of us can have written is long past."""
-        most_s = max(_MOST_AHEAD_S, _MOST_TURNS * self._interval_s)
-        return ahead_s if ahead_s <= most_s else -math.inf
 
     def _go_alone(self, why: str) -> None:
         self._alone = True
@@ -237,8 +233,7 @@ def throttle_of(environment: Mapping[str, str], *, default_s: float | None = Non
     interval_s = _interval(text) if text else default_s
     if not interval_s:
         return None
-    named = environment.get(STATE_PATH, "").strip()
-    path = _named_path(named) if named else _usual_path()
+    path = _state_path(environment.get(STATE_PATH, "").strip())
     return _of_this_process(max(interval_s, _SHORTEST_INTERVAL_S), path.absolute(), bool(text))
 
 
@@ -255,21 +250,15 @@ def _interval(text: str) -> float:
     return interval_s
 
 
-def _named_path(named: str) -> Path:
+def _state_path(named: str) -> Path:
     try:
-        return Path(named).expanduser()
+        return Path(named or f"{gettempdir()}/eval_framework_global_throttle.state").expanduser()
+    except FileNotFoundError:  # no folder can be written: that is said when it is to be shared
+        return Path("/tmp/eval_framework_global_throttle.state")  # noqa: S108
     except RuntimeError:
         raise UsageError(
             f"{STATE_PATH} in the environment names an unknown user's folder; correct it"
         ) from None
-
-
-def _usual_path() -> Path:
-    try:
-        folder = gettempdir()
-    except FileNotFoundError:  # none can be written: that is said when it is to be shared
-        folder = "/tmp"  # noqa: S108
-    return Path(folder, "eval_framework_global_throttle.state")
 
 
 @cache

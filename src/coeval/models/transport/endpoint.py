@@ -9,7 +9,7 @@ import socket
 from base64 import b64encode
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from functools import cache
-from itertools import count
+from itertools import count, islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -59,16 +59,6 @@ class Trouble(NamedTuple):
 
     began: float
     reason: str
-
-
-class Silence(NamedTuple):
-    """So many ``requests`` are on their way to a host that has answered none for ``seconds``; the first of
-    them is given up after ``timeout_s``, and may be a ``probe``."""
-
-    seconds: float
-    requests: int
-    timeout_s: float
-    probe: bool
 
 
 @cache
@@ -320,14 +310,16 @@ class Endpoint:
         waiting = self._naps or self.limiter.in_flight or self.limiter.waiting
         return self._trouble if waiting else None
 
-    def silence(self, now: float) -> Silence | None:
-        """For how long it has kept requests without answering any; None where none is on the way."""
-        first = next(iter(self._on_the_way.values()), None)
-        if first is None:
-            return None
-        sent_at, call = first
-        seconds = now - max(sent_at, self._succeeded_at)
-        return Silence(seconds, len(self._on_the_way), call.timeout_s, call.probe)
+    def silence(self, now: float) -> str | None:
+        """A sentence on how long it has kept requests without answering any, where that is worth one."""
+        for sent_at, call in islice(self._on_the_way.values(), 1):
+            if (seconds := now - max(sent_at, self._succeeded_at)) >= SILENT_AFTER_S:
+                requests = numbered(len(self._on_the_way), "request")
+                return (
+                    f"{shown_url(self.url)} has answered nothing for {seconds:.0f} s; {requests} waiting "
+                    f"there, each given up after {call.timeout_s:g} s{'' if call.probe else f' ({TIMEOUT})'}"
+                )
+        return None
 
     async def nap(self, sleep: Coroutine[Any, Any, None], party: object = None) -> None:
         """Sleep until it is over or the endpoint's retries, or those of ``party``, are woken."""
@@ -363,18 +355,12 @@ SILENT_AFTER_S = 30.0
 
 def reported_of(endpoint: Endpoint, now: float) -> str | None:
     """A sentence on an endpoint that gives nothing but failures, or nothing at all; None of any other."""
-    trouble, silence = endpoint.trouble, endpoint.silence(now)
+    trouble = endpoint.trouble
     if trouble is not None and now - trouble.began >= TOLD_AFTER_S:
         failing_s = now - trouble.began
         left = f" for {endpoint.wait_s - failing_s:.0f} s more" if endpoint.is_awaited else ""
         return f"nothing but failures for {failing_s:.0f} s, trying again{left}: {trouble.reason}"
-    if silence is None or silence.seconds < SILENT_AFTER_S:
-        return None
-    return (
-        f"{shown_url(endpoint.url)} has answered nothing for {silence.seconds:.0f} s; "
-        f"{numbered(silence.requests, 'request')} waiting there, each given up after "
-        f"{silence.timeout_s:g} s{'' if silence.probe else f' ({TIMEOUT})'}"
-    )
+    return endpoint.silence(now)
 
 
 # --- Reachability check of a host

@@ -12,7 +12,7 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -49,6 +49,15 @@ from coeval.models.transport.pool import CONNECT_TIMEOUT_S
 
 # After these the model may have answered: time-outs, closed requests and gateways (520–524 are Cloudflare's).
 _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
+# Of the others, those below 500 are a BadRequest, those above a ServerFault.
+_KINDS: Mapping[int, type[ModelError]] = {
+    **dict.fromkeys((408, 504), RequestTimeout),  # a gateway waited no longer; what is behind it may yet work
+    **dict.fromkeys((409, 425, 499), ServerFault),
+    **dict.fromkeys((401, 403, 407), AccessDenied),
+    402: AccountSpent,
+    404: NotFound,
+    429: RateLimited,
+}
 # Characters: hosts' refusals are a sentence or two, and some repeat the whole prompt.
 _EXCERPT = 500
 # Characters of what a host says that are looked at; no message shows so many.
@@ -213,25 +222,9 @@ def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> Mod
         phrase = str(status)
     words = said(body, redactor)
     message = f"{where} answered {phrase}" + (f": {words}" if words else "")
-    match status:
-        case 408 | 504:  # a gateway that waited no longer: what is behind it may be at work yet
-            return RequestTimeout(message, status=status)
-        case 409 | 425 | 499:
-            return ServerFault(message, status=status)
-        case 429:
-            return RateLimited(message, status=status)
-        case 402:
-            return AccountSpent(message, status=status)
-        case 401 | 403 | 407:
-            return AccessDenied(message, status=status)
-        case 404:
-            return NotFound(message, status=status)
-        case _ if status >= 500:
-            return ServerFault(message, status=status)
-        case _ if status < 400:
-            return NotFound(f"{message}; the endpoint has moved, correct base_url", status=status)
-        case _:
-            return BadRequest(message, status=status)
+    if status < 400:
+        return NotFound(f"{message}; the endpoint has moved, correct base_url", status=status)
+    return _KINDS.get(status, BadRequest if status < 500 else ServerFault)(message, status=status)
 
 
 def from_garbage(status: int, body: bytes, cause: Exception, where: str, redactor: Redactor) -> Unreadable:

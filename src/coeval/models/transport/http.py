@@ -417,9 +417,7 @@ class Http:
         if again and (pointless := self._pointless(ask, error)):
             error.retry_advised = again = False
             error.args = (f"{error}; {pointless}",)
-        if not again or not wait_s:
-            return Fault(error, again)
-        if error.status in _OVERLOADED:
+        if again and wait_s and error.status in _OVERLOADED:
             endpoint.limiter.hold(wait_s)  # the host as a whole is away until then (RFC 9110 §15.6.4)
         return Fault(error, again)
 
