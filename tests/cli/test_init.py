@@ -210,7 +210,15 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
         (("description", "x", "--label", "team"), "--label is not for description"),
         (("description", "x", "--model", "gpt-4o"), "--model gpt-4o: write INTERFACE/MODEL"),
         (("description", "x", "--model", "openai/gpt-4o=cook"), "the roles are teacher, student, judge"),
-        (("description", "x", "tickets.csv"), "tickets.csv is there already"),
+        (("description", "x", "kept.yaml"), "kept.yaml is there already; name another file"),
+        (
+            ("description", "x.yaml", "Sort."),
+            "that of Sort. does not: coeval init description SOURCE FILE",
+        ),
+        (
+            ("table", "x.yaml", "tickets.csv"),
+            "that of tickets.csv does not: coeval init table SOURCE FILE",
+        ),
         (("checkpoints", "none"), "none"),
         (("film",), "'film' is not one of 'description', 'table'"),
     ],
@@ -220,9 +228,10 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 ) -> None:
     (here / "tickets.csv").write_text(TICKETS)
     (here / "other.csv").write_text("a,b\n1,2\n")
+    (here / "kept.yaml").touch()
     ended = coeval("init", *words)
     assert (ended.code, said in " ".join(ended.err.split())) == (1, True), ended.err
-    assert sorted(path.name for path in here.iterdir()) == ["other.csv", "tickets.csv"]
+    assert sorted(path.name for path in here.iterdir()) == ["kept.yaml", "other.csv", "tickets.csv"]
 
 
 def test_its_other_name_works_and_is_not_listed(here: Path, coeval: Command) -> None:

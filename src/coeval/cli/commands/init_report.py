@@ -43,6 +43,7 @@ from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.tables.table_source import SourceChoice, find_source
 
 ROLES = ("teacher", "student", "judge")
+YAML_ENDINGS = (".yaml", ".yml")
 # What a run of hosted models may spend until its owner says otherwise.
 _BUDGET_USD = 5.0
 _ANSWER_COLUMNS = ("response", "answer", "output", "completion")
@@ -58,6 +59,10 @@ def write_new_file(
     if source is None and kind is not InitKind.DESCRIPTION:
         raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
     place = file or Path(f"{_stem(kind, source or '')}.yaml")
+    if place.suffix not in YAML_ENDINGS:
+        raise UsageError(
+            f"the name of FILE ends in .yaml; that of {place} does not: coeval init {kind} SOURCE FILE"
+        )
     if place.exists():
         raise UsageError(f"{place} is there already; name another file: coeval init {kind} SOURCE FILE")
     if kind is InitKind.CHECKPOINTS:
