@@ -79,7 +79,7 @@ def write_new_file(
         new = _of_items(kind, source or "", flags, place)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
     text = experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
-    _tell_price(read_config(parse_document(text, place)).config, keys)
+    _tell_price(read_config(parse_document(text, place)).config, keys, flags.items or source)
     _write(place, text)
     _tell_next(place, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
 
@@ -228,11 +228,13 @@ def _model(text: str) -> NewModel:
 # --- The file
 
 
-def _tell_price(config: Config, keys: Keys) -> None:
-    """What a run would call and cost; lengths by rules of thumb, since nobody is asked."""
+def _tell_price(config: Config, keys: Keys, table: str | None) -> None:
+    """What a run would call and cost; lengths by rules of thumb, since nobody is asked. Of the items'
+    ``table`` all is said already."""
     described = described_experiment(config, keys)
     for sentence in described.warnings:
-        warn(streams.messages(), sentence)
+        if not sentence.startswith(f"{table}:"):
+            warn(streams.messages(), sentence)
     for sentence in summed_up(described.estimate):
         say(streams.results(), sentence)
 
