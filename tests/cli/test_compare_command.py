@@ -240,6 +240,10 @@ def test_two_runs_hold_each_student_against_itself(lab: Lab, here: Path, coeval:
     reported = coeval("compare", lab.path, other.path, "--students", "ann")
     assert reported.code == 0
     assert "another prompt" in reported.out or "only exp" in reported.out
+    apart = Lab(here, lab.models, [{**lab.tasks[0], "name": "apart"}], id="apart")
+    apart.run()
+    refused = coeval("compare", lab.path, apart.path)
+    assert (refused.code, refused.err.count("only exp has the task story")) == (1, 1), refused.err
 
 
 @pytest.mark.process

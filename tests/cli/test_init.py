@@ -96,6 +96,7 @@ def test_the_column_of_ids_is_named_by_a_flag(
     (here / "t.csv").write_text(f"code,q\n{rows}")
     made = coeval("init", "table", "t.csv", "made.yaml", "--prompt", "q", *flags)
     assert made.code == 0, made.err
+    assert made.err.count("the id T-1 stood on line 2 already") == ("--skip-bad" in flags)
     assert coeval("run", "--config", "made.yaml").code == 0
     items = open_run(here / "runs/made").records("data_generation")
     assert [item.id.rpartition("__")[2] for item in items] == ids
@@ -206,11 +207,25 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
         (("table", "other.csv"), "which column holds the prompts? --prompt COLUMN says it"),
         (("answers", "other.csv", "--prompt", "a"), "--response COLUMN says it; other.csv has a, b"),
         (("answers", "other.csv", "--student", "a b"), "--student: 'a b' is no name"),
-        (("function", "app.py:answer"), "--items is missing"),
+        (("function", "mod:answer"), "--items is missing"),
+        (("function", "app.py"), "app.py: name the function too, as in app.py:answer"),
+        (("function", "app.py:answer", "--items", "tickets.csv"), "there is no file app.py"),
+        (
+            ("answers", "other.csv", "--items", "tickets.csv", "--response", "b"),
+            "which column of other.csv holds the prompts? --answers-prompt COLUMN says it; there are a, b",
+        ),
         (("description", "x", "--label", "team"), "--label is not for description"),
         (("description", "x", "--model", "gpt-4o"), "--model gpt-4o: write INTERFACE/MODEL"),
         (("description", "x", "--model", "openai/gpt-4o=cook"), "the roles are teacher, student, judge"),
-        (("description", "x", "tickets.csv"), "tickets.csv is there already"),
+        (("description", "x", "kept.yaml"), "kept.yaml is there already; name another file"),
+        (
+            ("description", "x.yaml", "Sort."),
+            "that of Sort. does not: coeval init description SOURCE FILE",
+        ),
+        (
+            ("table", "x.yaml", "tickets.csv"),
+            "that of tickets.csv does not: coeval init table SOURCE FILE",
+        ),
         (("checkpoints", "none"), "none"),
         (("film",), "'film' is not one of 'description', 'table'"),
     ],
@@ -220,9 +235,10 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
 ) -> None:
     (here / "tickets.csv").write_text(TICKETS)
     (here / "other.csv").write_text("a,b\n1,2\n")
+    (here / "kept.yaml").touch()
     ended = coeval("init", *words)
     assert (ended.code, said in " ".join(ended.err.split())) == (1, True), ended.err
-    assert sorted(path.name for path in here.iterdir()) == ["other.csv", "tickets.csv"]
+    assert sorted(path.name for path in here.iterdir()) == ["kept.yaml", "other.csv", "tickets.csv"]
 
 
 def test_its_other_name_works_and_is_not_listed(here: Path, coeval: Command) -> None:

@@ -355,7 +355,9 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         related += family_leads(a, b, rows, pairing)
     said += judged_apart(apart, sides)
     if not paired:
-        raise UsageError("; ".join(["nothing to compare: no item has a score on both sides", *said]))
+        raise UsageError(
+            "; ".join(["nothing to compare: no item has a score on both sides", *dict.fromkeys(said)])
+        )
     said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
     tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
     found = _tested(

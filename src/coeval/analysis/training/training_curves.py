@@ -248,6 +248,11 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
     stops = [stop for stop in stops if stop.metric == (metric, unit)]
     [(usual, _)] = Counter(stop.chosen.how for stop in stops).most_common(1)
     notes += [note for stop in stops for note in _notes(stop, usual)]
+    if stale := [str(stop.checkpoint.step) for stop in stops if stop.written and not _is_current(stop)]:
+        notes.append(
+            f"summary_agg.json of {'step' if len(stale) == 1 else 'steps'} {listed(stale)} is not of the "
+            "samples there are now; regenerate it with coeval sweep aggregate"
+        )
     columns = of_one_metric({stop.checkpoint.step: stop.items for stop in stops if stop.items is not None})
     alike = {stop.checkpoint.step for stop in stops if stop.chosen.how == usual}
     better = None
@@ -277,11 +282,6 @@ def _notes(stop: _Stop, usual: tuple[str, str]) -> Iterator[str]:
     yield from (f"step {stop.checkpoint.step}: {note}" for note in stop.chosen.notes)
     if stop.chosen.how != usual:
         yield f"step {stop.checkpoint.step} is {_otherwise(stop, usual)}: no conclusion counts it"
-    if stop.written is not None and not _is_current(stop):
-        yield (
-            f"step {stop.checkpoint.step}: summary_agg.json is not of the samples there are now; "
-            "regenerate it with coeval sweep aggregate"
-        )
 
 
 def _otherwise(stop: _Stop, usual: tuple[str, str]) -> str:

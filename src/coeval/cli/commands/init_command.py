@@ -51,12 +51,12 @@ def init(
     Exit codes: 0 written, 1 wrong request, 130 interrupted (nothing is written).
     """
     from coeval.api import find_keys
-    from coeval.cli.commands.init_report import write_new_file
+    from coeval.cli.commands.init_report import YAML_ENDINGS, write_new_file
 
     given = set_flags(context, InitFlags)
     for name in given:
         if (field := declared(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
             raise UsageError(f"{field.flags[0]} is not for {kind}; --help says what is")
-    if file is None and source is not None and Path(source).suffix in (".yaml", ".yml"):
+    if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
         file, source = Path(source), None
     write_new_file(kind, source, file, InitFlags(**given), find_keys(keys))

@@ -40,9 +40,11 @@ from coeval.pipeline.upkeep.new_experiment import (
 )
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.sweeps.sweep_settings import SweepSettings
+from coeval.tables.item_map import FieldPath, is_template
 from coeval.tables.table_source import SourceChoice, find_source
 
 ROLES = ("teacher", "student", "judge")
+YAML_ENDINGS = (".yaml", ".yml")
 # What a run of hosted models may spend until its owner says otherwise.
 _BUDGET_USD = 5.0
 _ANSWER_COLUMNS = ("response", "answer", "output", "completion")
@@ -58,6 +60,10 @@ def write_new_file(
     if source is None and kind is not InitKind.DESCRIPTION:
         raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
     place = file or Path(f"{_stem(kind, source or '')}.yaml")
+    if place.suffix not in YAML_ENDINGS:
+        raise UsageError(
+            f"the name of FILE ends in .yaml; that of {place} does not: coeval init {kind} SOURCE FILE"
+        )
     if place.exists():
         raise UsageError(f"{place} is there already; name another file: coeval init {kind} SOURCE FILE")
     if kind is InitKind.CHECKPOINTS:
@@ -73,7 +79,7 @@ def write_new_file(
         new = _of_items(kind, source or "", flags, place)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
     text = experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
-    _tell_price(read_config(parse_document(text, place)).config, keys)
+    _tell_price(read_config(parse_document(text, place)).config, keys, flags.items or source)
     _write(place, text)
     _tell_next(place, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
 
@@ -112,6 +118,7 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
     if kind is InitKind.ANSWERS:
         response = flags.response or _answer_column(source, flags.encoding)
     elif kind is InitKind.FUNCTION:
+        _refuse_no_function(source)
         if flags.items is None:
             raise UsageError("--items is missing: the table with the prompts that the function answers")
         models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))
@@ -133,7 +140,14 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
     new = of_table("coeval init", place.stem, table, models)
     if not response or items == source:
         return new
-    answers = {"path": source, "prompt": flags.answers_prompt or table.map.prompt, "response": response}
+    prompt = flags.answers_prompt or table.map.prompt
+    columns = _columns(source, flags.encoding)
+    if not is_template(prompt) and FieldPath.among(prompt, columns).root not in columns:
+        raise UsageError(
+            f"which column of {source} holds the prompts? --answers-prompt COLUMN says it; there are "
+            f"{listed(columns, 30)}"
+        )
+    answers = {"path": source, "prompt": prompt, "response": response}
     encoding = {"encoding": flags.encoding} if flags.encoding else {}
     return replace(new, answered={student: {**answers, **encoding}})
 
@@ -143,12 +157,26 @@ def _column(name: str | None) -> tuple[str, ...]:
 
 
 def _answer_column(path: str, encoding: str | None) -> str:
+    columns = _columns(path, encoding)
+    if found := [name for name in _ANSWER_COLUMNS if name in columns]:
+        return found[0]
+    known = listed(columns, 30)
+    raise UsageError(f"which column holds the answers? --response COLUMN says it; {path} has {known}")
+
+
+def _columns(path: str, encoding: str | None) -> Sequence[str]:
     table = next(find_source(SourceChoice(name=path, encoding=encoding)).tables())
     table.close()
-    if found := [name for name in _ANSWER_COLUMNS if name in table.columns]:
-        return found[0]
-    known = listed(table.columns, 30)
-    raise UsageError(f"which column holds the answers? --response COLUMN says it; {path} has {known}")
+    return table.columns
+
+
+def _refuse_no_function(source: str) -> None:
+    """Raises UsageError: it names no function, or a file that is not there; nothing is loaded."""
+    file, _, name = source.rpartition(":")
+    if not file or not name:
+        raise UsageError(f"{source}: name the function too, as in app.py:answer")
+    if file.endswith(".py") and not Path(file).is_file():
+        raise UsageError(f"there is no file {file} (looked for in {Path.cwd()})")
 
 
 def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
@@ -200,11 +228,13 @@ def _model(text: str) -> NewModel:
 # --- The file
 
 
-def _tell_price(config: Config, keys: Keys) -> None:
-    """What a run would call and cost; lengths by rules of thumb, since nobody is asked."""
+def _tell_price(config: Config, keys: Keys, table: str | None) -> None:
+    """What a run would call and cost; lengths by rules of thumb, since nobody is asked. Of the items'
+    ``table`` all is said already."""
     described = described_experiment(config, keys)
     for sentence in described.warnings:
-        warn(streams.messages(), sentence)
+        if not sentence.startswith(f"{table}:"):
+            warn(streams.messages(), sentence)
     for sentence in summed_up(described.estimate):
         say(streams.results(), sentence)
 
