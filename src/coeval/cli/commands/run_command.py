@@ -1,4 +1,4 @@
-"""`coeval run`, `plan` and `describe`: carry an experiment as far as it goes, or say beforehand what it is."""
+"""`coeval run`, `plan` and `describe`: carry an experiment as far as it goes, or say what it takes."""
 
 from __future__ import annotations
 
