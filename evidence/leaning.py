@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.measured_run import shown_both_ways, shown_one_way
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.bias_ledger import (
     Favour,
@@ -25,7 +26,6 @@ from coeval.analysis.panel.bias_ledger import (
     length_contrasts,
     length_findings,
 )
-from coeval.analysis.panel.output_judges import shown_both_ways, shown_one_way
 from coeval.analysis.panel.panel_reading import bias_ledger, model_families, model_family
 
 # Runs of each kind: a share of 5% is known to ±1.4 points.

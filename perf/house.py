@@ -85,14 +85,13 @@ def traced() -> ItemsWay:
     import coeval
 
     stages: list[set[CodeType]] = [set()]  # a further one begins with the first request, and with each record
-    ends = {(SOURCE / "models" / "hosted.py", "complete"), (SOURCE / "store" / "journal.py", "append")}
+    first, record = "HostedModel.complete", "Journal.append"
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event != "call" or not code.co_filename.startswith(str(SOURCE)):
             return
-        where = (Path(code.co_filename), code.co_name)
-        if where in ends and (where[1] == "append") == (len(stages) > 1):
+        if code.co_qualname == (record if len(stages) > 1 else first):
             stages.append(set())
         stages[-1].add(code)
 

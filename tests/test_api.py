@@ -168,12 +168,6 @@ def test_phases_1_and_2_keep_no_records(lab: Lab) -> None:
         run.records("attribute_mapping")
 
 
-def test_results_rank_students_by_their_skill(lab: Lab) -> None:
-    overall = [score for score in coeval.run(lab.file).results().students if score.task is None]
-    assert [score.student for score in overall] == ["ann", "ben"]
-    assert all(score.n == 6 and score.mean is not None for score in overall)
-
-
 def test_a_run_is_continued_or_overwritten(lab: Lab) -> None:
     with pytest.raises(UsageError, match="continue_run=True and overwrite=True exclude each other"):
         coeval.run(lab.file, continue_run=True, overwrite=True)
@@ -282,20 +276,6 @@ async def test_one_folder_has_one_writer(lab: Lab) -> None:
     intruder = Intruder()
     assert (await lab.arun(watcher=intruder)).exit_code == 0
     await intruder.task
-
-
-def test_a_folder_that_is_no_run_is_told_with_those_close_by(tmp_path: Path) -> None:
-    lab = Lab(tmp_path)
-    lab.run()
-    for path, what in (
-        (tmp_path / "runs", "is not a run folder"),
-        (tmp_path / "runs" / "epx", "there is no folder"),
-        (lab.file, "is a file; a run is a folder"),
-    ):
-        with pytest.raises(UsageError) as refused:
-            coeval.open_run(path)
-        assert what in str(refused.value)
-        assert path == lab.file or f"there is: {lab.path}" in str(refused.value)
 
 
 @pytest.mark.process

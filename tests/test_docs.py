@@ -19,8 +19,7 @@ from ruamel.yaml import YAML
 import coeval
 from coeval.core.errors import UsageError
 from coeval.judging.checks.check_options import KINDS, check_problems, read_check
-from coeval.judging.checks.code_checks import PythonCheck
-from coeval.judging.checks.rubric_check import CheckedAnswer
+from coeval.judging.checks.rubric_check import CheckedAnswer, PythonCheck
 from coeval.judging.labels import score_labels
 from coeval.pipeline.config.items_section import Documents as DocumentSettings
 from coeval.pipeline.phases.document_items import Filter

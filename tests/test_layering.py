@@ -68,8 +68,8 @@ LATE_IMPORTS = {
         "google": "an extra, wanted where Vertex AI is asked",
     },
     "models/local/local_model.py": {"torch": "an extra, and seconds to load", "vllm": "the user's own"},
-    "models/local/local_request.py": {"jinja2": "comes with transformers"},
     "models/local/local_transformers.py": {
+        "jinja2": "comes with transformers",
         "torch": "an extra, and seconds to load",
         "transformers": "an extra, and seconds to load",
     },
@@ -103,11 +103,10 @@ LATE_IMPORTS = {
         "math_verify": "an extra, and a second to load",
     },
     "models/open.py": {"coeval.simulation": "a fiftieth of a second, for runs with simulated models alone"},
-    "models/batch/batches.py": {"coeval.models.batch.batch_http": "aiohttp, as in batched.py"},
     "models/transport/http.py": {
         "coeval.models.transport.proxied": "aiohttp is slow to load, and only proxies need it"
     },
-    "models/batch/batched.py": {
+    "models/batch/batches.py": {
         "coeval.models.batch.batch_http": "aiohttp is slow to load, and only batch jobs need it"
     },
     "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},

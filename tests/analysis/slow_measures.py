@@ -132,43 +132,6 @@ def agreement(units: Sequence[Unit]) -> tuple[Found, Found]:
     return pairs, judges
 
 
-def panel(units: Sequence[Unit]) -> Found:
-    """Krippendorff's α for ordinal levels and the intraclass correlations, over units that all scored."""
-    by_unit: dict[Hashable, dict[str, float]] = defaultdict(dict)
-    for unit in units:
-        by_unit[unit.item, unit.student, unit.factor][unit.judge] = unit.value
-    judges = sorted({unit.judge for unit in units})
-    rows = [[given[judge] for judge in judges] for given in by_unit.values() if len(given) == len(judges)]
-    n, k = len(rows), len(judges)
-    found: Found = {"judges": judges, "count": n}
-    if n < 30:
-        return found | dict.fromkeys(("krippendorff_alpha", "icc_2_1", "icc_2_k"))
-    values = [value for row in rows for value in row]
-    held = {level: values.count(level) for level in sorted(VALUE.values())}
-
-    def apart(x: float, y: float) -> float:
-        between = sum(count for level, count in held.items() if min(x, y) <= level <= max(x, y))
-        return (between - (held[x] + held[y]) / 2) ** 2
-
-    within = sum(apart(x, y) for row in rows for x, y in combinations(row, 2)) * 2 / (k - 1) / (n * k)
-    by_chance = sum(apart(x, y) * held[x] * held[y] for x in held for y in held) / (n * k * (n * k - 1))
-    grand = sum(values) / len(values)
-    of_units = [sum(row) / k for row in rows]
-    of_judges = [sum(row[place] for row in rows) / n for place in range(k)]
-    r = k * sum((each - grand) ** 2 for each in of_units) / (n - 1)
-    c = n * sum((each - grand) ** 2 for each in of_judges) / (k - 1)
-    e = sum(
-        (row[place] - of_units[at] - of_judges[place] + grand) ** 2
-        for at, row in enumerate(rows)
-        for place in range(k)
-    ) / ((n - 1) * (k - 1))
-    return found | {
-        "krippendorff_alpha": 1 - within / by_chance,
-        "icc_2_1": (r - e) / (r + (k - 1) * e + k * (c - e) / n),
-        "icc_2_k": (r - e) / (r + (c - e) / n),
-    }
-
-
 def teachers(units: Sequence[Unit], names: Iterable[str]) -> dict[str, Found]:
     by_response: dict[tuple[str, str, str, str, str], list[float]] = defaultdict(list)
     for unit in units:

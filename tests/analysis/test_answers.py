@@ -76,21 +76,6 @@ def test_an_item_without_answers_is_found_by_its_id_alone(run: Run) -> None:
     assert len(choose(run.folder).answers) == 5
 
 
-def test_the_records_behind_an_answer_are_whole(run: Run) -> None:
-    [judged] = choose(run.folder, id="haiku__t.1__00001").answers
-    assert judged.item.prompt == "prompt 1"
-    assert judged.answer is not None
-    assert judged.answer.response == "an answer"
-    assert [(j.judge_model_id, j.scores) for j in judged.judgments] == [
-        ("j", {"a": "High", "b": "Medium"}),
-        ("k", {"a": "Low", "b": "Medium"}),
-    ]
-    [failed] = choose(run.folder, id="haiku__t.1__00003").answers
-    assert failed.answer is not None
-    assert failed.answer.error is not None
-    assert failed.answer.error.message == "no answer"
-
-
 def test_where_nothing_but_labels_is_scored_they_decide(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     for n, match in ((1, True), (2, False)):

@@ -19,15 +19,15 @@ from coeval.core.figures import difference_text
 @pytest.mark.parametrize(
     ("bounds", "shown"),
     [
-        ((0.292, -0.049, 0.497), "0.292 [−0.049, 0.497]"),
-        ((0.079, 0.036, 0.122), "0.079 ± 0.043"),
-        ((-0.0001, -0.05, 0.0498), "0.000 ± 0.050"),
+        ((29.2, -4.9, 49.7), "29.2 [−4.9, 49.7]"),
+        ((7.9, 3.6, 12.2), "7.9 ± 4.3"),
+        ((-0.01, -5, 4.98), "0.0 ± 5.0"),
     ],
 )
 def test_a_lopsided_interval_is_shown_with_both_bounds(
     bounds: tuple[float, float, float], shown: str
 ) -> None:
-    assert difference_text(*bounds, 3) == shown
+    assert difference_text(*bounds) == shown
 
 
 def judged(**favours: float) -> dict[str, JudgeMeasures]:

@@ -39,7 +39,6 @@ def expected_of(of: slow.Counted, options: dict[str, Any]) -> dict[str, Any]:
         "units": len(of.units),
         "agreement": pairs,
         "judges": judges,
-        "panel": slow.panel(of.units),
         "teachers": slow.teachers(of.units, names),
         "students": slow.students(of),
         "ranking": slow.ranking(of),

@@ -11,9 +11,21 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.metrics import accuracy_score, cohen_kappa_score, pairwise_distances
 
-from coeval.analysis.measures.agreement import LINEAR, Reweighting, kappa, pair_tables
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.agreement import (
+    LINEAR,
+    PanelSums,
+    Reweighting,
+    agreement,
+    correlations,
+    kappa,
+    krippendorff_alpha,
+    pair_tables,
+    panel_sums,
+)
 from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
 from coeval.analysis.measures.near_duplicates import near_duplicates, surface_bias
+from coeval.analysis.measures.robust_set import differentiation
 from coeval.analysis.measures.score_grid import ScoreGrid
 from evidence.measure_coverage import MIDDLE, World, drawn_grid
 
@@ -100,3 +112,55 @@ def test_likeness_of_prompts_is_scikit_learns() -> None:
     twins = {n for n in range(len(prompts)) if (apart[n, :n] <= 0.3).any()}
     assert {twin.place for twin in near_duplicates(prompts)} == twins
     assert {10, 30, 50} <= twins
+
+
+def table(first: NDArray[np.int8], second: object) -> Floats:
+    [found] = pair_tables(first, np.asarray(second, np.int8), np.zeros(len(first), np.int64), 1)
+    return np.asarray(found)
+
+
+def test_units_that_one_judge_did_not_score_are_in_no_table() -> None:
+    first, second = np.array([2, 2, -1, 0], np.int8), np.array([2, -1, 1, 1], np.int8)
+    tables = pair_tables(first, second, np.array([0, 0, 1, 1]), 2)
+    assert tables.sum() == 2
+    assert tables[0, 2, 2] == tables[1, 0, 1] == 1
+
+
+def test_kappa_is_not_defined_where_chance_agrees_in_all() -> None:
+    alike = np.full(20, 2, np.int8)
+    found = agreement(table(alike, alike))
+    assert [float(found.spa), float(found.wpa)] == [1, 1]
+    assert np.isnan(found.kappa)
+    assert kappa(np.stack([table(alike, alike), table(np.array([0, 2] * 10, np.int8), [0, 2] * 10)]))[1] == 1
+
+
+def test_alpha_is_one_where_all_agree_and_undefined_where_nothing_varies() -> None:
+    agreed = np.array([[0, 0], [1, 1], [2, 2], [0, 0], [2, 2]], np.int8)
+    assert krippendorff_alpha(summed(agreed).coincidences) == pytest.approx(1.0)
+    assert np.isnan(krippendorff_alpha(summed(np.full((10, 3), 1, np.int8)).coincidences))
+
+
+def test_correlations_are_those_of_shrout_and_fleiss() -> None:
+    """Their table 2: six targets, four judges; ICC(2,1) 0.29 and ICC(2,4) 0.62."""
+    ratings = np.array(
+        [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], np.float64
+    )
+    sums = PanelSums(
+        np.zeros((3, 3)),
+        np.array(6.0),
+        np.array((ratings**2).sum()),
+        np.array((ratings.sum(axis=1) ** 2).sum()),
+        ratings.sum(axis=0),
+    )
+    found = correlations(sums)
+    assert (round(float(found.single), 2), round(float(found.average), 2)) == (0.29, 0.62)
+
+
+def summed(levels: NDArray[np.int8]) -> PanelSums:
+    return PanelSums(*(np.asarray(part).sum(axis=0) for part in panel_sums(levels)))
+
+
+def test_a_single_student_is_told_from_nobody() -> None:
+    assert all(np.isnan(value) for value in differentiation(np.array([[0.4], [0.8]])))
+    missing = np.array([[0.2, np.nan, 0.6], [0.9, np.nan, np.nan]])
+    assert differentiation(missing).v1 == pytest.approx(np.var([0.2, 0.6], ddof=1))

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from coeval.analysis.planned_names import LeftOut
 from coeval.analysis.run_results import SIMULATED, LabelAccuracy, Results, StudentScore
 from coeval.cli.views.result_table import render
 
@@ -215,31 +214,3 @@ def test_a_student_with_clearly_fewer_scores_is_pointed_out() -> None:
     assert "not over the same items or judges: some." in text
     even = shown(Results(scored("all", 100) + scored("most", 95), (), False), 200)
     assert "not over the same" not in even
-
-
-def test_what_was_removed_is_marked_and_told() -> None:
-    def score(student: str, task: str | None, *removed: Literal["student", "task"]) -> StudentScore:
-        return StudentScore(student, task, 0.5, 0.4, 0.6, 20, 40, 0, removed=removed)
-
-    found = Results(
-        students=(
-            score("new", None),
-            score("old", None, "student"),
-            score("new", "t"),
-            score("old", "t", "student"),
-            score("old", "gone", "student", "task"),
-        ),
-        labels=(LabelAccuracy("t", "new", "mood", 0.5, 0.1, 0.9, 2, 1, ("label",)),),
-        simulated=False,
-        left_out=(LeftOut("judge", "t", "jud"), LeftOut("judge", "u", "jud"), LeftOut("factor", "t", "wit")),
-    )
-    text = shown(found, 100)
-    [header] = [line.split() for line in text.splitlines() if "overall" in line and "student" in line]
-    assert header == ["student", "overall", "t", "gone", "(removed)", "n", "failed"]
-    assert "old (removed)" in text
-    assert "new (removed)" not in text
-    assert "mood (removed)" in text
-    assert "(removed): no longer in the configuration" in text
-    assert "in no mean: judge jud, factor wit of t." in text
-    assert "Without a score in some task" not in text, "a removed task is missed by nobody"
-    assert "removed" not in shown(Results(scores(["s"], ["t"]), (), False), 80)

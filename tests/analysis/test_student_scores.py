@@ -141,18 +141,6 @@ def test_of_supplied_items_the_first_on_record_count_whatever_their_ids(run: Run
     assert held == [True, True, False, False, False]
 
 
-def test_of_written_items_those_count_whose_number_is_within_the_total(run: Run) -> None:
-    for n, level in ((3, "Low"), (2, "Medium"), (1, "High")):
-        run.judged(n, "s", "j", {"a": level})
-    plan = PlannedTask(frozenset({"t.1"}), None, None, None, total=2)
-    found = read(run, Planned(None, {"haiku": plan}))
-    assert one(found, "s", "haiku").mean == 0.75
-    assert found.beyond_total == (BeyondTotal("haiku", 1),)
-    held = [plan.holds("t.1", run.datapoint_id(n), place) for place, n in enumerate((3, 2, 1), 1)]
-    assert held == [False, True, True]
-    assert not plan.holds("t.2", run.datapoint_id(1), 1)
-
-
 def test_removed_students_and_tasks_stand_last_marked_and_out_of_overall_scores(run: Run) -> None:
     other = Run(run.folder, task="a-removed-one")
     for student, level in (("s", "Low"), ("gone", "High")):
@@ -168,15 +156,6 @@ def test_removed_students_and_tasks_stand_last_marked_and_out_of_overall_scores(
         ("a-removed-one", "s", 0.5, 1, ("task",)),
         ("a-removed-one", "gone", 0.5, 1, ("student", "task")),
     ]
-
-
-def test_removed_labels_are_marked(run: Run) -> None:
-    run.judged(1, "s", "j", {"a": "Low"})
-    label = {"expected": "x", "predicted": "x", "match": True}
-    run.evaluation(1, "s", "exact_match", {}, label_scores={"form": label, "about": label})
-    plan = PlannedTask(None, None, None, frozenset({"form"}))
-    found = read(run, Planned(frozenset({"s"}), {"haiku": plan})).labels
-    assert [(label.attribute, label.removed) for label in found] == [("form", ()), ("about", ("label",))]
 
 
 def test_best_first_ties_by_name_unscored_last_overall_before_tasks(run: Run) -> None:

@@ -300,25 +300,6 @@ async def test_all_threads_are_used_at_once(bench: Bench) -> None:
         assert len(server.requested) == 61
 
 
-async def test_interrupting_keeps_what_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coeval.engine.session.DRAIN_S", 0.05)
-    interrupt = asyncio.Event()
-
-    def hang(messages: list[dict[str, Any]]) -> Behaviour:
-        if messages[-1]["content"] == "Prompt 2":
-            interrupt.set()
-            return Broken.HANG
-        return said(messages)
-
-    async with fake(reply=hang) as server:
-        tested = spec("tested", server.url, max_concurrency=1, start_concurrency=1)
-        outcome = await bench.run(server.url, tested=tested, judge=None, interrupt=interrupt)
-    assert outcome.exit_code == 130
-    kept = {line["id"] for line in lines(bench.output / "invented" / "responses.jsonl")}
-    assert kept == {"q0", "q1"}
-    assert not (bench.output / "invented" / "summary.json").exists()
-
-
 async def test_interrupting_ends_the_wait_for_a_model_that_does_not_answer(bench: Bench) -> None:
     interrupt = asyncio.Event()
     async with fake(Broken.HANG, reply=said) as server:

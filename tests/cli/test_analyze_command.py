@@ -9,7 +9,6 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -18,6 +17,7 @@ from cli.terminal import on_terminal
 from cli.written_output import output, verdicts
 from pipeline.experiments import Lab, listen, model, quiz, task
 from rich.cells import cell_len
+from written_run import Run
 
 import coeval as api
 from coeval.cli.commands.analyze_command import NAMES as ANALYSES
@@ -142,21 +142,6 @@ def test_a_run_with_gaps_says_so_and_ends_with_3_unless_that_is_fine(lab: Lab, c
 
 
 @pytest.mark.process
-def test_labels_and_names_that_the_configuration_has_lost_are_in_no_measure(
-    here: Path, coeval: Command
-) -> None:
-    lab = Lab(here, [model("ann"), model("ben", skill=0.3)], [task(total=4), quiz()])
-    assert lab.run().exit_code == 0
-    found = api.open_run(lab.path).measures()
-    assert "quiz" not in found["students"]["ann"]["by_task"]
-    assert found["students"]["ann"]["missing"]["overall"] == 0
-    Lab(here, [model("ann")], [task(total=4), quiz()]).run(continue_run=True)
-    again = api.open_run(lab.path).measures()
-    assert again["students"].keys() == {"ann"}
-    assert coeval("analyze", "--run", lab.path).code == 0
-
-
-@pytest.mark.process
 @pytest.mark.parametrize(
     "how",
     [
@@ -187,88 +172,53 @@ NAMES = ("all", "students", "teachers", "judges", "agreement", "robust", "labels
 HOSTILE = '=cmd()|\x1b[31mred\u202eevil\n"x" <b>`*'
 
 
-class Written:
-    """A run whose file names say nothing; datapoints 1 to n of one task and teacher."""
-
-    def __init__(self, folder: Path, task: str = "haiku") -> None:
-        self.folder, self.task = folder, task
-
-    def add(self, phase: str, record: dict[str, Any]) -> None:
-        path = self.folder / {"d": "phase3_datapoints/x.datapoints", "r": "phase4_responses/x.responses"}.get(
-            phase, "phase5_evaluations/x.evaluations"
-        )
-        path = path.with_name(path.name + ".jsonl")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-
-    def datapoint(self, n: int, **fields: Any) -> str:
-        key = f"{self.task}__t__{n:05d}"
-        named = {"id": key, "task_id": self.task, "teacher_model_id": "t"}
-        self.add("d", {**named, "prompt": f"prompt {n}", **fields})
-        return key
-
-    def response(self, n: int, student: str, **fields: Any) -> str:
-        item = f"{self.task}__t__{n:05d}"
-        key = f"{item}__{student}"
-        self.add(
-            "r",
-            {"id": key, "datapoint_id": item, "student_model_id": student, "response": "text", **fields},
-        )
-        return key
-
-    def judged(self, n: int, student: str, judge: str, **fields: Any) -> None:
-        response = self.response(n, student)
-        named = {"id": f"{response}__{judge}", "response_id": response, "judge_model_id": judge}
-        self.add("e", {**named, "scores": {}, **fields})
-
-
-def with_scores(items: int, students: tuple[str, ...], judges: tuple[str, ...]) -> Callable[[Written], None]:
-    def write(run: Written) -> None:
+def with_scores(items: int, students: tuple[str, ...], judges: tuple[str, ...]) -> Callable[[Run], None]:
+    def write(run: Run) -> None:
         for n in range(1, items + 1):
-            run.datapoint(n)
             for place, student in enumerate(students):
                 for judge in judges:
-                    run.judged(n, student, judge, scores={"plot": "High" if (n + place) % 3 else "Low"})
+                    run.judged(n, student, judge, {"plot": "High" if (n + place) % 3 else "Low"})
 
     return write
 
 
-def nothing(run: Written) -> None:
+def nothing(run: Run) -> None:
     (run.folder / "phase3_datapoints").mkdir(parents=True)
     (run.folder / "phase3_datapoints" / "a.b.datapoints.jsonl").write_text("")
 
 
-def items_alone(run: Written) -> None:
+def items_alone(run: Run) -> None:
     for n in range(1, 5):
         run.datapoint(n)
 
 
-def answers_alone(run: Written) -> None:
+def answers_alone(run: Run) -> None:
     items_alone(run)
     for n in range(1, 5):
         run.response(n, "ann")
         run.response(n, "ben")
 
 
-def all_failed(run: Written) -> None:
+def all_failed(run: Run) -> None:
     items_alone(run)
     for n in range(1, 5):
-        run.judged(n, "ann", "j", status="failed")
+        run.response(n, "ann")
+        run.evaluation(n, "ann", "j", {}, status="failed")
         run.response(n, "ben", status="failed", response=None)
 
 
-def labels_alone(run: Written) -> None:
+def labels_alone(run: Run) -> None:
     for n in range(1, 13):
         expected = ("red", HOSTILE)[n % 2]
         run.datapoint(n, sampled_target_attributes={"kind": expected})
         for student, predicted in (("ann", expected), ("ben", expected if n % 3 else None)):
             label = {"expected": expected, "predicted": predicted, "match": predicted == expected}
-            run.judged(n, student, "exact_match", label_scores={"kind": label})
+            run.response(n, student)
+            run.evaluation(n, student, "exact_match", {}, label_scores={"kind": label})
 
 
 NOBODY = "No student has a score yet."
-RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
+RUNS: dict[str, tuple[Callable[[Run], None], str, str]] = {
     "nothing": (nothing, NOBODY, "holds no answers yet"),
     "items alone": (items_alone, NOBODY, "holds no answers yet"),
     "answers alone": (answers_alone, NOBODY, "no item has a score on both sides"),
@@ -293,7 +243,7 @@ RUNS: dict[str, tuple[Callable[[Written], None], str, str]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_what_little_there_is_is_told(name: str, tmp_path: Path, coeval: Command) -> None:
     write, said, refused = RUNS[name]
-    write(Written(tmp_path / "run"))
+    write(Run(tmp_path / "run"))
     shown = coeval("analyze", "--run", tmp_path / "run")
     assert (shown.code, shown.err) == (0, "")
     assert said in shown.out
@@ -312,10 +262,9 @@ def test_how_little_judges_have_in_common_is_told(
     students: tuple[str, ...], said: str, tmp_path: Path, coeval: Command
 ) -> None:
     """j scored every answer, k those to the first datapoint alone."""
-    run = Written(tmp_path / "run")
+    run = Run(tmp_path / "run")
     with_scores(1, students, ("j", "k"))(run)
-    run.datapoint(2)
-    run.judged(2, "ann", "j", scores={"plot": "High"})
+    run.judged(2, "ann", "j", {"plot": "High"})
     found = json.loads(coeval("analyze", "--run", run.folder, "--format", "json").out)["findings"]
     expected = f"they have at most {said} in common, fewer than 30."
     assert f"Agreement between the judges cannot be measured: {expected}" in found
@@ -324,7 +273,7 @@ def test_how_little_judges_have_in_common_is_told(
 @pytest.mark.process
 @pytest.mark.parametrize("analysis", NAMES)
 def test_every_analysis_of_nothing_says_so(analysis: str, tmp_path: Path, coeval: Command) -> None:
-    nothing(Written(tmp_path / "run"))
+    nothing(Run(tmp_path / "run"))
     for shape in ((), ("--format", "csv"), ("--format", "markdown"), ("--format", "json")):
         ended = coeval("analyze", analysis, "--run", tmp_path / "run", *shape)
         assert (ended.code, ended.err) == (0, "")
@@ -338,15 +287,16 @@ STUDENTS = (f"ann {HOSTILE}", "a-long-name/of-a.model:2026-01-01-preview-and-mor
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = Written(tmp_path_factory.mktemp("hostile") / "run", task=f"task {HOSTILE}")
+    run = Run(tmp_path_factory.mktemp("hostile") / "run", task=f"task {HOSTILE}")
     for n in range(1, 37):
         run.datapoint(n, sampled_target_attributes={f"mood {HOSTILE}": f"={HOSTILE}"})
         for place, student in enumerate(STUDENTS):
+            run.response(n, student)
             for judge in (f"judge {HOSTILE}", "k" * 50):
                 level = "High" if (n + place) % 3 else "Low"
-                run.judged(n, student, judge, scores={HOSTILE: level, "plot": "Medium" if n % 5 else "Low"})
+                run.evaluation(n, student, judge, {HOSTILE: level, "plot": "Medium" if n % 5 else "Low"})
             label = {"expected": f"={HOSTILE}", "predicted": None, "match": False}
-            run.judged(n, student, "exact_match", label_scores={f"mood {HOSTILE}": label})
+            run.evaluation(n, student, "exact_match", {}, label_scores={f"mood {HOSTILE}": label})
     return run.folder
 
 

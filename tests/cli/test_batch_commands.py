@@ -15,10 +15,9 @@ from cli.eval_process import finish, start
 from cli.warm_process import WarmProcess
 from fakes.bedrock import fake_bedrock
 from fakes.gemini import fake
-from fakes.openai_batches import OpenAiBatchHost, openai_batches
-from fakes.openai_chat import Answer
+from fakes.openai_batches import OpenAiBatchHost
 from fakes.vertex import fake_vertex, key_file
-from pipeline.batched_lab import KEY, VERDICT, account, lab, sent
+from pipeline.batched_lab import KEY, account, judging, sent
 
 from coeval.cli.commands.status import _cancel
 from coeval.core.errors import UsageError
@@ -50,10 +49,8 @@ async def coeval(*words: object, cwd: Path | None = None, **env: str) -> Said:
 @pytest.mark.process
 async def test_status_tells_how_a_mixed_run_stands(tmp_path: Path) -> None:
     """A free teacher, a live student, a batched judge: while the job runs, when it has ended, at the end."""
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         exp.models[1] = {
             "name": "live",
             "interface": "openai",
@@ -85,10 +82,8 @@ async def test_status_tells_how_a_mixed_run_stands(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_cancelled_jobs_keep_what_they_have_done(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states, host.done = ("in_progress",), 2
-        exp = lab(tmp_path, host)
         assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
         cancelled = await coeval("status", "--run", exp.path, "--cancel-batches")
         assert "is being cancelled" in cancelled.text
@@ -103,10 +98,8 @@ async def test_cancelled_jobs_keep_what_they_have_done(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_ctrl_c_says_that_jobs_go_on_and_how_to_collect_them(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         process = started("run", "--config", exp.file)
         async with asyncio.timeout(60):
             await host.arrived(6)
@@ -121,9 +114,7 @@ async def test_ctrl_c_says_that_jobs_go_on_and_how_to_collect_them(tmp_path: Pat
 
 @pytest.mark.process
 async def test_there_may_be_nothing_to_fetch(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
-        exp = lab(tmp_path, host)
+    async with judging(tmp_path) as (_, exp):
         assert (await coeval("run", "--config", exp.file)).code == 0
     assert not RunDir(exp.path).pending_batches.exists()
     said = await coeval("status", "--run", exp.path, "--fetch-batches")
@@ -143,9 +134,7 @@ async def evaluated(folder: Path, run: Path, host: OpenAiBatchHost) -> Path:
 @pytest.mark.system
 async def test_a_job_of_eval_framework_can_be_cancelled(tmp_path: Path) -> None:
     """By whoever has the folder and a key; without one it is left, which is no success."""
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
-        exp = lab(tmp_path, host, batch={})
+    async with judging(tmp_path, batch={}) as (host, exp):
         exp.models[2]["batch_enabled"] = False
         assert (await coeval("run", "--config", exp.file)).code == 0
         host.states = ("in_progress",)
@@ -192,10 +181,8 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
 
 @pytest.mark.process
 async def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
         words = ("status", "--run", exp.path, "--fetch-batches")
         both = await coeval(*words, "--cancel-batches")
@@ -208,10 +195,8 @@ async def test_what_excludes_each_other_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_a_job_that_cannot_be_looked_at_is_no_success(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
         words = ("status", "--run", exp.path, "--fetch-batches")
         wrong = await coeval(*words, OPENAI_API_KEY="sk-of-nobody-5512-aa31-9f04")
@@ -227,10 +212,8 @@ async def test_a_job_that_cannot_be_looked_at_is_no_success(tmp_path: Path) -> N
 @pytest.mark.process
 async def test_status_says_when_a_job_was_looked_at(tmp_path: Path) -> None:
     """Looked at an hour ago; its state is of then, until somebody looks again."""
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
         pending = RunDir(exp.path).pending_batches
         jobs = json.loads(pending.read_text())
@@ -249,10 +232,8 @@ async def test_status_says_when_a_job_was_looked_at(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_a_job_without_an_id_leaves_the_table_room(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         assert (await coeval("run", "--config", exp.file, "--no-wait")).code == 3
     pending = RunDir(exp.path).pending_batches
     jobs = json.loads(pending.read_text())
@@ -271,10 +252,8 @@ async def test_batches_that_save_nothing_are_told(tmp_path: Path) -> None:
     prices = {"overrides": {"gpt-4o-mini": {"input_usd_per_mtok": 1.0, "output_usd_per_mtok": 2.0}}}
     file = tmp_path / "Config" / "provider_pricing.yaml"
     file.parent.mkdir()
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         exp.models[2]["batch_enabled"] = False
         assert (await coeval("run", "--config", exp.file)).code == 0
         prompts = ("--tasks", f"coeval:{exp.path}", "--model", "gpt-4o-mini", "--base-url", host.url)

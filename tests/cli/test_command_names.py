@@ -1,4 +1,4 @@
-"""For a misspelt command those are named that there are; a warning looks like one."""
+"""For a misspelt command those are named that there are; names that hold slashes lead nowhere."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import typer
 from cli.invoked import Command
-from pipeline.experiments import Lab
+from pipeline.experiments import Lab, listen, model, task
 
 from coeval.cli.main import app
+from coeval.pipeline.config.names import is_model_name
 
 
 @pytest.mark.parametrize(
@@ -110,3 +111,39 @@ def test_view_takes_its_folders_either_way(finished: Path, tmp_path: Path) -> No
             assert process.stdout is not None
             assert process.stdout.readline().startswith("http://127.0.0.1:")
             process.terminate()
+
+
+QWEN, PHI, DEEP = "Qwen/Qwen2.5-7B-Instruct", "microsoft/Phi-4", "deepseek-ai/DeepSeek-V3-0324"
+
+
+@pytest.fixture
+def lab(here: Path) -> Lab:
+    students = [model(QWEN, "student"), {**model("m/x-1", "student"), "variants": {"terse": {}, "kind": {}}}]
+    return Lab(here, [model(PHI, "teacher"), *students, model(DEEP, "judge")], [task(total=2)])
+
+
+@pytest.mark.process
+def test_a_run_of_them_goes_on_is_shown_and_stays_in_its_folder(
+    lab: Lab, coeval: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = coeval("run", "--config", lab.file, "--only-models", f"{PHI},{QWEN},{DEEP}")
+    assert first.code == 0, first.err
+    assert "nobody/x" in coeval("run", "--config", lab.file, "--continue", "--only-models", "nobody/x").err
+    assert lab.counts() == (2, 6, 6)
+    requested = listen(monkeypatch)
+    assert lab.run(continue_run=True).exit_code == 0
+    assert requested.requests == []
+    names = {path.name for path in lab.path.glob("phase*/*.jsonl")}
+    assert "story.Qwen~Qwen2.5-7B-Instruct.responses.jsonl" in names
+    assert "story.microsoft~Phi-4.deepseek-ai~DeepSeek-V3-0324.evaluations.jsonl" in names
+    assert not [path for path in lab.path.glob("phase*/*") if path.is_dir()]
+    item = f"story__{PHI}__00001"
+    shown = coeval("show", "--run", lab.path, "--id", item, "--student", QWEN).out
+    assert item in shown
+    assert QWEN in shown
+    assert coeval("repair", "--run", lab.path, "--dry-run").code == 0
+
+
+@pytest.mark.parametrize("name", ["/a", "a/", "a//b", "../a", "a/../b", "a/.", "a\\b", "~", ""])
+def test_a_name_leads_nowhere(name: str) -> None:
+    assert not is_model_name(name)

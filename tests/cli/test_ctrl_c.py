@@ -9,7 +9,7 @@ import sys
 import textwrap
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -91,23 +91,20 @@ def ended_with_a_sentence(ended: Ended) -> bool:
     return (ended.code, ended.out) == (130, "") and reported == [ALL_SAVED]
 
 
-@pytest.mark.process
 @both_commands
-def test_ctrl_c_while_a_command_is_loaded(start: tuple[list[str], list[str]], here: Path) -> None:
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param((4, 12), marks=pytest.mark.process, id="two"),
+        pytest.param(range(20), marks=pytest.mark.system, id="every step"),
+    ],
+)
+def test_ctrl_c_while_a_command_is_loaded(
+    start: tuple[list[str], list[str]], here: Path, parts: Iterable[int]
+) -> None:
     command, counted = start
     events = int(at_an_event(0, counted).err.split()[-2])
-    for part in (0.2, 0.6):
-        ended = at_an_event(int(events * part), command)
-        assert ended_with_a_sentence(ended), ended
-    assert not (here / "runs").exists()
-
-
-@pytest.mark.system
-@both_commands
-def test_ctrl_c_at_every_step_of_the_start(start: tuple[list[str], list[str]], here: Path) -> None:
-    command, counted = start
-    events = int(at_an_event(0, counted).err.split()[-2])
-    for part in range(20):
+    for part in parts:
         ended = at_an_event(100 + events * part // 21, command)
         assert ended_with_a_sentence(ended), (part, ended)
     assert not (here / "runs").exists()

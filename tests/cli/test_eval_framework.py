@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from cli.eval_process import COMMAND
+from cli.eval_process import COMMAND, surroundings
 from cli.terminal import on_terminal
 from fakes.simulated_host import simulated_host
 
@@ -32,17 +32,12 @@ from coeval.models.keys import Keys
 from coeval.models.transport.network import SourceFailed
 
 SMALL = "all of this is written in small letters, as it should be"
-PUNKT = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
 
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No cache, keys or language data of this machine; and nothing to be fetched."""
-    language = tmp_path / "nltk_data" / "tokenizers" / "punkt_tab" / "english"
-    language.mkdir(parents=True)
-    for name in PUNKT:
-        (language / name).touch()
-    monkeypatch.setenv("NLTK_DATA", str(tmp_path / "nltk_data"))
+    monkeypatch.setenv("NLTK_DATA", surroundings(tmp_path)["NLTK_DATA"])
     monkeypatch.setenv("COEVAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -368,29 +363,6 @@ def test_mean_and_spread_over_samples_within_80_columns(host: str, prompts: Path
         for reading in ("strict", "loose")
         for level in ("prompt", "instruction")
     ]
-
-
-def test_a_model_that_is_not_there_ends_with_2(
-    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    how = ["--tasks", "ifeval", "--model", "sim-z", "--base-url", host, "--ifeval-input", prompts]
-    assert run(monkeypatch, *how) == 2
-    assert "sim-z" in capsys.readouterr().err
-    assert not Path("outputs/ifeval/responses.jsonl").exists()
-
-
-def test_a_mistyped_model_costs_nothing(
-    host: str, prompts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    how = ["--tasks", "ifeval", "--base-url", host, "--ifeval-input", prompts]
-    assert run(monkeypatch, *how, "--model", "sim-a") == 0
-    before = {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()}
-    capsys.readouterr()
-    assert run(monkeypatch, *how, "--model", "sim-aa") == 1
-    reported = capsys.readouterr().err
-    assert "holds answers of sim-a, not of sim-aa" in reported
-    assert "give another --output-dir for sim-aa, or --model sim-a" in reported
-    assert {path: path.read_bytes() for path in Path("outputs").rglob("*") if path.is_file()} == before
 
 
 def given(tmp_path: Path, *records: dict[str, Any]) -> Path:

@@ -184,25 +184,6 @@ def test_a_terminal_without_these_characters_and_one_that_is_not_there(tmp_path:
 
 
 @pytest.mark.process
-def test_a_run_that_does_not_start_replaces_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path, "runs")
-    assert subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False).returncode == 0
-    before = {p: p.read_bytes() for p in (tmp_path / "runs/e").rglob("*.jsonl")}
-    serve = [sys.executable, "-m", "coeval", "simulate", "--port", "0", "--model", "m", "--api-key", "secret"]
-    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = server.stdout.readline().split()[3].rstrip(":")
-        data = msgspec.json.decode(path.read_bytes())
-        data["models"][0] |= {"interface": "vllm", "parameters": {"base_url": url}}
-        path.write_bytes(msgspec.json.encode(data))
-        refused = subprocess.run([*PROGRAM, "--overwrite"], cwd=tmp_path, capture_output=True, check=False)
-        server.terminate()
-    assert refused.returncode == 2, refused.stderr
-    assert {p: p.read_bytes() for p in (tmp_path / "runs/e").rglob("*.jsonl")} == before
-    assert open_run(tmp_path / "runs/e").results().students[0].n == 4
-
-
-@pytest.mark.process
 def test_what_a_file_says_moves_no_cursor(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text('experiment: {"\\e[2Jid": x}\n')
     reported = subprocess.run(PROGRAM, cwd=tmp_path, capture_output=True, check=False)

@@ -20,8 +20,6 @@ from pipeline.experiments import Lab, model, task
 from coeval.engine.session import ErrorLine
 from coeval.store.rundir import RunDir
 
-COEVAL = (sys.executable, "-m", "coeval")
-
 
 def lab(folder: Path) -> Lab:
     return Lab(folder, models=[model("ann")], tasks=[task(total=3)])
@@ -231,13 +229,6 @@ def test_foreign_text_is_shown_short_and_moves_no_cursor(whole: Lab) -> None:
     assert not any(character in shown for character in ESCAPE if not character.isprintable())
     assert "Last 1:" in shown
     assert shown.count("x") < 400
-
-
-@pytest.mark.process
-def test_lines_that_are_no_records_are_counted_with_the_way_to_look_at_them(whole: Lab) -> None:
-    path = next((whole.path / "phase5_evaluations").glob("*.jsonl"))
-    path.write_bytes(b"garbage\n\xff\n" + path.read_bytes())
-    assert "2 invalid records; see coeval repair --run" in " ".join(status(whole))
 
 
 @pytest.mark.process

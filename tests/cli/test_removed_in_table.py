@@ -90,6 +90,8 @@ def test_a_removed_task_and_label(lab: Lab, coeval: Command) -> None:
     assert ended.code == 0
     assert "poem (removed)" in ended.out
     assert "colour (removed)" in ended.out
+    assert "(removed): no longer in the configuration" in ended.out
+    assert "Without a score in some task" not in ended.out, "a removed task is missed by nobody"
     poem = score(lab, "ann", "poem")
     assert (poem.units, poem.removed) == (3 * 2 * 2, ("task",)), "shown as it was"
     assert whole.n == 12 + 3

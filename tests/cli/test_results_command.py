@@ -273,14 +273,6 @@ def test_the_worst_answers_of_a_student(judged: Lab, coeval: Command) -> None:
 
 
 @pytest.mark.process
-def test_disagreement_comes_most_first(judged: Lab, coeval: Command) -> None:
-    found = [json.loads(line) for line in show(judged, coeval, "--disagreement", "--json").splitlines()]
-    apart = [each["disagreement"] for each in found]
-    assert apart == sorted(apart, reverse=True)
-    assert min(apart) > 0
-
-
-@pytest.mark.process
 def test_few_are_shown_unless_more_are_asked_for(judged: Lab, coeval: Command) -> None:
     ended = coeval("show", "--run", judged.path)
     assert answers(ended.out) == 10

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.eval_process import write_prompts
+from cli.eval_process import surroundings, write_prompts
 from cli.invoked import Command, Ended
 from fakes.openai_chat import Answer, Behaviour, Fault, Server, fake
 from fakes.threaded import in_a_thread
@@ -17,19 +17,13 @@ from fakes.vllm import VllmServer, vllm
 
 from coeval.cli.eval_framework.command import main
 
-PUNKT = ("abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt")
-
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("COEVAL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("NLTK_DATA", str(tmp_path / "nltk_data"))
-    language = tmp_path / "nltk_data" / "tokenizers" / "punkt_tab" / "english"
-    language.mkdir(parents=True)
-    for name in PUNKT:
-        (language / name).touch()
+    monkeypatch.setenv("NLTK_DATA", surroundings(tmp_path)["NLTK_DATA"])
     prompts = [f"Say something about {n}." for n in range(12)]
     return write_prompts(tmp_path / "prompts.jsonl", "punctuation:no_comma", prompts)
 

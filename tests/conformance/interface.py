@@ -16,10 +16,20 @@ import msgspec
 from fakes.openai_chat import Raw, Requested
 
 from coeval.core.model import ModelSpec
-from coeval.core.records import Usage
+from coeval.core.records import Schema, Usage
 
 SECRET = "sk-planted-7Qm2vX9tLw4Rz8Kc"
 """The key that every interface is opened with; one whose credential has parts has it in one of them."""
+
+LEVELS = Schema(
+    "scores",
+    {
+        "type": "object",
+        "properties": {"tone": {"type": "string", "enum": ["High", "Medium", "Low"]}},
+        "required": ["tone"],
+        "additionalProperties": False,
+    },
+)
 
 Ending: TypeAlias = Literal["stop", "length", "stop sequence"]
 Behaviour: TypeAlias = Any

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conformance.interface import SECRET, Behaviour, Heard, Host, Interface, Said
+from conformance.interface import LEVELS, SECRET, Behaviour, Heard, Host, Interface, Said
 from conformance.registered import NOT_ASKED_OVER_HTTP, REGISTERED
 
 from coeval.core.errors import (
@@ -44,15 +44,6 @@ from coeval.models.open import Models
 from coeval.models.transport.http import Http
 
 HELLO = (Message("user", "Say hello, as JSON."),)
-LEVELS = Schema(
-    "scores",
-    {
-        "type": "object",
-        "properties": {"tone": {"type": "string", "enum": ["High", "Medium", "Low"]}},
-        "required": ["tone"],
-        "additionalProperties": False,
-    },
-)
 VALUES: dict[str, Any] = {
     "temperature": 0.3,
     "top_p": 0.9,

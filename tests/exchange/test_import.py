@@ -575,7 +575,7 @@ def test_imported_answers_are_labelled_as_the_message_says(
     commands = [part.split(" (")[0] for part in told.err.split("coeval ")[1:]]
     export, init = (command.split(", then")[0].split() for command in commands)
     assert coeval(*export).code == 0
-    assert coeval(*init, "--student", "m", "--out", "graded.yaml").code == 0
+    assert coeval(*init, "--student", "m", "graded.yaml").code == 0
     assert coeval("run", "--config", "graded.yaml").code == 0
     assert coeval("label", "runs/graded", "--n", "4", "--sheet", "labels.csv").code == 0
     sheet = Path("labels.csv").read_text()

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,8 +19,21 @@ from fakes.openai_batches import OpenAiBatchHost, openai_batches
 from fakes.openai_chat import Answer, Fault, Raw
 from fakes.openai_hosts import Reported
 from fakes.scripted import Refusal
-from pipeline.batched_clouds import FILES, GEMINI, VERDICT, Cloud, lab, sent
-from pipeline.experiments import Lab, model, task
+from pipeline.batched_lab import (
+    AZURE,
+    ENVIRONMENT,
+    FILES,
+    GEMINI,
+    KEY,
+    TOTAL,
+    VERDICT,
+    Provider,
+    lab_at,
+    sent,
+)
+from pipeline.batched_lab import account as account_of
+from pipeline.batched_lab import serving as served
+from pipeline.experiments import Lab, model
 
 from coeval.core.errors import ModelUnavailable
 from coeval.engine.progress import Unwatched
@@ -31,37 +43,38 @@ from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.rundir import RunDir
 
 
-class GeminiFiles(type(GEMINI)):  # type: ignore[misc]
+class GeminiFiles(Provider):
     """Gemini's answers in a file, as those of large jobs are."""
 
     def __repr__(self) -> str:
         return "gemini file"
 
 
-PLACES = [*FILES, GEMINI, GeminiFiles("gemini", "gemini-2.5-flash")]
+PLACES = [*FILES, GEMINI, GeminiFiles(**vars(GEMINI))]
 each = pytest.mark.parametrize("place", PLACES, ids=repr)
 slow = pytest.mark.system
 
 
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
 @asynccontextmanager
 async def serving(
-    place: Cloud, folder: Path, monkeypatch: pytest.MonkeyPatch, gives: Gives | None = None
+    place: Provider, folder: Path, monkeypatch: pytest.MonkeyPatch, gives: Gives | None = None
 ) -> AsyncIterator[tuple[Any, Lab]]:
     """A host whose judgments all succeed, and an experiment that is judged there, under a budget."""
     if isinstance(place, GeminiFiles):
         monkeypatch.setattr(gemini_batches, "INLINE_REQUESTS", 1)
-    async with place.serve() as host:
-        for name, value in place.environment(host, folder).items():
-            monkeypatch.setenv(name, value)
-        if isinstance(host, BatchServer):
-            host.fate = lambda _: place.says(VERDICT)
-        host.says = lambda _: place.says(VERDICT)
+    async with served(place) as host:
         host.gives = gives
-        yield host, lab(place, host, folder, batch_poll_s=[0.001, 0.002], budget_usd=100)
+        yield host, lab_at(place, host, folder, batch_poll_s=[0.001, 0.002], budget_usd=100)
 
 
 def account(exp: Lab) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((exp.path / "usage.json").read_text())["models"]["cloud"]
+    found = account_of(exp, "judge")
     assert found["jobs"] == {}
     return found
 
@@ -84,31 +97,31 @@ SHORT: dict[str, Gives] = {
     "how", ["all but two", *(pytest.param(how, marks=slow) for how in ("no line", "204"))]
 )
 async def test_what_the_provider_counts_and_does_not_give_is_perhaps_spent(
-    place: Cloud, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Provider, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missing = 2 if how == "all but two" else place.least
+    missing = 2 if how == "all but two" else TOTAL
     async with serving(place, tmp_path, monkeypatch, SHORT[how]) as (host, exp):
         first = await exp.arun()
         assert first.exit_code == 3
-        assert len(exp.records("evaluation")) == place.least - missing
+        assert len(exp.records("evaluation")) == TOTAL - missing
         before = account(exp)
-        assert before["requests"] == place.least
+        assert before["requests"] == TOTAL
         assert before["uncertain_usd"] > 0
         [reported] = errors(exp)
         assert f"{missing} requests without a result" in reported["message"]
         host.gives = None
         again = await exp.arun(continue_run=True)
         assert again.exit_code == 0, again.summary
-        assert len(sent(host)) == place.least
+        assert len(sent(host)) == TOTAL
     after = account(exp)
-    assert after["requests"] == place.least + missing
+    assert after["requests"] == TOTAL + missing
     assert after["uncertain_usd"] == before["uncertain_usd"]
 
 
 @pytest.mark.process
 @each
 async def test_what_is_late_is_waited_for(
-    place: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late(times: int, lines: list[bytes]) -> list[bytes]:
         return lines if times > 4 else lines[: -2 * (5 - times)]
@@ -132,7 +145,7 @@ async def test_what_is_late_is_waited_for(
     ],
 )
 async def test_a_damaged_result_costs_that_result_alone(
-    place: Cloud, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Provider, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def damaged(_: int, lines: list[bytes]) -> list[bytes]:
         return [*map(DAMAGES[damage], lines[:1]), *lines[1:]]
@@ -142,35 +155,35 @@ async def test_a_damaged_result_costs_that_result_alone(
     async with serving(place, tmp_path, monkeypatch, damaged) as (host, exp):
         first = await exp.arun()
         assert first.exit_code == 3
-        assert len(exp.records("evaluation")) == place.least - 1
+        assert len(exp.records("evaluation")) == TOTAL - 1
         before = account(exp)
-        assert before["requests"] == place.least
+        assert before["requests"] == TOTAL
         assert before["uncertain_usd"] > 0
         [reported] = errors(exp)
         assert "1 request without a result (1 result cannot be read" in reported["message"]
         host.gives = None
         again = await exp.arun(continue_run=True)
         assert again.exit_code == 0, again.summary
-    assert account(exp)["requests"] == place.least + 1
+    assert account(exp)["requests"] == TOTAL + 1
 
 
 @pytest.mark.process
 @each
 async def test_what_is_said_to_have_expired_costs_nothing(
-    place: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same number of lines as where two are missing; the provider says what became of the others."""
     async with serving(place, tmp_path, monkeypatch) as (host, exp):
         words = {"gemini": "EXPIRED", "mistral": "TIMEOUT_EXCEEDED"}
         if isinstance(host, BatchServer):
-            fates = iter([*[place.says(VERDICT)] * (place.least - 2), "expired", "expired"])
+            fates = iter([*[place.says(VERDICT)] * (TOTAL - 2), "expired", "expired"])
             host.fate = lambda _: next(fates)
         else:
-            host.states, host.done = (words.get(place.name, "expired"),), place.least - 2
+            host.states, host.done = (words.get(place.interface, "expired"),), TOTAL - 2
         await exp.arun()
-    gone = place.name == "gemini"  # which counts what was done, and gives nothing of it
-    assert len(exp.records("evaluation")) == (0 if gone else place.least - 2)
-    assert account(exp)["requests"] == place.least - 2
+    gone = place.interface == "gemini"  # which counts what was done, and gives nothing of it
+    assert len(exp.records("evaluation")) == (0 if gone else TOTAL - 2)
+    assert account(exp)["requests"] == TOTAL - 2
     assert (account(exp)["uncertain_usd"] > 0) is gone
     assert len(errors(exp)) == gone
 
@@ -182,8 +195,8 @@ async def test_errors_that_are_counted_and_not_given_are_owed_and_not_paid(
         host.script.extend([Fault(500, "oh"), Fault(500, "oh")])
         host.gives = lambda _, lines: [line for line in lines if b'"status_code":200' in line]
         await exp.arun()
-    assert len(exp.records("evaluation")) == FILES[0].least - 2
-    assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (FILES[0].least - 2, 0)
+    assert len(exp.records("evaluation")) == TOTAL - 2
+    assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (TOTAL - 2, 0)
 
 
 @pytest.mark.process
@@ -195,56 +208,33 @@ async def test_an_answer_that_is_nested_too_deep_hides_no_other(
         host.gives = lambda _, lines: [*map(DAMAGES["deep"], lines[:1]), *lines[1:]]
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
-    assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (GEMINI.least, 0)
+    assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (TOTAL, 0)
 
 
 @pytest.mark.process
 @each
 @pytest.mark.parametrize("status", [400, 401])
 async def test_a_job_that_was_refused_and_made_all_the_same_is_not_made_again(
-    place: Cloud, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Provider, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(place, tmp_path, monkeypatch) as (host, exp):
         if isinstance(host, BatchServer):
             host.losses.append("belied")
         else:
-            host.troubles.append(("create", Belied(place.fault(status))))
+            host.troubles.append(("create", Belied(place.refuses(status, "It cannot be made."))))
         run = await exp.arun()
         assert run.exit_code == 0, run.summary
         assert set(sent(host).values()) == {1}
-        assert len(sent(host)) == place.least
-    assert account(exp)["requests"] == place.least
+        assert len(sent(host)) == TOTAL
+    assert account(exp)["requests"] == TOTAL
 
 
 # Providers of batches that are in the way: nothing is paid twice for it, and what can be had is had.
 
-KEY = "sk-batches-5512-aa31-9f04"
-TOTAL = 6
 
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("AZURE_OPENAI_API_VERSION", "2025-04-01-preview")
-
-
-def azure_lab(folder: Path, host: OpenAiBatchHost) -> Lab:
-    host.says = lambda _: Answer('{"plot": "High", "style": "Low"}')
-    judge = {
-        "name": "gpt",
-        "interface": "azure_openai",
-        "roles": ["judge"],
-        "parameters": {"model": "gpt-4o-mini", "base_url": host.url, "max_tokens": 200},
-        "batch_enabled": True,
-    }
-    settings = {"batch_poll_s": [0.01, 0.02], "probe_mode": "disable"}
-    return Lab(
-        folder, [model("ann", "teacher"), model("ben", "student"), judge], [task(total=TOTAL)], settings
-    )
-
-
-def items_sent(host: OpenAiBatchHost) -> Counter[str]:
-    return Counter(item[0] for job in host.jobs.values() for item in job.items)
+def azure_lab(folder: Path, host: OpenAiBatchHost, **settings: Any) -> Lab:
+    host.says = lambda _: Answer(VERDICT)
+    return lab_at(AZURE, host, folder, batch_poll_s=[0.01, 0.02], **settings)
 
 
 @pytest.mark.process
@@ -262,7 +252,7 @@ async def test_a_job_that_may_have_been_made_and_cannot_be_looked_for_is_not_mad
         again = await exp.arun(continue_run=True)
         assert again.exit_code == 0, again.summary
         assert (len(host.jobs), exp.counts()[2]) == (1, TOTAL)
-    assert set(items_sent(host).values()) == {1}
+    assert set(sent(host).values()) == {1}
 
 
 @pytest.mark.process
@@ -284,7 +274,7 @@ async def test_a_job_that_fills_the_providers_queue_by_itself_is_split(tmp_path:
         assert run.exit_code == 0, run.summary
         assert exp.counts()[2] == TOTAL
         assert all(job.total <= 2 for job in host.jobs.values())
-    assert set(items_sent(host).values()) == {1}
+    assert set(sent(host).values()) == {1}
 
 
 @pytest.mark.process
@@ -336,7 +326,7 @@ async def test_what_a_host_refuses_is_remembered_with_the_jobs_that_run(tmp_path
         assert run.exit_code == 0, run.summary
         assert exp.counts()[2] == TOTAL
     assert [job.total for job in host.jobs.values()] == [TOTAL, TOTAL]
-    assert set(items_sent(host).values()) == {1}
+    assert set(sent(host).values()) == {1}
 
 
 @pytest.mark.process
@@ -380,13 +370,6 @@ async def _status(exp: Lab, *words: str) -> tuple[int, str]:
     return process.wait(), written.out
 
 
-def _uncertain_usd(exp: Lab) -> float:
-    accounts = json.loads((exp.path / "usage.json").read_text())["models"]
-    assert accounts["gpt"]["jobs"] == {}
-    found: float = accounts["gpt"]["uncertain_usd"]
-    return found
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("kind", "trouble"),
@@ -409,7 +392,7 @@ async def test_a_wait_for_what_never_comes_ends(
         assert "is given up" in second[1], second
         assert (first[0], second[0]) == (1, 0)
         assert not (exp.path / "pending_batches.json").exists()
-        assert _uncertain_usd(exp) > 0
+        assert account(exp)["uncertain_usd"] > 0
         host.troubles.clear()
         run = await exp.arun(continue_run=True)
         assert run.exit_code == 0, run.summary
@@ -435,7 +418,7 @@ async def test_a_job_that_never_ends_is_not_waited_for_and_can_be_given_up(tmp_p
     assert "is being cancelled" in first[1], first
     assert "is given up" in second[1], second
     assert not pending.exists()
-    assert _uncertain_usd(exp) > 0
+    assert account(exp)["uncertain_usd"] > 0
 
 
 @pytest.mark.process
@@ -452,4 +435,4 @@ async def test_a_job_of_a_model_that_is_there_no_more_can_be_given_up(tmp_path: 
     assert "is given up" in said
     assert [job.ended_by for job in host.jobs.values()] == ["cancelled"]
     assert not (exp.path / "pending_batches.json").exists()
-    assert _uncertain_usd(exp) > 0
+    assert account(exp)["uncertain_usd"] > 0

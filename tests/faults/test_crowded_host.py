@@ -20,7 +20,7 @@ import pytest
 from cli.warm_process import EVAL_FRAMEWORK, WarmProcess
 from small_runs import errors, experiment, folder_of, run
 
-from coeval.core.errors import AskError, RequestTimeout
+from coeval.core.errors import AskError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request
 from coeval.models.keys import Keys
@@ -128,13 +128,6 @@ async def test_forty_calls_to_a_host_that_never_answers_end_within_a_minute(tmp_
         assert summary.phases["data_generation"].failed == {"timeout": 40}
         assert all("no answer within 1 s" in line.message for line in errors(folder_of(file)))
         assert 40 < host.requests <= 80
-
-
-@pytest.mark.process
-async def test_a_call_that_is_never_answered_is_made_twice_at_most() -> None:
-    async with asyncio.timeout(60), hosting(Host("ignores", most=1_000)) as host:
-        assert await ask(host.url, 60, timeout_s=0.2) == {RequestTimeout.kind: 60}
-        assert 60 <= host.requests <= 120
 
 
 # A host that is away when a program starts is told at once, by name and reason, and nothing is begun.

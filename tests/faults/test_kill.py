@@ -11,13 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.batched_interfaces import BATCHED, TOTAL, Batched, BatchingFake, forget, requests_of_jobs
 from cli.eval_process import surroundings
 from cli.warm_process import WarmProcess
 from fakes.anthropic_batches import BatchServer
 from fakes.flaky_host import PHASE_OF, Host, hosted
 from fakes.moments import forks
 from fakes.threaded import in_a_thread
+from pipeline.batched_lab import (
+    ENVIRONMENT,
+    FILES,
+    GEMINI,
+    TOTAL,
+    AnyHost,
+    Provider,
+    jobs_of,
+    lab_at,
+    sent,
+    serving,
+)
 from small_runs import PHASES, content, experiment, folder_of, good_lines
 
 from coeval.store.rundir import RunDir
@@ -139,26 +150,26 @@ MOMENTS = {
 }
 
 
-@pytest.fixture(params=[*BATCHED.values()], ids=[*BATCHED])
-def batched(request: pytest.FixtureRequest) -> Batched:
-    chosen: Batched = request.param
-    return chosen
+KILLED = [
+    pytest.param(place, MOMENTS[moment], id=f"{place}-{moment}")
+    for place in (*FILES, GEMINI)
+    for moment in MOMENTS
+    if place is not GEMINI or MOMENTS[moment][0] != "download"  # its results come with the state
+]
 
 
-def _start_in(folder: Path, batched: Batched, *words: object) -> WarmProcess:
-    return WarmProcess(*words, cwd=folder, env={**surroundings(folder), **batched.env}, err_to_out=True)
+def _start_in(folder: Path, *words: object) -> WarmProcess:
+    return WarmProcess(*words, cwd=folder, env={**surroundings(folder), **ENVIRONMENT}, err_to_out=True)
 
 
 async def _said(process: WarmProcess) -> str:
     return (await process.output()).out
 
 
-async def _killed_at(
-    host: BatchingFake, folder: Path, batched: Batched, moment: tuple[str, bool], file: Path
-) -> None:
+async def _killed_at(host: AnyHost, folder: Path, moment: tuple[str, bool], file: Path) -> None:
     """Run until the provider gets to this moment for the first time; what it answers reaches nobody."""
     reached = asyncio.Event()
-    process = _start_in(folder, batched, "run", "--config", file)
+    process = _start_in(folder, "run", "--config", file)
 
     async def watch(kind: str, done: bool) -> None:
         if (kind, done) == moment and not reached.is_set():
@@ -198,7 +209,7 @@ def _check_records(folder: Path) -> None:
     """All that was to be judged is, once; what that took is booked once; nothing waits any more."""
     evaluations = _evaluations(folder)
     assert len({record["id"] for record in evaluations}) == len(evaluations) == TOTAL
-    assert all(record["scores"] == {"clear": "High", "short": "Low"} for record in evaluations)
+    assert all(record["scores"] == {"plot": "High", "style": "Low"} for record in evaluations)
     judge = _usage(folder)["judge"]
     assert (judge["requests"], judge["jobs"]) == (TOTAL, {})
     for count in ("input_tokens", "output_tokens"):
@@ -207,63 +218,61 @@ def _check_records(folder: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+@pytest.mark.parametrize(("place", "moment"), KILLED)
 async def test_a_kill_neither_loses_nor_repeats(
-    batched: Batched, moment: tuple[str, bool], tmp_path: Path
+    place: Provider, moment: tuple[str, bool], tmp_path: Path
 ) -> None:
-    async with batched.serve() as host:
-        file = batched.file(tmp_path, host, batch=True, probe_mode="disable")
-        folder = tmp_path / "runs" / "batched"
-        await _killed_at(host, tmp_path, batched, moment, file)
-        again = _start_in(tmp_path, batched, "run", "--config", file, "--continue")
+    async with serving(place) as host:
+        exp = lab_at(place, host, tmp_path, "student", "judge")
+        await _killed_at(host, tmp_path, moment, exp.file)
+        again = _start_in(tmp_path, "run", "--config", exp.file, "--continue")
         said = await _said(again)
         assert again.returncode == 0, said
-        sent = Counter(custom_id for job in requests_of_jobs(host) for custom_id in job)
-    assert len(sent) == 2 * TOTAL
-    assert set(sent.values()) == {1}
-    _check_records(folder)
+        requests = sent(host)
+    assert len(requests) == 2 * TOTAL
+    assert set(requests.values()) == {1}
+    _check_records(exp.path)
 
 
 @pytest.mark.system
-@pytest.mark.parametrize(("interface", "kills"), [("openai", 16), ("anthropic", 6), ("mistral", 6)])
-def test_kills_at_any_moment_on_disk(interface: str, kills: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("place", "kills"), [(FILES[0], 16), (FILES[2], 6), (FILES[3], 6)], ids=str)
+def test_kills_at_any_moment_on_disk(place: Provider, kills: int, tmp_path: Path) -> None:
     """Of a run whose student and judge both go by batches."""
-    batched = BATCHED[interface]
-    draw = random.Random(batched.interface)
-    with in_a_thread(batched.serve()) as host, forks(**batched.env) as commands:
-        folder = tmp_path / "runs" / "batched"
-        file = batched.file(tmp_path, host, batch=True, probe_mode="disable")
+    draw = random.Random(place.interface)
+    with in_a_thread(serving(place)) as host, forks(**ENVIRONMENT) as commands:
+        exp = lab_at(place, host, tmp_path, "student", "judge")
+        folder, file = exp.path, exp.file
         whole = commands.run("coeval", "run", "--config", file, below=folder)
         assert whole.code == 0, whole.said
         expected = _usage(folder)
         jobs: Counter[int] = Counter()
         for moment in sorted(draw.sample(range(1, whole.moments + 1), kills)):
-            forget(host)
+            for there in (host.batches,) if isinstance(host, BatchServer) else (host.jobs, host.endings):
+                there.clear()
             shutil.rmtree(folder)
             killed = commands.run("coeval", "run", "--config", file, below=folder, at=moment)
-            jobs[len(requests_of_jobs(host))] += 1
+            jobs[len(jobs_of(host))] += 1
             if killed.code == 0:
                 continue  # the last moments differ from run to run
             goes_on = ["--continue"] if (folder / "meta.json").exists() else []
             ended = commands.run("coeval", "run", "--config", file, *goes_on, below=folder)
             assert ended.code == 0, f"moment {moment}: {killed.said}\n{ended.said}"
-            sent = Counter(custom_id for job in requests_of_jobs(host) for custom_id in job)
-            assert (len(sent), set(sent.values())) == (2 * TOTAL, {1}), f"moment {moment}"
+            requests = sent(host)
+            assert (len(requests), set(requests.values())) == (2 * TOTAL, {1}), f"moment {moment}"
             _check_records(folder)
             assert _paid(_usage(folder)) == _paid(expected), f"moment {moment}"
-        assert interface != "openai" or {0, 1, 2} <= set(jobs), jobs
+        assert place.interface != "openai" or {0, 1, 2} <= set(jobs), jobs
 
 
 @pytest.mark.process
 async def test_a_batch_that_may_be_ours_is_waited_for(tmp_path: Path) -> None:
     """At Anthropic: killed as the job was made, which goes on for long; nothing is sent meanwhile."""
-    batched = BATCHED["anthropic"]
-    async with batched.serve() as host:
-        assert isinstance(host, BatchServer)
+    place = next(place for place in FILES if place.interface == "anthropic")
+    async with serving(place) as host:
         host.polls = None
-        file = batched.file(tmp_path, host, batch=True, probe_mode="disable", batch_poll_s=[0.01, 0.02])
-        await _killed_at(host, tmp_path, batched, ("create", True), file)
-        again = _start_in(tmp_path, batched, "run", "--config", file, "--continue")
+        exp = lab_at(place, host, tmp_path, "student", "judge", batch_poll_s=[0.01, 0.02])
+        await _killed_at(host, tmp_path, ("create", True), exp.file)
+        again = _start_in(tmp_path, "run", "--config", exp.file, "--continue")
         while len(host.lists) < LONG:
             await asyncio.sleep(0.02)
             assert again.poll() is None
@@ -272,4 +281,4 @@ async def test_a_batch_that_may_be_ours_is_waited_for(tmp_path: Path) -> None:
         host.end("msgbatch_00001")
         said = await _said(again)
         assert again.returncode == 0, said
-        assert [len(job) for job in requests_of_jobs(host)] == [TOTAL, TOTAL]
+        assert [len(job) for job in jobs_of(host)] == [TOTAL, TOTAL]

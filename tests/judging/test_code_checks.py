@@ -16,8 +16,7 @@ import pytest_asyncio
 from coeval.core.errors import CheckFailed
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.check_runner import CheckRunner, sandbox_problem
-from coeval.judging.checks.code_checks import CommandCheck, PythonCheck
-from coeval.judging.checks.rubric_check import CheckedAnswer
+from coeval.judging.checks.rubric_check import CheckedAnswer, CommandCheck, PythonCheck
 
 pytestmark = pytest.mark.process
 

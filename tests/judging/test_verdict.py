@@ -91,10 +91,6 @@ def test_factors_that_differ_in_spelling_only_need_their_exact_names() -> None:
     assert levels_in('{"TONE": "High"}', factors).missing == factors
 
 
-def test_two_levels_under_spellings_of_one_factor_are_none() -> None:
-    assert levels_in('{"Accuracy": "High", "ACCURACY": "Low"}', ("accuracy",)).missing == ("accuracy",)
-
-
 @pytest.mark.parametrize("reply", ["", "High", "accuracy is High and issue_resolution is Low"])
 def test_a_reply_without_json_is_unparsable_and_kept(reply: str) -> None:
     with pytest.raises(Unparsable) as caught:
@@ -144,6 +140,11 @@ def test_one_level(reply: str) -> None:
         '{"score": "8/10"}',
         '{"score": null}',
         '{"accuracy": "High", "brevity": "Low"}',
+        '{"score": "High", "score": "Low"}',
+        '{"score": "High"} {"score": "Low"}',
+        "{'score': 'High', 'score': 'Low'}",
+        "High: Low",
+        '{"score": ["High", "Low"]}',
         "{}",
         "[]",
     ],
@@ -152,12 +153,6 @@ def test_anything_else_is_no_level(reply: str) -> None:
     with pytest.raises(Unparsable) as caught:
         parse_level(reply)
     assert caught.value.raw == reply
-
-
-@pytest.mark.parametrize("score", range(1, 11))
-def test_the_scale_is_read(score: int) -> None:
-    given = parse_criterion_score(f'{{"score": {score}, "reason": "so"}}')
-    assert given == (score, "so", False)
 
 
 @pytest.mark.parametrize(

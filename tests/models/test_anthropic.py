@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conformance.interface import LEVELS
 from fakes.anthropic_messages import VERSIONS, AnthropicServer, Error, Spoken, anthropic_fake, misfit_of
 from fakes.openai_chat import Raw
 from opened import opened as open_model
@@ -36,15 +37,6 @@ from coeval.models.metering.meter import Ledger
 
 KEY = "sk-ant-test-0123456789abcdef"
 HELLO = (Message("user", "Hello, as JSON"),)
-LEVELS = Schema(
-    "scores",
-    {
-        "type": "object",
-        "properties": {"tone": {"enum": ["High", "Medium", "Low"]}},
-        "required": ["tone"],
-        "additionalProperties": False,
-    },
-)
 CLAUDES = (
     *("claude-3-haiku-20240307", "claude-3-5-haiku-20241022", "claude-3-7-sonnet-latest"),
     *("claude-opus-4-20250514", "claude-sonnet-4-0", "claude-opus-4-1", "claude-sonnet-4-5-20250929"),
@@ -274,22 +266,10 @@ async def test_reasoning_is_all_thinking_and_what_is_withheld_of_it_is_said() ->
     assert (second.text, second.reasoning) == ("4", None)
 
 
-@pytest.mark.parametrize(
-    ("stop_reason", "finish", "truncated"),
-    [
-        ("end_turn", "stop", False),
-        ("stop_sequence", "stop", False),
-        ("max_tokens", "length", True),
-        ("model_context_window_exceeded", "length", True),
-        ("tool_use", "tool_calls", False),
-        ("pause_turn", "pause_turn", True),
-        ("something_new", "something_new", False),
-    ],
-)
-def test_every_stop_reason_has_its_meaning(stop_reason: str, finish: str, truncated: bool) -> None:
-    body = {"content": [{"type": "text", "text": "x"}], "stop_reason": stop_reason}
+def test_a_turn_that_is_paused_is_cut_off() -> None:
+    body = {"content": [{"type": "text", "text": "x"}], "stop_reason": "pause_turn"}
     completion = decode(json.dumps(body).encode(), Redactor())
-    assert (completion.finish_reason, completion.truncated) == (finish, truncated)
+    assert (completion.finish_reason, completion.truncated) == ("pause_turn", True)
 
 
 @pytest.mark.parametrize(

@@ -15,21 +15,20 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.tokens import FrozenAuthToken
+from conformance.interface import LEVELS
 from fakes.bedrock import Answer, BedrockHost, Fault, fake_bedrock
 from opened import answer, keys_of, opened
 
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
-    ContentFiltered,
     NotFound,
     RateLimited,
     ServerFault,
-    Unreadable,
     UsageError,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.models.address import ModelAddress, address_of
 from coeval.models.catalog import HOSTS
 from coeval.models.signers import INSTALL
@@ -46,15 +45,6 @@ TURNS = (
     Message("user", "Grüß Gott"),
     Message("assistant", "Servus"),
     Message("user", "Level, as JSON?"),
-)
-LEVELS = Schema(
-    "scores",
-    {
-        "type": "object",
-        "properties": {"tone": {"type": "string", "enum": ["High", "Low"]}},
-        "required": ["tone"],
-        "additionalProperties": False,
-    },
 )
 
 
@@ -93,7 +83,7 @@ SAID = [
     {"role": "user", "content": [{"text": "Level, as JSON?"}]},
 ]
 SCHEMA_TEXT = (
-    '{"type":"object","properties":{"tone":{"type":"string","enum":["High","Low"]}},'
+    '{"type":"object","properties":{"tone":{"type":"string","enum":["High","Medium","Low"]}},'
     '"required":["tone"],"additionalProperties":false}'
 )
 
@@ -371,12 +361,6 @@ async def said(behaviour: Any, request: Request | None = None, model: str = CLAU
         return await answer(spec(host.url, model), IAM, request or ask())
 
 
-async def test_a_forced_tools_arguments_are_the_text() -> None:
-    call = {"toolUse": {"toolUseId": "t", "name": "scores", "input": {"tone": "High"}}}
-    completion = await said(Answer(content=[call], stop_reason="tool_use"), ask(schema=LEVELS), PROFILE)
-    assert completion.text.replace(" ", "") == '{"tone":"High"}'
-
-
 async def test_every_kind_of_content_is_read_for_what_it_is() -> None:
     content: list[dict[str, Any]] = [
         {"reasoningContent": {"redactedContent": "AAAA"}},
@@ -388,20 +372,6 @@ async def test_every_kind_of_content_is_read_for_what_it_is() -> None:
     completion = await said(Answer(content=content))
     assert completion.text == "one two"
     assert completion.reasoning == "[a part of the reasoning is withheld by the provider]\nhm"
-
-
-@pytest.mark.parametrize("reason", ["guardrail_intervened", "content_filtered"])
-async def test_what_was_withheld_is_told_with_what_it_took(reason: str) -> None:
-    with pytest.raises(ContentFiltered, match=reason) as raised:
-        await said(Answer("Sorry.", stop_reason=reason))
-    assert raised.value.usage == Usage(11, 3)
-
-
-async def test_an_answer_that_the_host_could_not_make_is_asked_for_once_more() -> None:
-    async with fake_bedrock(*[Answer(stop_reason="malformed_model_output")] * 3, keys={ID: SECRET}) as host:
-        with pytest.raises(Unreadable, match="malformed_model_output"):
-            await answer(spec(host.url), IAM, ask())
-    assert len(host.requested) == 2
 
 
 # What goes wrong

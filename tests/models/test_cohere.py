@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes.cohere_chat import Replied, cohere_fake
 
-from coeval.core.errors import BadRequest, ServerFault
+from coeval.core.errors import BadRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
@@ -100,11 +100,3 @@ def test_tokens_are_those_that_are_billed_where_that_is_told(reported: Any, usag
         "usage": reported,
     }
     assert COHERE.decode(json.dumps(body).encode(), Redactor()).usage == usage
-
-
-@pytest.mark.parametrize("reason", ["ERROR", "TIMEOUT"])
-def test_an_answer_that_was_broken_off_is_a_fault_of_the_host(reason: str) -> None:
-    body = {"message": {"content": []}, "finish_reason": reason, "usage": {"tokens": {"input_tokens": 4}}}
-    with pytest.raises(ServerFault, match=reason) as raised:
-        COHERE.decode(json.dumps(body).encode(), Redactor())
-    assert raised.value.usage == Usage(4, 0, uncounted=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
+from conformance.interface import LEVELS
 from fakes.gemini import Answer, Blocked, Fault, fake, info, quota, retry_in
 from fakes.openai_chat import Raw
 from opened import answer, opened
@@ -20,7 +20,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, TokenLogprob
+from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob
 
 KEY = "AIzaSyTest-0123456789abcdefghijklmnopqrs"
 ENV = {"GEMINI_API_KEY": KEY}
@@ -29,15 +29,6 @@ TURNS = (
     Message("user", "Grüß Gott"),
     Message("assistant", "Servus"),
     Message("user", "Level, as JSON?"),
-)
-LEVELS = Schema(
-    "scores",
-    {
-        "type": "object",
-        "properties": {"tone": {"type": "string", "enum": ["High", "Low"]}},
-        "required": ["tone"],
-        "additionalProperties": False,
-    },
 )
 """What Google's client sends otherwise, and why we do not."""
 
@@ -170,12 +161,6 @@ async def test_a_think_tag_of_an_open_model_is_reasoning_too() -> None:
 async def test_an_answer_without_parts_is_an_empty_one() -> None:
     completion = await said(Answer(None, finish_reason="MAX_TOKENS", thought_tokens=100))
     assert (completion.text, completion.finish_reason, completion.truncated) == ("", "length", True)
-
-
-async def test_a_call_of_a_tool_stands_for_the_text() -> None:
-    call = {"functionCall": {"name": "rate", "args": {"tone": "High"}}}
-    completion = await said(Answer(candidate={"content": {"parts": [call], "role": "model"}}))
-    assert msgspec.json.decode(completion.text) == {"tone": "High"}
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,10 @@ from coeval.core.errors import (
     QuotaExhausted,
     RateLimited,
     RequestTimeout,
+    ServerFault,
 )
-from coeval.models.transport.call import ATTEMPTS, BACKOFF_S, TURNED_AWAY, Answered
+from coeval.core.records import Usage
+from coeval.models.transport.call import ATTEMPTS, BACKOFF_S, TURNED_AWAY, Answered, Fault, Tries
 from coeval.models.transport.http import Http
 
 
@@ -161,16 +163,6 @@ async def test_the_providers_word_on_retrying_is_taken() -> None:
         assert (error.attempts, error.retry_advised) == (1, True)
     async with server(reply(400, x_should_retry="true"), OK) as fake, client(fake) as asking:
         assert (await asking.post()).attempts == 2
-
-
-async def test_a_waiting_retry_holds_no_slot() -> None:
-    async with server(reply(500), OK) as fake, client(fake, ceiling=1) as asking:
-        asking.time.gate.clear()
-        first = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
-        assert (await asking.post()).attempts == 1
-        asking.time.gate.set()
-        assert (await first).attempts == 2
 
 
 async def test_overload_news_cut_concurrency_and_successes_raise_it() -> None:
@@ -313,32 +305,6 @@ async def test_an_outage_wakes_waiting_retries_to_their_last_attempt() -> None:
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [(result.attempts, result.retry_advised) for result in results] == [(2, False)] * 3  # type: ignore[union-attr]
         assert len(fake.requested) == 7
-
-
-async def test_draining_lets_the_wire_finish_and_nothing_else() -> None:
-    answer = asyncio.Event()
-
-    async def when_reported(writer: asyncio.StreamWriter) -> None:
-        await answer.wait()
-        writer.write(OK)
-
-    async with server(reply(500), when_reported) as fake, client(fake, ceiling=1) as asking:
-        asking.time.gate.clear()
-        retrying = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
-        on_the_wire = asyncio.create_task(asking.post())
-        await until(lambda: len(fake.requested) == 2)
-        waiting = asyncio.create_task(asking.post())
-        await until(lambda: asking.limiter.waiting == 1)
-        asking.http.drain()
-        for gone in (retrying, waiting):
-            with pytest.raises(Draining):
-                await gone
-        with pytest.raises(Draining):
-            await asking.post()
-        answer.set()
-        assert (await on_the_wire).value == "fine"
-        assert len(fake.requested) == asking.permits == 2
 
 
 async def test_draining_and_closing_one_session_leaves_another_at_the_same_host_its_turn() -> None:
@@ -505,3 +471,54 @@ async def test_a_thousand_at_once_all_come_back_and_leave_nothing_behind() -> No
             assert fake.connections <= 128
         await until(lambda: not fake.serving)
         assert len(fake.requested) == 1000
+
+
+PASSING = Fault(RateLimited("429"), again=True)
+CROWDED = Fault(ConnectionFailed("reset"), again=True, crowded=True)
+
+
+def attempts(*faults: Fault) -> int:
+    """How many attempts a request gets that meets with these, and then with the last one for ever."""
+    tries, made = Tries(), 1
+    while tries.failed(faults[min(made, len(faults)) - 1]):
+        made += 1
+    return made
+
+
+def test_what_may_not_be_sent_again_is_not() -> None:
+    assert attempts(Fault(ConnectionFailed("certificate"), again=False)) == 1
+    assert attempts(PASSING, Fault(ConnectionFailed("certificate"), again=False, crowded=True)) == 2
+
+
+def test_a_mixture_has_eight_attempts_and_two_time_outs() -> None:
+    late = Fault(RequestTimeout("late"), again=True)
+    assert attempts(late, *[PASSING] * 20) == ATTEMPTS
+    assert attempts(PASSING, late, PASSING, late, PASSING) == 4
+
+
+def test_replies_that_are_billed_and_broken_off_are_not_bought_eight_times() -> None:
+    broken = Fault(ServerFault("broken off", usage=Usage(20, 500)), again=True)
+    assert attempts(broken) == 2
+    assert broken.error.retry_advised is False
+    assert attempts(broken, *[PASSING] * 3, broken, PASSING) == 5
+    assert attempts(Fault(ServerFault("away", usage=Usage(0, 0)), again=True)) == ATTEMPTS
+
+
+def test_being_turned_away_is_no_attempt_but_has_an_end() -> None:
+    assert attempts(*[CROWDED] * 40, PASSING) == 40 + ATTEMPTS
+    assert attempts(CROWDED) == TURNED_AWAY
+
+
+def test_who_is_turned_away_comes_back_soon_and_obeys_the_host_all_the_same() -> None:
+    tries, rng = Tries(), random.Random(0)
+    waits = []
+    for _ in range(20):
+        tries.failed(CROWDED)
+        waits.append(tries.wait_s(CROWDED, rng))
+    assert 0.25 <= waits[0] <= 0.5
+    assert max(waits) <= 4.0
+    tries.failed(PASSING)
+    assert tries.wait_s(PASSING, rng) <= 0.5, "the first that counts"
+    requested = Fault(RateLimited("429", retry_after_s=30.0), again=True)
+    tries.failed(requested)
+    assert 30 <= tries.wait_s(requested, rng) <= 31

@@ -19,8 +19,7 @@ from opened import keys_of
 
 from coeval.core.errors import AccessDenied, NotFound, Unreadable
 from coeval.core.model import ModelSpec
-from coeval.engine.host_survey import survey
-from coeval.engine.probing import probe
+from coeval.engine.probing import probe, survey
 from coeval.models.address import address_of
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_messages import ANTHROPIC

@@ -30,8 +30,7 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.models.keys import Keys
 from coeval.models.local import local_model as local
 from coeval.models.local.local_model import LocalModel
-from coeval.models.local.local_request import Drawing
-from coeval.models.local.local_transformers import Rows, TransformersEngine
+from coeval.models.local.local_transformers import Drawing, Rows, TransformersEngine
 from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coeval.core.errors import QuotaExhausted, StoreError
-from coeval.core.model import ModelSpec
+from coeval.core.model import ModelSpec, at_window, least_limit, refuses_limit
 from coeval.core.records import Completion, SamplingParameters, Usage
 from coeval.models.metering import account_file
 from coeval.models.metering import meter as metering
 from coeval.models.metering.account_file import Terms, read_accounts
-from coeval.models.metering.answer_bound import at_window, least_limit, refuses_limit
 from coeval.models.metering.budget_gate import Held
 from coeval.models.metering.meter import Ledger, Meter, Reservation
 from coeval.pricing.tariff import Rates, Tariff, pricer

@@ -211,11 +211,13 @@ REASON = {
 }
 ENDINGS: dict[str, str | type[ModelError]] = {
     "STOP": "stop",
+    "stop_sequence": "stop",
     "end_turn": "stop",
     "FinishReason.STOP": "stop",
     "eos_token": "stop",
     "COMPLETE": "stop",
     "MAX_TOKENS": "length",
+    "length": "length",
     "max_output_tokens": "length",
     "maxTokens": "length",
     "model_length": "length",
@@ -223,6 +225,7 @@ ENDINGS: dict[str, str | type[ModelError]] = {
     "model_context_window_exceeded": "length",
     "TOOL_CALL": "tool_calls",
     "toolUse": "tool_calls",
+    "function_call": "tool_calls",
     "SAFETY": ContentFiltered,
     "RECITATION": ContentFiltered,
     "PROHIBITED_CONTENT": ContentFiltered,
@@ -238,6 +241,7 @@ ENDINGS: dict[str, str | type[ModelError]] = {
     "abort": ServerFault,
     "insufficient_system_resource": ServerFault,
     "TIMEOUT": ServerFault,
+    "ERROR": ServerFault,
     "MALFORMED_FUNCTION_CALL": Unreadable,
     "malformed_model_output": Unreadable,
 }
@@ -245,6 +249,7 @@ ENDINGS: dict[str, str | type[ModelError]] = {
 
 def test_an_unclear_reason_takes_no_text_away() -> None:
     assert decoded("openai", changed("openai", REASON["openai"], "other")).text == SAID
+    assert decoded("openai", changed("openai", REASON["openai"], None)).finish_reason == "stop"
     nothing = changed("openai", f"{MESSAGE}.content", "")
     nothing["choices"][0]["finish_reason"] = "other"
     with pytest.raises(Unreadable):
@@ -340,19 +345,3 @@ def test_other_reasoning_is_no_answer(fields: dict[str, Any]) -> None:
     assert "why" not in answer.text
     assert answer.reasoning == "why"
     assert answer.truncated == ("finish_reason" in fields)
-
-
-@pytest.mark.parametrize(
-    ("text", "apart", "expected"),
-    [
-        ("<think>more</think>because", "why", ("because", "why\nmore")),
-        ("close it with </think>", "why", ("close it with </think>", "why")),
-        ("because", "why", ("because", "why")),
-    ],
-)
-def test_thinking_that_a_parser_left_in_the_text_joins_the_reasoning(
-    text: str, apart: str, expected: tuple[str, str]
-) -> None:
-    reply = changed("openai", f"{MESSAGE}", {"content": text, "reasoning": apart})
-    answer = decoded("openai", reply)
-    assert (answer.text, answer.reasoning) == expected

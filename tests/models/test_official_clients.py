@@ -16,7 +16,7 @@ import cohere
 import huggingface_hub
 import openai
 import pytest
-from conformance.interface import SECRET, Behaviour, Interface, Said
+from conformance.interface import LEVELS, SECRET, Behaviour, Interface, Said
 from conformance.registered import REGISTERED
 from fakes.gemini import in_camel_case
 from fakes.openai_chat import Requested
@@ -25,21 +25,12 @@ from google.genai import types
 from mistralai.client import Mistral
 
 from coeval.core.errors import ModelError
-from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
+from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.models.keys import Keys
 from coeval.models.open import Models
 
 HELLO = (Message("system", "Be brief."), Message("user", "Grüß Gott, in JSON please"))
 TURNS: Any = [{"role": message.role, "content": message.content} for message in HELLO]
-LEVELS = Schema(
-    "scores",
-    {
-        "type": "object",
-        "properties": {"tone": {"type": "string", "enum": ["High", "Low"]}},
-        "required": ["tone"],
-        "additionalProperties": False,
-    },
-)
 STRICT = {"type": "json_schema", "json_schema": {"name": "scores", "schema": LEVELS.body, "strict": True}}
 SAMPLING = {"temperature": 0.3, "top_p": 0.9, "max_tokens": 321, "stop": ["END", "###"], "seed": 7}
 AZURE_VERSION = "2025-04-01-preview"

@@ -14,7 +14,6 @@ from fakes.openai_chat import Answer, Broken, Fault, fake
 
 from coeval.core.errors import (
     AccessDenied,
-    ConnectionFailed,
     Draining,
     ModelStopped,
     NotFound,
@@ -175,20 +174,6 @@ async def test_models_of_one_url_and_key_share_one_limiter_in_one_session_or_sev
         assert len(server.requested) == 8
         server.script.append(Answer(f"{other} and {one}"))
         assert "of-two" not in (await models["a"].complete(HELLO)).text
-
-
-async def test_closing_with_calls_in_flight_ends_them_and_asks_nothing_more() -> None:
-    async with fake(*[Broken.HANG] * 20) as server:
-        specs = [spec("a", base_url=server.url), spec("b", base_url=server.url, max_concurrency=20)]
-        async with Models(specs, keys({"OPENAI_API_KEY": KEY})) as models:
-            calls = [asyncio.create_task(models[name].complete(HELLO)) for name in "ab" * 10]
-            await server.arrived(16)
-        ended = await asyncio.gather(*calls, return_exceptions=True)
-        assert {type(error) for error in ended} == {ConnectionFailed, Draining}
-        with pytest.raises(Draining, match="the models are closed"):
-            await models["a"].complete(HELLO)
-        assert len(server.requested) == 16
-        server.release()
 
 
 async def test_a_model_refused_from_the_start_stops_alone() -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes.openai_chat import SPENT, Answer, Fault, Raw, Server, fake
+from conformance.interface import LEVELS
+from fakes.openai_chat import Answer, Fault, Server, fake
 from opened import opened
 
-from coeval.core.errors import AccountSpent, BadRequest, ContentFiltered, ModelError, NotFound
+from coeval.core.errors import BadRequest, NotFound
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
@@ -25,15 +26,6 @@ from coeval.models.metering.meter import Ledger
 KEY = "sk-test-0123456789abcdef"
 SPEC = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0, access_key=KEY)
 HELLO = (Message("system", "Be brief."), Message("user", "Grüß Gott, in JSON please"))
-LEVELS = Schema(
-    "scores",
-    {
-        "type": "object",
-        "properties": {"tone": {"enum": ["High", "Medium", "Low"]}},
-        "required": ["tone"],
-        "additionalProperties": False,
-    },
-)
 OPEN = Schema("rubric", {"type": "object", "additionalProperties": {"type": "string"}})
 
 
@@ -110,24 +102,6 @@ def test_strict_is_asked_only_of_schemas_that_list_every_key(body: dict[str, Any
 
 
 # What goes wrong
-
-
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [(Fault(400, "flagged", code="content_policy_violation"), ContentFiltered), (SPENT, AccountSpent)],
-)
-async def test_what_asking_again_cannot_mend_is_asked_once(fault: Fault, error: type[ModelError]) -> None:
-    async with fake(*[fault] * 8, keys=[KEY]) as server:
-        with pytest.raises(error, match=fault.message):
-            await complete(server, ask())
-    assert len(server.requested) == 1
-
-
-async def test_a_flagged_input_is_no_lack_of_access() -> None:
-    body = {"error": {"code": 403, "message": "flagged", "metadata": {"flagged_input": "text"}}}
-    async with fake(Raw(json.dumps(body).encode(), 403)) as server:
-        with pytest.raises(ContentFiltered, match="flagged"):
-            await complete(server, ask())
 
 
 async def test_a_base_url_without_v1_is_told_which_one_to_try() -> None:

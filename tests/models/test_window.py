@@ -116,15 +116,6 @@ def test_silence_leaves_a_few_in_flight() -> None:
     assert window.size == 4
 
 
-def test_reopened_it_is_as_large_as_in_the_beginning() -> None:
-    window = Window(256, 64)
-    for n in range(10):
-        window.timed_out(n * 20 + 0.5, n * 20 + 20.0, alone=False)
-    assert window.size == 1
-    window.reopen()
-    assert window.size == 64
-
-
 NEWS = st.lists(
     st.tuples(
         st.sampled_from(["answer", "answer", "answer", "refused", "again", "late", "silent", "reopen"]),

@@ -16,11 +16,13 @@ from aiohttp import web
 from ruamel.yaml import YAML
 
 import coeval
-from coeval.api import Run, arun
+from coeval.api import Run, arun, load_config
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.engine.progress import Unwatched
 from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.plan.preview import forecast
+from coeval.pipeline.run_options import RunOptions
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import RANGES
@@ -150,9 +152,13 @@ class Notes(Unwatched):
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.warnings: list[str] = []
 
     def note(self, message: str) -> None:
         self.said.append(message)
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
 
 
 def content(lab: Lab) -> dict[str, dict[str, Any]]:
@@ -163,6 +169,14 @@ def content(lab: Lab) -> dict[str, dict[str, Any]]:
         for phase in PHASES
         for key, record in lab.records(phase).items()
     }
+
+
+def calls(lab: Lab, **options: Any) -> tuple[int, ...]:
+    """What a dry run counts, by phase."""
+    expected = forecast(load_config(lab.file), RunOptions(**options))
+    found = [expected.calls_of_phase(phase) for phase in ("attribute_mapping", "rubric_mapping", *PHASES)]
+    assert all(each.low == each.high for each in found)
+    return tuple(each.low for each in found)
 
 
 @dataclass

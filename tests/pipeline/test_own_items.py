@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.experiments import Lab, content, listen, model, quiz, task
+from pipeline.experiments import Lab, Notes, content, listen, model, quiz, task
 
 from coeval.analysis.planned_names import BeyondTotal
 from coeval.api import load_config
@@ -48,20 +48,6 @@ def put(lab: Lab, *items: dict[str, Any], task: str = "story", teacher: str = "e
 
 def items(first: int, last: int) -> list[dict[str, Any]]:
     return [{"id": n, "prompt": f"Question {n}?"} for n in range(first, last + 1)]
-
-
-class Reported:
-    """A watcher that keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def note(self, message: str) -> None: ...
-
-    def warn(self, message: str) -> None:
-        self.warnings.append(message)
-
-    def begin(self, board: object) -> None: ...
 
 
 @pytest.mark.process
@@ -119,7 +105,7 @@ def test_what_a_line_holds_besides_is_kept(lab: Lab) -> None:
         {"id": 1, "prompt": "6 × 7?", "reference_response": 42, "source": {"page": 3}},
         {"id": 2, "prompt": "Blue?", "sampled_target_attributes": {"mood": "glad", "year": 1999}},
     )
-    reported = Reported()
+    reported = Notes()
     assert lab.run(watcher=reported).exit_code == 0
     first, second = lab.records("data_generation").values()
     assert (first["reference_response"], first["source"]) == ("42", {"page": 3})
@@ -137,12 +123,12 @@ REFUSED: list[tuple[bytes, str]] = [
     (b'{"id": 1, "prompt": "  "}', "its `prompt` is empty"),
     (b'{"id": 1, "prompt": null}', "its `prompt` is empty"),
     (b'{"id": 1, "prompt": ["One?"]}', "its `prompt` is a list; give text"),
-    (b'{"id": 1, "prompt": 7}', "its `prompt` is a number; give text"),
+    (b'{"id": 1, "prompt": 7}', "its `prompt` is 7; give text"),
     (b'{"id": true, "prompt": "One?"}', "its `id` is true; give text or a number"),
     (b'{"id": 1, "prompt": "One?", "sampled_target_attributes": {"colour": ["red"]}}',
      "in its `sampled_target_attributes`, colour is a list; give one value, as text or a number"),
     (b'{"id": 1, "prompt": "One?", "sampled_target_attributes": "red"}',
-     "its `sampled_target_attributes` is text; give a mapping, such as"),
+     "its `sampled_target_attributes` is 'red'; give a mapping, such as"),
     (b'{"prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": null, "prompt": "One?"}', "it has no `id`, text or a number"),
     (b'{"id": [1], "prompt": "One?"}', "it has no `id`, text or a number"),
@@ -193,7 +179,7 @@ def test_what_is_worth_a_look_is_told(lab: Lab) -> None:
         {"id": 3, "prompt": "Snow?", "sampled_target_attributes": {"colour": "white"}},
         {"id": 2, "prompt": "Leaf?", "refrence_response": "green"},
     )
-    reported = Reported()
+    reported = Notes()
     run = lab.run(watcher=reported)
     assert run.exit_code == 3
     assert reported.warnings == [
@@ -382,7 +368,7 @@ def test_a_label_in_the_wrong_place_or_misspelt_is_told_with_the_right_one(tmp_p
         {"id": 2, "prompt": "Sea?", "color": "blue"},
         {"id": 3, "prompt": "Rose?", "sampled_target_attributes": {"color": "red"}},
     )
-    reported = Reported()
+    reported = Notes()
     lab.run(watcher=reported)
     place = 'values of labels stand in `sampled_target_attributes`: {"colour": …}'
     without = "the label colour has no value in `sampled_target_attributes`, and is not compared"

@@ -327,61 +327,6 @@ def test_open_attributes_leave_a_static_rubric_known(tmp_path: Path) -> None:
     assert foretold(lab) == exactly(2, 0, 6, 12, 48)
 
 
-def supply(lab: Lab, name: str, teacher: str, count: int) -> None:
-    """Put whole items of a benchmark where a run reads them."""
-    path = lab.path / "phase3_datapoints" / f"{name}.{teacher}.datapoints.jsonl"
-    path.parent.mkdir(parents=True)
-    items = [
-        {
-            "id": f"{name}__{teacher}__q-{n:03}",
-            "task_id": name,
-            "teacher_model_id": teacher,
-            "sampled_target_attributes": {"mood": "glad"},
-            "prompt": f"Question {n}?",
-            "reference_response": f"Answer {n}.",
-            "generated_at": "2026-01-01T00:00:00Z",
-            "benchmark_native_score": 1.0,
-        }
-        for n in range(count)
-    ]
-    path.write_text("".join(json.dumps(item) + "\n" for item in items))
-
-
-@pytest.fixture
-def benchmark(tmp_path: Path) -> Lab:
-    """A task on supplied items beside one that a model writes for."""
-    exam = {"name": "exam", "interface": "benchmark", "roles": ["teacher"]}
-    tasks = [task("quiz", total=4, category="benchmark"), task("story", total=2)]
-    return Lab(tmp_path, [exam, model("ann")], tasks)
-
-
-def test_supplied_items_take_no_calls_of_phase_3(benchmark: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = benchmark
-    assert foretold(lab) == exactly(0, 0, 2, 4 + 2, 4 + 2), "without items, `total` of them are counted"
-    supply(lab, "quiz", "exam", 6)
-    requested = listen(monkeypatch)
-    assert lab.run().exit_code == 0
-    assert requested.phases() == (0, 0, 2, 6, 6)
-    answered = [r["datapoint_id"] for r in lab.lines("response_collection") if r["task_id"] == "quiz"]
-    assert answered == [f"quiz__exam__q-{n:03}" for n in range(4)], "the first `total` are used"
-    lab.tasks[0]["sampling"]["total"] = 6
-    assert foretold(lab, continue_run=True) == exactly(0, 0, 0, 2, 2)
-    assert lab.run(continue_run=True).exit_code == 0
-    assert requested.phases() == (0, 0, 2, 8, 8)
-
-
-def test_overwriting_a_run_keeps_the_items_it_began_with(
-    benchmark: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab = benchmark
-    supply(lab, "quiz", "exam", 4)
-    lab.run()
-    assert foretold(lab, overwrite=True) == exactly(0, 0, 2, 6, 6)
-    requested = listen(monkeypatch)
-    assert lab.run(overwrite=True).exit_code == 0
-    assert requested.phases() == (0, 0, 2, 6, 6)
-
-
 def test_every_request_of_a_run_is_known_by_what_it_is_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

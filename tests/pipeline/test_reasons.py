@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pipeline.experiments import Lab, listen, model, task
 
+from coeval.core.model import answer_limits
 from coeval.core.records import Request
-from coeval.models.metering.answer_bound import answer_limits
 
 SIX = {f"factor-{number}": "It is met." for number in range(6)}
 

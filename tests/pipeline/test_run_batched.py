@@ -12,7 +12,7 @@ import pytest
 from fakes.batch_jobs import LOST
 from fakes.openai_batches import openai_batches
 from fakes.openai_chat import Answer, Behaviour, Fault, Raw
-from pipeline.batched_lab import KEY, VERDICT, account, batched, lab, sent
+from pipeline.batched_lab import KEY, VERDICT, account, batched, judging, lab, sent
 from pipeline.experiments import Notes, model, task
 
 from coeval.engine.session import Session
@@ -25,9 +25,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.process
 async def test_a_judge_by_batches_scores_as_a_live_one_would(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
-        exp = lab(tmp_path, host)
+    async with judging(tmp_path) as (host, exp):
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert len(host.jobs) == 1
@@ -37,28 +35,6 @@ async def test_a_judge_by_batches_scores_as_a_live_one_would(tmp_path: Path) -> 
     }
     assert not (exp.path / "batches").exists()
     assert not (exp.path / "pending_batches.json").exists()
-
-
-@pytest.mark.process
-async def test_without_waiting_a_run_ends_with_what_is_pending_and_goes_on_later(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
-        host.states = ("validating", "in_progress")
-        exp = lab(tmp_path, host)
-        run = await exp.arun(wait=False)
-        assert run.exit_code == 3
-        assert run.summary is not None
-        assert run.summary.phases["evaluation"].pending == 6
-        assert [job.id for job in run.summary.batches] == ["batch_0001"]
-        assert exp.counts() == (6, 6, 0)
-        host.states = ("completed",)
-        again = await exp.arun(continue_run=True)
-    assert again.exit_code == 0
-    assert len(host.jobs) == 1
-    assert len(host.requested) == 6
-    assert exp.counts() == (6, 6, 6)
 
 
 @pytest.mark.process
@@ -97,11 +73,9 @@ async def test_what_cannot_be_read_is_asked_again_live(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_a_job_whose_answer_was_lost_is_found_though_it_is_listed_late(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.troubles = [("create", LOST)]
         host.lag = 2
-        exp = lab(tmp_path, host)
         run = await exp.arun()
     assert run.exit_code == 0
     assert set(sent(host).values()) == {1}
@@ -111,10 +85,8 @@ async def test_a_job_whose_answer_was_lost_is_found_though_it_is_listed_late(tmp
 
 @pytest.mark.process
 async def test_a_file_that_is_too_large_for_its_host_is_split(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path, total=12) as (host, exp):
         host.most_bytes = 4_000
-        exp = lab(tmp_path, host, total=12)
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert set(sent(host).values()) == {1}
@@ -124,11 +96,9 @@ async def test_a_file_that_is_too_large_for_its_host_is_split(tmp_path: Path) ->
 
 @pytest.mark.process
 async def test_what_expires_is_owed_and_the_rest_is_kept(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("validating", "in_progress", "expired")
         host.done = 4
-        exp = lab(tmp_path, host)
         run = await exp.arun()
         assert run.exit_code == 3
         assert run.summary is not None
@@ -144,11 +114,9 @@ async def test_what_expires_is_owed_and_the_rest_is_kept(tmp_path: Path) -> None
 
 
 async def test_a_job_that_is_refused_whole_costs_nothing_and_says_why(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("validating", "failed")
         host.failed_with = ("model_not_allowed", f"The key {KEY} may not ask this model.")
-        exp = lab(tmp_path, host)
         run = await exp.arun()
     assert run.exit_code == 3
     assert run.summary is not None
@@ -277,10 +245,8 @@ async def test_each_factor_by_itself_waits_and_comes_together(tmp_path: Path) ->
 
 @pytest.mark.process
 async def test_ctrl_c_leaves_jobs_running(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         interrupt = asyncio.Event()
         running = asyncio.create_task(exp.arun(interrupt=interrupt))
         async with asyncio.timeout(60):
@@ -299,9 +265,7 @@ async def test_ctrl_c_leaves_jobs_running(tmp_path: Path) -> None:
 
 @pytest.mark.process
 async def test_a_ceiling_holds_for_what_is_parked(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
-        exp = lab(tmp_path, host, quota={"gpt": {"max_calls": 4}})
+    async with judging(tmp_path, quota={"gpt": {"max_calls": 4}}) as (host, exp):
         run = await exp.arun()
     assert run.exit_code == 3
     assert len(sent(host)) == 4
@@ -313,10 +277,8 @@ async def test_a_ceiling_holds_for_what_is_parked(tmp_path: Path) -> None:
 @pytest.mark.process
 async def test_an_answer_is_never_taken_for_that_to_another_question(tmp_path: Path) -> None:
     """What was submitted for another text of the rubric is not used, though its record has the same id."""
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         assert (await exp.arun(wait=False)).exit_code == 3
         host.states = ("completed",)
         host.says = lambda _: Answer('{"plot": "Medium", "style": "Medium"}')
@@ -328,10 +290,8 @@ async def test_an_answer_is_never_taken_for_that_to_another_question(tmp_path: P
 
 @pytest.mark.process
 async def test_batches_that_are_turned_off_bring_what_they_were_asked(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
+    async with judging(tmp_path) as (host, exp):
         host.states = ("in_progress",)
-        exp = lab(tmp_path, host)
         assert (await exp.arun(wait=False)).exit_code == 3
         host.states = ("completed",)
         exp.models[2]["batch_enabled"] = False
@@ -375,9 +335,7 @@ async def test_what_failed_in_a_round_is_left_for_the_next_start(tmp_path: Path)
 @pytest.mark.process
 @pytest.mark.parametrize("barriers", [False, True])
 async def test_redoing_what_a_batched_judge_said_redoes_it_once(tmp_path: Path, barriers: bool) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
-        exp = lab(tmp_path, host)
+    async with judging(tmp_path) as (host, exp):
         assert (await exp.arun(phase_barriers=barriers)).exit_code == 0
         exp.models[1]["parameters"]["skill"] = 0.2
         run = await exp.arun(continue_run=True, changed="redo", phase_barriers=barriers)
@@ -391,9 +349,10 @@ async def test_redoing_what_a_batched_judge_said_redoes_it_once(tmp_path: Path, 
 
 @pytest.mark.process
 async def test_a_combination_that_has_begun_in_this_run_is_not_left_by_its_mode(tmp_path: Path) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
-        exp = lab(tmp_path, host, phases={"evaluation": "Model", "response_collection": "Keep"})
+    async with judging(tmp_path, phases={"evaluation": "Model", "response_collection": "Keep"}) as (
+        host,
+        exp,
+    ):
         host.most_requests, host.most_bytes = 50_000, 4_000
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
@@ -426,9 +385,7 @@ async def test_a_batched_student_is_submitted_while_a_slow_live_one_answers(tmp_
 async def test_the_last_of_a_budget_does_not_go_job_by_job(
     tmp_path: Path, total: int, budget_usd: float, jobs: int
 ) -> None:
-    async with openai_batches(keys=[KEY]) as host:
-        host.says = lambda _: Answer(VERDICT)
-        exp = lab(tmp_path, host, total=total, budget_usd=budget_usd)
+    async with judging(tmp_path, total=total, budget_usd=budget_usd) as (host, exp):
         run = await exp.arun()
     assert len(host.jobs) == jobs
     judged = len(exp.records("evaluation"))

@@ -1,56 +1,30 @@
-"""Runs with a model that goes by the batches of Gemini: from the file to the table."""
+"""What a run makes of the batches of Gemini that are odd: unreadable states, large jobs, lost uploads."""
 
 from __future__ import annotations
 
-import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import json
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cli.warm_process import WarmProcess
-from fakes import gemini
-from fakes.batch_jobs import LOST
+from fakes.batch_jobs import LOST, BatchingHost
 from fakes.scripted import Raw
-from pipeline.batched_clouds import GEMINI, SECRET, VERDICT, lab, requested
-from pipeline.experiments import Lab, Notes
+from pipeline.batched_lab import GEMINI, KEY, lab_at, serving
+from pipeline.experiments import Notes
 
 from coeval.models.batch import gemini_batches
 from coeval.models.batch.batch_job_runner import LOST_LOOKS
 from coeval.models.batch.gemini_batches import GeminiBatches
 
 
-@asynccontextmanager
-async def judged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Any, Lab]]:
-    """A host of Gemini's, whose judgments all succeed, and an experiment that is judged there."""
-    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT)) as host:
-        for name, value in GEMINI.environment(host, folder).items():
-            monkeypatch.setenv(name, value)
-        yield host, lab(GEMINI, host, folder)
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
 
 
-async def command(*words: object, **environment: str) -> tuple[int, str]:
-    """``coeval`` as a user calls it: its exit code and what it said."""
-    process = WarmProcess(*words, env={"COLUMNS": "200", **environment}, err_to_out=True)
-    written = await process.output()
-    return process.wait(), written.out
-
-
-@pytest.mark.process
-async def test_a_judge_by_batches_from_the_file_to_the_table(tmp_path: Path) -> None:
-    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT)) as host:
-        exp = lab(GEMINI, host, tmp_path)
-        code, said = await command("run", "--config", exp.file, **GEMINI.environment(host, tmp_path))
-        assert code == 0, said
-        assert len(host.jobs) == 1
-    assert set(requested(host).values()) == {1}
-    assert exp.counts() == (GEMINI.least,) * 3
-    scores = [record["scores"] for record in exp.records("evaluation").values()]
-    assert scores == [{"plot": "High", "style": "Low"}] * GEMINI.least
-    assert SECRET not in said
-    code, said = await command("analyze", "students", "--run", exp.path)
-    assert code == 0, said
+def requested(host: BatchingHost) -> Counter[str]:
+    """How often the provider saw each request, by what was asked."""
+    return Counter(json.dumps(each.body["contents"]) for each in host.requested)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +39,11 @@ async def test_a_judge_by_batches_from_the_file_to_the_table(tmp_path: Path) -> 
     ids=["torn", "not UTF-8", "deep", "nameless", "a page"],
 )
 async def test_a_state_that_cannot_be_read_is_told_and_not_asked_for_without_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+    tmp_path: Path, body: bytes
 ) -> None:
     notes = Notes()
-    async with judged(tmp_path, monkeypatch) as (host, exp):
+    async with serving(GEMINI) as host:
+        exp = lab_at(GEMINI, host, tmp_path)
         host.troubles = [("get", Raw(body)) for _ in range(200)]
         run = await exp.arun(watcher=notes)
         assert host.heard.count("get") == LOST_LOOKS
@@ -83,96 +58,12 @@ async def test_a_state_that_cannot_be_read_is_told_and_not_asked_for_without_end
 
 
 @pytest.mark.process
-async def test_a_student_by_batches_pays_the_price_of_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    costs = []
-    for batched in (True, False):
-        folder = tmp_path / str(batched)
-        folder.mkdir()
-        async with GEMINI.serve(says=lambda _: GEMINI.says("Once upon a time.")) as host:
-            for name, value in GEMINI.environment(host, folder).items():
-                monkeypatch.setenv(name, value)
-            exp = lab(GEMINI, host, folder, "student")
-            exp.models[-1]["batch_enabled"] = batched
-            run = await exp.arun()
-            assert run.exit_code == 0, run.summary
-            assert bool(host.jobs) is batched
-        records = exp.records("response_collection").values()
-        assert {record["response"] for record in records} == {"Once upon a time."}
-        costs.append(sum(record["usage"]["cost_usd"] for record in records))
-    assert costs[0] == pytest.approx(costs[1] / 2)
-    assert costs[0] > 0
-
-
-@pytest.mark.process
-async def test_requests_that_fail_by_themselves_fail_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with judged(tmp_path, monkeypatch) as (host, exp):
-        host.script.append(gemini.Fault(400, "no such field"))
-        run = await exp.arun()
-    assert run.exit_code == 3, run.summary
-    records = exp.records("evaluation").values()
-    failed = [record for record in records if record.get("status") == "failed"]
-    assert [record["error"]["kind"] for record in failed] == ["bad_request"]
-    assert "no such field" in failed[0]["error"]["message"]
-    assert len(records) == GEMINI.least
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("kind", ["create", "get"])
-async def test_a_run_that_is_killed_goes_on_with_the_job_that_it_made(kind: str, tmp_path: Path) -> None:
-    """When a job has been made and its id is not known yet, and while it is looked at."""
-    processes: list[WarmProcess] = []
-    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT)) as host:
-
-        async def kill(what: str, carried_out: bool) -> None:
-            if what == kind and carried_out and processes:
-                processes.pop().kill()
-
-        host.watch = kill
-        exp = lab(GEMINI, host, tmp_path)
-        environment = GEMINI.environment(host, tmp_path)
-        killed = WarmProcess("run", "--config", exp.file, env=environment)
-        processes.append(killed)
-        await killed.output()
-        assert killed.returncode == -signal.SIGKILL
-        host.watch = None
-        again = await command("run", "--config", exp.file, "--continue", **environment)
-        assert again[0] == 0, again[1]
-    assert len(host.jobs) == 1
-    assert set(requested(host).values()) == {1}
-    assert len(exp.records("evaluation")) == GEMINI.least
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("how", ["--fetch-batches", "--cancel-batches"])
-async def test_jobs_that_nobody_waits_for_are_collected_or_cancelled_later(how: str, tmp_path: Path) -> None:
-    async with GEMINI.serve(says=lambda _: GEMINI.says(VERDICT), states=("RUNNING",)) as host:
-        exp = lab(GEMINI, host, tmp_path)
-        environment = GEMINI.environment(host, tmp_path)
-        code, said = await command("run", "--config", exp.file, "--no-wait", **environment)
-        assert code == 3, said
-        [job] = host.jobs.values()
-        host.states = ("SUCCEEDED",) if how == "--fetch-batches" else ("RUNNING",)
-        code, said = await command("status", "--run", exp.path, how, **environment)
-        if how == "--fetch-batches":
-            assert len(exp.records("evaluation")) == GEMINI.least, said
-        else:
-            assert job.ended_by is not None, said
-        host.states = ("SUCCEEDED",)
-        code, said = await command("run", "--config", exp.file, "--continue", **environment)
-        assert code == 0, said
-    assert len(exp.records("evaluation")) == GEMINI.least
-
-
-@pytest.mark.process
 async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gemini_batches, "INLINE_REQUESTS", 1)
-    async with judged(tmp_path, monkeypatch) as (host, exp):
+    async with serving(GEMINI) as host:
+        exp = lab_at(GEMINI, host, tmp_path)
         host.troubles += [("upload", LOST), ("create", LOST), ("download", LOST)]
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
@@ -185,7 +76,8 @@ async def test_too_few_requests_for_a_job_are_asked_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GeminiBatches, "limits", GeminiBatches.limits._replace(least=100))
-    async with judged(tmp_path, monkeypatch) as (host, exp):
+    async with serving(GEMINI) as host:
+        exp = lab_at(GEMINI, host, tmp_path)
         run = await exp.arun()
     assert run.exit_code == 0, run.summary
     assert not host.jobs

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command
-from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, quiz, task
+from pipeline.experiments import FOLDERS, PHASES, Lab, calls, content, listen, model, quiz, task
 
 from coeval.analysis.intervals import wilson
 from coeval.analysis.readers.run_reader import RunReader
@@ -18,7 +18,7 @@ from coeval.core.errors import ConfigError
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
-from coeval.pipeline.plan.preview import forecast, preview_run
+from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.folder_report import folder_report
@@ -35,14 +35,6 @@ def student(name: str = "ann", samples: int = 3, **parameters: Any) -> dict[str,
 def lab(tmp_path: Path) -> Lab:
     """2 items × (3 answers of ann + 1 of ben) × 1 judge."""
     return Lab(tmp_path, [TEA, student(), model("ben", "student"), JOE], [task(total=2)])
-
-
-def calls(lab: Lab, **options: Any) -> tuple[int, ...]:
-    """What a dry run counts, by phase."""
-    expected = forecast(load_config(lab.file), RunOptions(**options))
-    found = [expected.calls_of_phase(phase) for phase in ("attribute_mapping", "rubric_mapping", *PHASES)]
-    assert all(each.low == each.high for each in found)
-    return tuple(each.low for each in found)
 
 
 def test_each_sample_is_answered_with_a_seed_of_its_own_and_judged(
@@ -157,7 +149,12 @@ def test_labels_of_samples_are_one_cluster(tmp_path: Path) -> None:
     assert (label.high or 0) - (label.low or 0) > 1.2 * ((apart.high or 0) - (apart.low or 0))
 
 
-def test_a_killed_run_goes_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("variants", [None, {"plain": {}, "kind": {"system_prompt": "Be kind."}}])
+def test_a_killed_run_goes_on(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, variants: dict[str, Any] | None
+) -> None:
+    if variants is not None:
+        lab.models[1]["variants"] = variants
     whole = Lab(lab.folder, lab.models, lab.tasks, id="whole")
     whole.run()
     lab.settings["quota"] = {"ann": {"max_calls": 4}}

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline.experiments import PHASES, Lab, content, listen, model, quiz, task
+from pipeline.experiments import Lab, calls, content, listen, model, quiz, task
 
 import coeval
 from coeval.api import load_config
 from coeval.core.errors import ConfigError
-from coeval.pipeline.plan.preview import forecast
-from coeval.pipeline.run_options import RunOptions
 
 TEA = model("tea", "teacher")
 TWO: dict[str, Any] = {
@@ -34,14 +32,6 @@ def varied(variants: dict[str, Any] = TWO, **parameters: Any) -> dict[str, Any]:
 def lab(tmp_path: Path) -> Lab:
     """1 teacher and a model in all roles, whose answers two variants of its prompt give."""
     return Lab(tmp_path, [TEA, varied()], [task(total=3)])
-
-
-def calls(lab: Lab, **options: Any) -> tuple[int, ...]:
-    """What a dry run counts, by phase."""
-    expected = forecast(load_config(lab.file), RunOptions(**options))
-    found = [expected.calls_of_phase(phase) for phase in ("attribute_mapping", "rubric_mapping", *PHASES)]
-    assert all(each.low == each.high for each in found)
-    return tuple(each.low for each in found)
 
 
 def test_variants_answer_the_same_items_and_are_judged(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,21 +139,6 @@ def test_what_a_prompt_is_worth_shows_in_the_scores(tmp_path: Path) -> None:
     assert means["ben@kind"] > means["ben@plain"] + 0.3  # 0.9 against 0.4
     right = {label.student: label.correct for label in results.labels}
     assert right["ben@kind"] > right["ben@plain"]
-
-
-def test_a_killed_run_goes_on(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Lab(lab.folder, lab.models, lab.tasks, id="whole")
-    whole.run()
-    lab.settings["quota"] = {"ben": {"max_calls": 7}}
-    assert lab.run().exit_code == 3
-    lab.settings = {}
-    counted, requested = calls(lab, continue_run=True), listen(monkeypatch)
-    assert lab.run(continue_run=True).exit_code == 0
-    assert requested.phases() == counted
-    assert lab.records("evaluation").keys() == whole.records("evaluation").keys()
-    requested.clear()
-    assert lab.run(continue_run=True).exit_code == 0
-    assert requested.requests == []
 
 
 @pytest.mark.parametrize(

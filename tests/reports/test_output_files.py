@@ -13,13 +13,11 @@ import openpyxl
 import pytest
 from cli.eval_process import finish, start, write_prompts
 from cli.invoked import Command
-from cli.written_output import output, verdicts
 from fakes.openai_chat import Answer, Fault, fake
 from openpyxl.utils.cell import range_boundaries
 from openpyxl.workbook import Workbook
 from openpyxl.worksheet.worksheet import Worksheet
 from pipeline.experiments import Lab, model, task
-from reports.browser import chromium, draw_all, nothing_serious, opened
 from reports.workbook_tables import summary_lines, table_rows
 
 EVIL = '=HYPERLINK("http://evil","x")\x1b[31m\u202e</t>]]>&<c><f>1+1</f>'
@@ -168,40 +166,3 @@ def test_there_is_no_report_of_judges_where_none_was_asked(
     assert "nothing to write of judge-report" in ended.err
     assert coeval("analyze", *words, "--run", outputs / "mine").code == 0
     assert "Judges" not in openpyxl.load_workbook(tmp_path / "judge-report.xlsx").sheetnames, "one only"
-
-
-# Pages of what ``eval-framework`` left and of a comparison, in a browser: nothing asked for, nothing
-# complained of, nothing that overflows or cannot be read.
-
-EVIL_NAME = "<script>alert(1)</script>\u202e"
-
-
-@pytest.fixture(scope="module")
-def two_outputs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    place = tmp_path_factory.mktemp("outputs")
-    long = f"a-model-with-a-long-name-{'x' * 60}"
-    return [
-        output(place / "a", f"{EVIL_NAME} one", verdicts([0, 1] * 20)),
-        output(place / "b", long, verdicts([1, 1, 1, 0] * 10)),
-    ]
-
-
-@pytest.mark.system
-@pytest.mark.parametrize("kind", ["output", "comparison"])
-def test_it_can_be_read_by_everybody(
-    two_outputs: list[Path], coeval: Command, tmp_path: Path, kind: str
-) -> None:
-    if kind == "output":
-        ended = coeval("analyze", "--run", two_outputs[0], "--format", "html", "--out", tmp_path)
-        page_file = tmp_path / "report.html"
-    else:
-        page_file = tmp_path / "both.html"
-        ended = coeval("compare", *two_outputs, "--html", page_file)
-    assert ended.code == 0, ended.err
-    with chromium() as browser:
-        for width in (1600, 390):
-            seen = opened(browser, page_file, viewport={"width": width, "height": 900})
-            draw_all(seen.page)
-            assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-            nothing_serious(seen.page)
-            assert (seen.complaints, seen.requests) == ([], [])

@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from coeval.core.errors import StoreError
 from coeval.core.records import Response, by_id, is_good
-from coeval.store import journal as journal_module
-from coeval.store.journal import Journal
+from coeval.store import jsonl as journal_module
+from coeval.store.jsonl import Journal
 from coeval.store.record_index import Index, RecordPart
 
 

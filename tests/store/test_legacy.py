@@ -6,23 +6,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from written_run import append
 
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint, Evaluation, Response
-from coeval.store.journal import Dropped
+from coeval.store.jsonl import Dropped
 from coeval.store.legacy import convert, declared_attributes, is_legacy, read_legacy, target_attrs_file
 from coeval.store.rundir import FOLDERS, RunDir
 
 LEGACY = Path(__file__).parents[2].parent / "shared" / "reference" / "legacy_run"
 needs_reference = pytest.mark.skipif(not LEGACY.is_dir(), reason=f"reference data not found at {LEGACY}")
 RECORDS = ("data_generation", "response_collection", "evaluation")
-
-
-def write(path: Path, *records: dict[str, Any] | str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        for record in records:
-            file.write(record if isinstance(record, str) else json.dumps(record) + "\n")
 
 
 def response(n: int, **fields: Any) -> dict[str, Any]:
@@ -99,7 +93,7 @@ def test_the_reference_run_becomes_a_current_one(target: Path) -> None:
 
 def test_a_good_record_goes_before_a_failed_one(older: Path, target: Path) -> None:
     failed = response(1, response=None, status="failed", error="timeout")
-    write(answers(older), failed, response(1, status=None), failed, response(2, status="failed"))
+    append(answers(older), failed, response(1, status=None), failed, response(2, status="failed"))
     convert(older, target, ["response_collection"])
     records = read_all(RunDir(target).responses("t", "s.1"), Response)
     assert [(record.status, record.response) for record in records] == [
@@ -109,7 +103,7 @@ def test_a_good_record_goes_before_a_failed_one(older: Path, target: Path) -> No
 
 
 def test_what_is_no_record_is_dropped_and_reported(older: Path, target: Path) -> None:
-    write(
+    append(
         answers(older), response(1), "garbage\n", response(2, student_model_id=5), response(3), '{"id": "t__'
     )
     converted = convert(older, target, ["response_collection"])
@@ -122,13 +116,13 @@ def test_what_is_no_record_is_dropped_and_reported(older: Path, target: Path) ->
 
 
 def test_a_whole_last_record_without_a_line_end_is_kept(older: Path, target: Path) -> None:
-    write(answers(older), response(1), json.dumps(response(2)))
+    append(answers(older), response(1), json.dumps(response(2)))
     assert convert(older, target, ["response_collection"]).counts == {"response_collection": 2}
 
 
 def test_an_evaluation_takes_its_student_from_its_response(older: Path, target: Path) -> None:
-    write(answers(older), response(1))
-    write(judgments(older), evaluation(1), evaluation(2))
+    append(answers(older), response(1))
+    append(judgments(older), evaluation(1), evaluation(2))
     converted = convert(older, target, ["evaluation"])
     [record] = read_all(RunDir(target).evaluations("t", "a", "j"), Evaluation)
     assert record.student_model_id == "s.1"
@@ -138,7 +132,7 @@ def test_an_evaluation_takes_its_student_from_its_response(older: Path, target: 
 
 def test_scores_keep_their_level_and_lose_nothing_silently(older: Path, target: Path) -> None:
     scores = {"a": "high", "b": "Medium", "c": "excellent", "d": None}
-    write(judgments(older), evaluation(1, student_model_id="s.1", scores=scores, status="success"))
+    append(judgments(older), evaluation(1, student_model_id="s.1", scores=scores, status="success"))
     convert(older, target, ["evaluation"])
     [record] = read_all(RunDir(target).evaluations("t", "a", "j"), Evaluation)
     assert record.scores == {"a": "High", "b": "Medium"}
@@ -146,7 +140,7 @@ def test_scores_keep_their_level_and_lose_nothing_silently(older: Path, target: 
 
 
 def test_failures_stay_failures(older: Path, target: Path) -> None:
-    write(answers(older), response(1, response=None, status="failed", error="timed out"))
+    append(answers(older), response(1, response=None, status="failed", error="timed out"))
     convert(older, target, ["response_collection"])
     [record] = read_all(RunDir(target).responses("t", "s.1"), Response)
     assert (record.status, record.response, record.error.message) == ("failed", None, "timed out")
@@ -154,7 +148,7 @@ def test_failures_stay_failures(older: Path, target: Path) -> None:
 
 def test_declared_attribute_values_become_text_too(older: Path, tmp_path: Path) -> None:
     declared = {"lines": [3, 5], "rhymed": [True, False], "form": ["free"]}
-    write(older / "phase1_attributes" / "t.target_attrs.json", json.dumps(declared))
+    append(older / "phase1_attributes" / "t.target_attrs.json", json.dumps(declared))
     expected = {"lines": ["3", "5"], "rhymed": ["true", "false"], "form": ["free"]}
     assert declared_attributes(RunDir(older), "t") == expected
     assert declared_attributes(RunDir(older), "nothing") == {}
@@ -163,7 +157,7 @@ def test_declared_attribute_values_become_text_too(older: Path, tmp_path: Path) 
 
 
 def test_attribute_values_become_text(older: Path) -> None:
-    write(
+    append(
         older / "phase3_datapoints" / "t.a.datapoints.jsonl",
         {
             "id": "t__a__00001",
@@ -179,14 +173,14 @@ def test_attribute_values_become_text(older: Path) -> None:
 
 
 def test_names_cannot_lead_out_of_the_run(older: Path, target: Path) -> None:
-    write(answers(older), response(1, task_id="../../outside"))
+    append(answers(older), response(1, task_id="../../outside"))
     converted = convert(older, target, ["response_collection"])
     assert converted.counts == {"response_collection": 0}
     assert "cannot be part of a file name" in converted.dropped[0].reason
 
 
 def test_repeating_a_conversion_changes_nothing(older: Path, target: Path) -> None:
-    write(answers(older), response(1))
+    append(answers(older), response(1))
     convert(older, target, ["response_collection"])
     before = RunDir(target).responses("t", "s.1").read_bytes()
     convert(older, target, ["response_collection"])
@@ -194,9 +188,9 @@ def test_repeating_a_conversion_changes_nothing(older: Path, target: Path) -> No
 
 
 def test_other_work_in_the_target_is_never_overwritten(older: Path, target: Path) -> None:
-    write(answers(older), response(1))
+    append(answers(older), response(1))
     standing = RunDir(target).responses("t", "s.1")
-    write(standing, response(9))
+    append(standing, response(9))
     before = standing.read_bytes()
     with pytest.raises(UsageError, match="holds something else"):
         convert(older, target, ["response_collection"])
@@ -205,26 +199,26 @@ def test_other_work_in_the_target_is_never_overwritten(older: Path, target: Path
 
 
 def test_a_current_run_is_copied_and_not_called_legacy(older: Path, target: Path) -> None:
-    write(RunDir(older).responses("t", "s.1"), response(1))
-    write(RunDir(older).evaluations("t", "a", "j"), evaluation(1, student_model_id="s.1"))
-    write(RunDir(older).target_attrs("t"), "{}")
+    append(RunDir(older).responses("t", "s.1"), response(1))
+    append(RunDir(older).evaluations("t", "a", "j"), evaluation(1, student_model_id="s.1"))
+    append(RunDir(older).target_attrs("t"), "{}")
     assert not is_legacy(older)
     assert convert(older, target, tuple(FOLDERS)).dropped == ()
     assert json.loads(RunDir(target).responses("t", "s.1").read_text()) == response(1)
 
 
 def test_each_sign_of_an_older_layout_is_enough(tmp_path: Path) -> None:
-    write(tmp_path / "1" / "phase1_attributes" / "t.target_attrs.json", "{}")
-    write(answers(tmp_path / "4"), response(1))
-    write(judgments(tmp_path / "5"), evaluation(1))
+    append(tmp_path / "1" / "phase1_attributes" / "t.target_attrs.json", "{}")
+    append(answers(tmp_path / "4"), response(1))
+    append(judgments(tmp_path / "5"), evaluation(1))
     assert [is_legacy(tmp_path / name) for name in ("1", "4", "5")] == [True, True, True]
     assert not is_legacy(tmp_path / "nowhere")
 
 
 def test_the_current_name_counts_where_both_stand(older: Path, target: Path) -> None:
-    write(older / "phase1_attributes" / "t.target_attrs.json", '{"old": []}')
+    append(older / "phase1_attributes" / "t.target_attrs.json", '{"old": []}')
     assert target_attrs_file(RunDir(older), "t").name == "t.target_attrs.json"
-    write(RunDir(older).target_attrs("t"), '{"new": []}')
+    append(RunDir(older).target_attrs("t"), '{"new": []}')
     assert target_attrs_file(RunDir(older), "t").name == "t_target_attrs.json"
     assert convert(older, target, ["attribute_mapping"]).counts == {"attribute_mapping": 1}
     assert json.loads(RunDir(target).target_attrs("t").read_text()) == {"new": []}
@@ -233,8 +227,8 @@ def test_the_current_name_counts_where_both_stand(older: Path, target: Path) -> 
 def test_bytes_that_are_no_text_are_dropped_and_hide_no_layout(tmp_path: Path) -> None:
     path = tmp_path / "phase5_evaluations" / "t.a.j.evaluations.jsonl"
     older = {key: value for key, value in evaluation(1).items() if key != "student_model_id"}
-    write(tmp_path / "phase4_responses" / "t.s.1.responses.jsonl", response(1))
-    write(path, older, older | {"id": "second", "finish_reason": "odd"})
+    append(tmp_path / "phase4_responses" / "t.s.1.responses.jsonl", response(1))
+    append(path, older, older | {"id": "second", "finish_reason": "odd"})
     path.write_bytes(b'{"id": "\xff"}\n' + path.read_bytes().replace(b'"odd"', b'"\xff"'))
     assert is_legacy(tmp_path)
     dropped: list[Dropped] = []

@@ -26,8 +26,22 @@ LATENCY_S = 0.01
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
-class Handler(BaseHTTPRequestHandler):
+class JsonHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def say(self, status: int, body: Any) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """The faults say what is written."""
+
+
+class Handler(JsonHandler):
     faults: frozenset[str] = frozenset()
 
     def do_GET(self) -> None:
@@ -53,17 +67,6 @@ class Handler(BaseHTTPRequestHandler):
             usage = {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             self.say(200, {"choices": [choice], "usage": usage})
-
-    def say(self, status: int, body: Any) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """The faults say what is written."""
 
 
 class Server(ThreadingHTTPServer):

@@ -14,9 +14,11 @@ import os
 import random
 import sys
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from odd_server import JsonHandler
 
 TENSORS = 64
 
@@ -100,10 +102,8 @@ class Engine:
                 return None
 
 
-def handler_of(engine: Engine) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+def handler_of(engine: Engine) -> type[JsonHandler]:
+    class Handler(JsonHandler):
         def do_GET(self) -> None:
             names = [engine.name, *engine.adapters]
             match self.path, engine.is_sglang:
@@ -126,17 +126,6 @@ def handler_of(engine: Engine) -> type[BaseHTTPRequestHandler]:
                 self.say(500, {"error": {"message": str(error)}})
             else:
                 self.say(404 if reply is None else 200, reply or {"detail": "Not Found"})
-
-        def say(self, status: int, body: Any) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Nobody reads it."""
 
     return Handler
 

@@ -8,16 +8,15 @@ import os
 import shlex
 import signal
 import sys
-import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 from cli.invoked import Command, Ended
+from fakes.threaded import http_in_a_thread
 from swap_server import Engine, handler_of, weights_in, write_checkpoint
 from sweeping import Sweeping
 from workers import gone
@@ -66,13 +65,8 @@ class Started:
         fault = self._faults.get(len(self.engines), "")
         engine = Engine(started.checkpoint, started.name, fault, is_sglang=self._is_sglang)
         self.engines.append(engine)
-        http = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(engine))
-        threading.Thread(target=http.serve_forever, args=(0.005,), daemon=True).start()
-        try:
-            yield Up(cast("Any", Alive()), f"http://127.0.0.1:{http.server_port}/v1")
-        finally:
-            await asyncio.to_thread(http.shutdown)
-            http.server_close()
+        with http_in_a_thread(handler_of(engine)) as url:
+            yield Up(cast("Any", Alive()), f"{url}/v1")
 
 
 async def held(servers: list[Server], dies_at: int = -1, **of_engine: Any) -> list[tuple[list[int], int]]:

@@ -15,7 +15,7 @@ overall score.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatch
 from typing import NamedTuple
@@ -42,7 +42,7 @@ from coeval.analysis.measures.student_measures import (
     student_headlines,
 )
 from coeval.analysis.people.people_measures import human_scores
-from coeval.analysis.planned_names import Planned, removed_names
+from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import (
@@ -121,9 +121,10 @@ def student_scores(reader: RunReader, grid: ScoreGrid) -> tuple[StudentScore, ..
     whole = everything.kept(np.isin(everything.items.task, due))
     does = np.asarray(whole.does[:, np.unique(whole.task)].all(axis=1))
     of_tasks, overall = _figures(everything), _figures(whole)
+    expected = (planned and planned.students) or frozenset()
     found = []
     for place, student in enumerate(everything.students):
-        if student not in counted and student not in _planned_students(planned):
+        if student not in counted and student not in expected:
             continue  # its answers are to no item that is there
         by_task = counted[student]
         in_all = [count for task, count in by_task.items() if has_task(planned, task)]
@@ -189,10 +190,6 @@ def _by_shared_scores(scores: tuple[StudentScore, ...], ranks: Ranking) -> tuple
 
     found = [adjusted(score) for score in scores]
     return tuple(sorted(found, key=lambda score: (score.task is not None, _rank(score))))
-
-
-def _planned_students(planned: Planned | None) -> Set[str]:
-    return planned.students or frozenset() if planned is not None else frozenset()
 
 
 def label_accuracies(reader: RunReader, students: Sequence[str]) -> tuple[LabelAccuracy, ...]:

@@ -102,7 +102,7 @@ def figure_text(kind: FigureKind, value: float, low: float | None = None, high: 
     if low is None or high is None:
         return figure(value, kind)
     if kind == "gap":
-        return difference_text(100 * value, 100 * low, 100 * high, 1)
+        return difference_text(100 * value, 100 * low, 100 * high)
     return f"{figure(value, kind)} [{figure(low, kind).removesuffix('%')}, {figure(high, kind)}]"
 
 
@@ -110,17 +110,17 @@ def figure_text(kind: FigureKind, value: float, low: float | None = None, high: 
 _NEARLY = 0.06
 
 
-def difference_text(middle: float, low: float, high: float, digits: int) -> str:
-    """``0.079 ± 0.043``, or ``0.292 [−0.049, 0.497]`` where the interval is lopsided."""
-    if abs((high - middle) - (middle - low)) < _NEARLY * 10 ** (1 - digits):
-        return f"{fixed(middle, digits)} ± {fixed((high - low) / 2, digits)}"
-    return f"{fixed(middle, digits)} [{fixed(low, digits)}, {fixed(high, digits)}]"
+def difference_text(middle: float, low: float, high: float) -> str:
+    """``7.9 ± 4.3``, or ``29.2 [−4.9, 49.7]`` where the interval is lopsided."""
+    if abs((high - middle) - (middle - low)) < _NEARLY:
+        return f"{fixed(middle, 1)} ± {fixed((high - low) / 2, 1)}"
+    return f"{fixed(middle, 1)} [{fixed(low, 1)}, {fixed(high, 1)}]"
 
 
 def signed_points(difference: float, low: float, high: float, unit: str) -> str:
     """``3.1 ± 1.9``: a difference of a benchmark's metric with its interval, in points."""
     by = points_per(unit)
-    return difference_text(difference * by, low * by, high * by, 1)
+    return difference_text(difference * by, low * by, high * by)
 
 
 def _minus(text: str) -> str:

@@ -6,15 +6,17 @@ dialect, retries, limits, quota, batch) is the model's own affair.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address
+from itertools import chain
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
-from coeval.core.records import Completion, Request, Usage
+from coeval.core.records import Completion, Request, SamplingParameters, Usage
 from coeval.core.shown_url import HIDDEN, shown_url
 
 # A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show.
@@ -136,3 +138,135 @@ def is_own_address(url: str) -> bool:
     except ValueError:
         return "." not in host or host.endswith((".local", ".localhost", ".internal", ".lan"))
     return address.is_loopback or address.is_private or address.is_link_local
+
+
+# --- How many tokens an answer may have at most, and a prompt; and that a text has at least one
+
+# How hosts call the limit on an answer, reasoning included.
+_LIMITS = frozenset(
+    {
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "maxOutputTokens",
+        "maxTokens",
+        "max_new_tokens",
+        "num_predict",
+    }
+)
+# How hosts call the number of answers to one prompt, which are all paid for.
+_ANSWERS = frozenset({"n", "best_of", "candidateCount", "candidate_count", "num_generations"})
+# Fields of a body in which such may stand.
+_GROUPS = frozenset({"generationConfig", "generation_config", "inferenceConfig", "options"})
+
+
+# Hosts count a few tokens of an answer otherwise than they limit it: those of its end, or of its template.
+_BELOW_LIMIT = 0.95
+# Characters of a token, in the mean of any text; of one that has more, not all tokens were counted.
+_MOST_CHARACTERS = 8
+# Limits that hosts take for none: llama.cpp and its like the first, Ollama's ``num_predict`` both.
+NO_LIMIT = (-1, -2)
+
+
+def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+    """The limit on what a request's answers have together, where it sets one; None: nothing bounds it.
+
+    What the user has laid over the body counts by the names that hosts have for it, the largest of all. A
+    limit below 1 bounds nothing: -1 is no limit to many hosts.
+    """
+    limits, answers = _bounds(sampling, spec)
+    if not limits or not all(type(each) is int for each in answers):
+        return None
+    return int(max(limits) * max(answers))
+
+
+def least_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+    """The limit on one answer, the least where a request sets several: what is laid over the body replaces
+    what is ours, and a host heeds one of two names. None: nothing bounds it."""
+    limits, _ = _bounds(sampling, spec)
+    return min(limits, default=None)
+
+
+def _bounds(sampling: SamplingParameters, spec: ModelSpec) -> tuple[list[int], list[Any]]:
+    """The limits on an answer that a request sets, none where one of them bounds nothing; and what it says of
+    the number of answers."""
+    limits: list[Any] = [] if sampling.max_tokens is None else [sampling.max_tokens]
+    answers: list[Any] = [1]
+    for path, value in chain(_fields(sampling.rest), _fields(spec.extra_body)):
+        if path[-1] in _LIMITS:
+            limits.append(value)
+        elif path[-1] in _ANSWERS:
+            answers.append(value)
+    bounds = all(type(limit) is int and limit > 0 for limit in limits)
+    return limits if bounds else [], answers
+
+
+# A limit on answers by its names in refusals; and the most that a host takes. The tokens of the prompt, which
+# such a sentence often counts too, follow none of these words.
+_NAMES_LIMIT = re.compile(
+    r"max\w*[_ ]?tokens|maximum (?:number of )?(?:output )?tokens|(?:output|completion|new) tokens"
+    r"|(?:in|for) the completion",
+    re.IGNORECASE,
+)
+_MOST_TAKEN = re.compile(
+    r"(?:max_model_len|context|length|window|size|limit|maximum|at most|equal to|less than|lower than"
+    r"|more than|exceeds?|<|≤|>|up to|range\D{1,40}\b1\b\D{1,20}?(?=\d))"
+    r"(?: value| is| of| to|\W){0,4}(\d{1,3}(?:,\d{3})+|\d+)",
+    re.IGNORECASE,
+)
+
+
+def refuses_limit(message: str, limit: int | None) -> bool:
+    """Check whether a refusal is of the limit on answers itself, so that every request with it
+    fails: it names a lower one. A prompt that leaves too little room for its answer is one item's affair."""
+    if limit is None or not _NAMES_LIMIT.search(message):
+        return False
+    most = [int(number.replace(",", "")) for number in _MOST_TAKEN.findall(message)]
+    return any(1 < number < limit for number in most)
+
+
+def answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The limits on an answer among a model's parameters, ``extra_body`` included, each with its keys."""
+    extra = parameters.get("extra_body")
+    for path, value in _fields(parameters):
+        if path[-1] in _LIMITS:
+            yield path, value
+    for path, value in _fields(extra) if isinstance(extra, dict) else ():
+        if path[-1] in _LIMITS:
+            yield ("extra_body", *path), value
+
+
+def _fields(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in body.items():
+        yield (name,), value
+        if name in _GROUPS and isinstance(value, dict):
+            for field, inner in value.items():
+                yield (name, field), inner
+
+
+def counted(completion: Completion) -> Completion:
+    """The completion, marked as ``uncounted`` where it holds a text that is said to have no token."""
+    usage = completion.usage
+    if usage.output_tokens or usage.uncounted or not (completion.text or completion.reasoning):
+        return completion
+    return msgspec.structs.replace(completion, usage=msgspec.structs.replace(usage, uncounted=True))
+
+
+def at_window(completion: Completion, limit: int | None) -> Completion:
+    """The completion, marked where its server cut it off below ``limit``: prompt and answer fill its window,
+    and it says nothing but "length". A count that is too small for the text is no sign of that."""
+    tokens = completion.usage.output_tokens
+    cut = completion.finish_reason == "length" and completion.truncated and not completion.usage.uncounted
+    if limit is None or not cut or not 0 < tokens < _BELOW_LIMIT * limit:
+        return completion
+    if len(completion.text) + len(completion.reasoning or "") > _MOST_CHARACTERS * tokens:
+        return completion
+    return msgspec.structs.replace(completion, finish_reason=WINDOW)
+
+
+def prompt_bytes(request: Request) -> int:
+    """How long a request's text is, its schema included."""
+    texts = [message.content for message in request.messages]
+    if request.schema is not None:
+        texts.append(f"{request.schema.body}")
+    return sum(len(text.encode(errors="surrogatepass")) for text in texts)

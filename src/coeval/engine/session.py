@@ -36,8 +36,7 @@ from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
-from coeval.store.journal import Journal
-from coeval.store.jsonl import MOST_KEPT, store_error
+from coeval.store.jsonl import MOST_KEPT, Journal, store_error
 from coeval.store.rundir import now
 
 # --- Error log: ``run_errors.jsonl``

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 
 from coeval.core.entry_points import loaded
 from coeval.core.errors import UsageError
-from coeval.core.model import ModelSpec
+from coeval.core.model import ModelSpec, most_answer_tokens
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
 from coeval.core.text import dollars, dollars_beyond, limit_in_dollars, listed
 from coeval.engine.model_work import RoleModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.metering.account_file import ModelAccount, Spent, Terms, perhaps
-from coeval.models.metering.answer_bound import most_answer_tokens
 from coeval.models.pacing.limits import DEFAULT_CONCURRENCY
 from coeval.pricing.estimate import EndpointPace, RequestedModel
 from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact

@@ -13,7 +13,14 @@ from typing import Any
 import msgspec
 
 from coeval.core.errors import BadRequest, ModelError, Undecodable, Unreadable
-from coeval.core.model import Model
+from coeval.core.model import (
+    Model,
+    at_window,
+    counted,
+    least_limit,
+    most_answer_tokens,
+    refuses_limit,
+)
 from coeval.core.records import Completion, Request, SamplingParameters, ServedAs, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.text import cut_to_bytes
@@ -31,13 +38,6 @@ from coeval.models.dialects.dialect import (
 )
 from coeval.models.dialects.openai_answer import is_charge
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
-from coeval.models.metering.answer_bound import (
-    at_window,
-    counted,
-    least_limit,
-    most_answer_tokens,
-    refuses_limit,
-)
 from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call

@@ -95,7 +95,7 @@ class Keys:
         Raises UsageError: there is no such account, or it is one of another interface.
         """
         host = HOSTS[interface]
-        fields = self._from_env(host)
+        fields = {field: self._env[name].strip() for field, name in self._variables(host).items()}
         for entry in (self._entry(host)[1], self._of_account(account, interface) if account else {}):
             if entry.keys() & IDENTITY_FIELDS:
                 fields = _without_identity(fields)
@@ -162,9 +162,6 @@ class Keys:
             if (name := next((name for name in names if self._env.get(name, "").strip()), None)) is not None:
                 found[field] = name
         return found
-
-    def _from_env(self, host: Host) -> dict[str, str]:
-        return {field: self._env[name].strip() for field, name in self._variables(host).items()}
 
     def _entry(self, host: Host) -> tuple[str, dict[str, str]]:
         """The entry of the first file that has one, after its place in words."""

@@ -15,8 +15,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
 from coeval.models.address import EndpointKey, ModelAddress, address_of
 from coeval.models.answer_store import AnswerStore, StoredModel
-from coeval.models.batch.batched import BatchedModel
-from coeval.models.batch.batches import Batches
+from coeval.models.batch.batches import BatchedModel, Batches
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.hosted import HostedModel, HostModels
 from coeval.models.keys import Keys

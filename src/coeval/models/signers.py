@@ -351,7 +351,7 @@ def google_cloud(credential: Credential | None) -> Signer:
     """
     if credential is not None and credential.api_key is not None:
         return Signer({"Authorization": f"Bearer {credential.api_key}"})
-    if not _installed():
+    if not all(find_spec(name) is not None for name in ("google", "requests", "google.auth")):
         raise UsageError(
             f"interface vertex needs google-auth and requests. Install them:\n  {GOOGLE_INSTALL}"
         )
@@ -382,10 +382,6 @@ def _is_machine_of_google() -> bool:
         return _PRODUCT_NAME.read_text().startswith("Google")
     except OSError:
         return False
-
-
-def _installed() -> bool:
-    return all(find_spec(name) is not None for name in ("google", "requests", "google.auth"))
 
 
 def _read(path: Path) -> dict[str, Any]:

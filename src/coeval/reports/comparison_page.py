@@ -26,7 +26,6 @@ from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import share_of_scale
 from coeval.core.plain import fitted_names, plain, short_names, short_paths
 from coeval.core.text import listed, numbered
-from coeval.reports.comparison_plot import difference_forest, pair_matrix
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -40,6 +39,7 @@ from coeval.reports.content import (
     as_sentence,
     cell_text,
 )
+from coeval.reports.plots import difference_forest, pair_matrix
 
 _P = (
     "Adjusted for all comparisons: tasks are tested where overall is significant, parts where their task is, "

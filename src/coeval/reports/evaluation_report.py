@@ -27,7 +27,6 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
 )
-from coeval.reports.experiment.front import FRONT, SCORE_TITLE
 from coeval.reports.experiment.judges_section import (
     agreement_map,
     agreement_table,
@@ -36,6 +35,7 @@ from coeval.reports.experiment.judges_section import (
     itself_table,
     judge_table,
 )
+from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import declared_column
 from coeval.reports.plots import interval_plot
 

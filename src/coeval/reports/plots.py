@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from coeval.reports.chart_spec import (
@@ -26,6 +26,7 @@ from coeval.reports.chart_spec import (
     where,
     with_ends,
 )
+from coeval.reports.content import ReportTable
 
 # --- Judge biases
 
@@ -348,3 +349,92 @@ def share_bars(
     }
     order = computed(order=f"indexof({text_list(parts)}, datum['{part}'])")
     return chart_spec(table, [marks("bar", places, cornerRadius=2)], max(len(names), 1) * _SHARE_STEP, *order)
+
+
+# --- Comparisons
+#
+# Differences from a baseline that a reader chooses, and every pair.
+
+# Pixels per row: a line of text, and an interval that is seen as a row of its own.
+_DIFFERENCE_STEP = 26
+# Rows of a picture; the table has all.
+_MOST_DRAWN = 60
+# Pixels: each half's words have a line of their own, so that long ones do not run into each other.
+_LINE = 16
+# Pixels of a picture's place below which a figure stands without its interval.
+_NARROW_FIGURES = 480
+# Characters of a name beside the picture, and where its place is narrow.
+_LONGEST_ROW, _LONGEST_NARROW_ROW = 44, 20
+
+
+def difference_forest(table: ReportTable, others: Mapping[str, str]) -> Spec:
+    """Of the columns ``row``, ``baseline``, ``difference`` (a measure, from 0 to 1) and ``sure``, which
+    fills the mark, those rows that are chosen. ``others``: by baseline, who is better where a number is
+    positive."""
+    rows = dict.fromkeys(str(row[0]) for row in table.rows)
+    most = 100 * table.largest("difference", 0.01, ends=True)
+    names = names_axis(rows, _LONGEST_ROW, narrow=_LONGEST_NARROW_ROW)
+    y = column("row:N", sort=None, title=None, axis=names)
+    ends = {"domain": [-most, most], "nice": True}
+    x = column("difference_low:Q", scale=ends, title="points", axis={"tickCount": 6})
+    of = [column("row:N", title="of"), column("baseline:N", title="against")]
+    tips = [*of, *measure_tips("difference", "items", written="+.1f")]
+    number = "format(datum.difference, '+.1f')"
+    bounds = "' [' + format(datum.difference_low, '.1f') + ', ' + format(datum.difference_high, '.1f') + ']'"
+    figures = computed(figures=f"{number} + (containerSize()[0] < {_NARROW_FIGURES} ? '' : {bounds})")
+    beside = {"y": y, "x": {"value": "width"}, "text": column("figures:N")}
+    better = f"{text_list(others.values())}[indexof({text_list(others)}, baseline)]"
+    layers = [
+        marks("rule", {"x": {"datum": 0}}, strokeDash=[3, 3]),
+        *interval_marks("difference", (x, "difference_high"), 90, y=y, tooltip=tips),
+        marks("text", beside, *figures, align="left", dx=8),
+        _words("'← better: ' + baseline", "left", 0, 2),
+        _words(f"'better: ' + {better} + ' →'", "right", "width", 1),
+    ]
+    drawn = (
+        *in_points("difference"),
+        *_conditions(table),
+        where("isValid(datum.difference)"),
+        NUMBERED,
+        where(f"datum.place <= {_MOST_DRAWN}"),
+    )
+    height = max(min(len(table.first_rows), _MOST_DRAWN), 1) * _DIFFERENCE_STEP
+    spec = chart_spec(table.name, layers, height, *drawn)
+    return spec | {"params": _parameters(table), "usermeta": {"step": _DIFFERENCE_STEP, "most": _MOST_DRAWN}}
+
+
+def _words(words: str, align: str, edge: float | str, line: int) -> Spec:
+    """Above the plot, at one of its edges."""
+    places = {"x": {"value": edge}, "y": {"value": 0}, "text": column("words:N")}
+    once = where("datum.place === 1")
+    return marks("text", places, once, *computed(words=words), align=align, dy=-_LINE * line + _LINE // 2)
+
+
+def _conditions(table: ReportTable) -> list[Spec]:
+    """Transforms that keep the rows which the parameters choose."""
+    return [where(f"datum.{name} === {name}") for name in table.chosen]
+
+
+def _parameters(table: ReportTable) -> list[Spec]:
+    return [{"name": name, "value": value} for name, value in table.chosen.items()]
+
+
+def pair_matrix(table: ReportTable, sides: Sequence[str], most: float) -> Spec:
+    """Of the columns ``ahead``, ``behind``, ``difference`` (a measure, a share of the scale), ``p``, ``sure``
+    and ``of``, of which one place is chosen; ``sides`` are the best first."""
+    grid = HeatMap(
+        table=table.name,
+        row="ahead",
+        column="behind",
+        value="difference",
+        shade="difference",
+        rows=sides[:-1],
+        columns=sides[1:],
+        most=most,
+        format="+.1f",
+        dot="sure",
+        tooltip=("difference_low", "difference_high", "p", "n"),
+        points=("difference",),
+    )
+    spec = heat_map(grid)
+    return spec | {"transform": [*_conditions(table), *spec["transform"]], "params": _parameters(table)}

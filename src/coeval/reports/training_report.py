@@ -19,7 +19,6 @@ from coeval.analysis.training.training_curves import CurvePoint, TrainingRun
 from coeval.core.figures import points_per, share_of_scale
 from coeval.core.plain import fitted_names, plain
 from coeval.core.text import listed, numbered
-from coeval.reports.comparison_plot import difference_forest
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -31,6 +30,7 @@ from coeval.reports.content import (
     Sentence,
 )
 from coeval.reports.curve_plot import curve_grid, curve_plot
+from coeval.reports.plots import difference_forest
 from coeval.store.output_folder import SWEEP
 
 # --- Which checkpoint to ship

@@ -24,9 +24,11 @@ from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, decoder
 from coeval.core.options import OVERWRITE
 from coeval.core.records import Datapoint, Evaluation, Record, Response, valid_levels
-from coeval.store.journal import Dropped, all_lines, lines_that_count
 from coeval.store.jsonl import (
     Appender,
+    Dropped,
+    all_lines,
+    lines_that_count,
     read_json,
     store_error,
     write_json_atomic,

@@ -197,89 +197,6 @@ def _said(error: csv.Error) -> str:
     return f"its quotes do not match: {said}; within a quoted cell, quotes are written twice"
 
 
-# --- Parquet rows
-#
-# `datasets` keeps class labels as numbers, and their names in the file itself, under ``huggingface``.
-
-# Rows; those of a data set may hold whole books.
-_AT_ONCE = 1_000
-
-
-class ParquetRows:
-    """Rows of a Parquet file, in order and in bounded memory.
-
-    Raises UsageError: it is damaged.
-    """
-
-    def __init__(self, path: Path) -> None:
-        import duckdb
-
-        self._path = path
-        self._error = duckdb.Error
-        settings: dict[str, str | bool | int | float | list[str]] = {
-            "autoinstall_known_extensions": False,
-            "threads": 1,
-        }
-        self._db = duckdb.connect(":memory:", config=settings)
-        try:
-            about = "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'huggingface'"
-            kept = self._db.execute(about, [escape(str(path))]).fetchone()
-            found = self._db.execute("SELECT * FROM read_parquet(?)", [escape(str(path))])
-        except duckdb.Error as error:
-            raise self._damaged(error) from error
-        self.columns = tuple(column[0] for column in found.description or ())
-        labels = _label_names(kept[0]) if kept is not None else {}
-        self._labels = {column: labels[column] for column in self.columns if column in labels}
-
-    def rows(self) -> Iterator[TableRow]:
-        number = 0
-        try:
-            while group := self._db.fetchmany(_AT_ONCE):
-                for values in group:
-                    number += 1
-                    row = dict(zip(self.columns, values, strict=True))
-                    for column, names in self._labels.items():
-                        row[column] = _named(row[column], names)
-                    yield TableRow(number, row)
-        except self._error as error:
-            raise self._damaged(error) from error
-        finally:
-            self._db.close()
-
-    def _damaged(self, error: Exception) -> UsageError:
-        return UsageError(f"cannot read {self._path}: {str(error).partition(chr(10))[0]}")
-
-
-def _label_names(kept: bytes) -> dict[str, list[str]]:
-    """The names of class labels by column; none where what the file keeps cannot be read."""
-    try:
-        features = decode(kept, _Kept).info.features
-    except Undecodable:
-        return {}
-    return {
-        column: [str(name) for name in names]
-        for column, feature in features.items()
-        if isinstance(feature, dict)
-        and feature.get("_type") == "ClassLabel"
-        and isinstance(names := feature.get("names"), list)
-    }
-
-
-class _Info(msgspec.Struct):
-    features: dict[str, Any] = {}
-
-
-class _Kept(msgspec.Struct):
-    info: _Info = msgspec.field(default_factory=_Info)
-
-
-def _named(value: Any, names: list[str]) -> Any:
-    """A class label with its name; one of -1 is none (`datasets.ClassLabel`: hidden ones of a test split)."""
-    if isinstance(value, int) and 0 <= value < len(names):
-        return NamedLabel(value, names[value])
-    return None if value == -1 else value
-
-
 # --- Table
 
 # Rows of JSON whose keys are the columns; in later rows there may be others, which nobody can name here.
@@ -308,8 +225,7 @@ def open_table(path: Path, encoding: str | None = None, delimiter: str | None = 
     Raises UsageError: the file cannot be read, is no table, or one without rows.
     """
     if _is_parquet(path):
-        parquet = ParquetRows(path)
-        return Table(path, parquet.columns, parquet.rows(), partial(file_of, path), _nothing)
+        return _parquet_table(path)
     source = SourceBytes(path, encoding)
     try:
         header, rows, delimiter = _text_rows(source, delimiter)
@@ -364,5 +280,79 @@ def _is_parquet(path: Path) -> bool:
         raise unreadable(path, error) from error
 
 
-def _nothing() -> None:
-    """There is nothing to let go of."""
+# --- Parquet
+#
+# `datasets` keeps class labels as numbers, and their names in the file itself, under ``huggingface``.
+
+# Rows; those of a data set may hold whole books.
+_AT_ONCE = 1_000
+
+
+def _parquet_table(path: Path) -> Table:
+    """Open a Parquet file, whose rows come in order and in bounded memory.
+
+    Raises UsageError: it is damaged.
+    """
+    import duckdb
+
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": False,
+        "threads": 1,
+    }
+    db = duckdb.connect(":memory:", config=settings)
+
+    def damaged(error: duckdb.Error) -> UsageError:
+        return UsageError(f"cannot read {path}: {str(error).partition(chr(10))[0]}")
+
+    try:
+        about = "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'huggingface'"
+        kept = db.execute(about, [escape(str(path))]).fetchone()
+        found = db.execute("SELECT * FROM read_parquet(?)", [escape(str(path))])
+    except duckdb.Error as error:
+        raise damaged(error) from error
+    columns = tuple(column[0] for column in found.description or ())
+    labels = _label_names(kept[0]) if kept is not None else {}
+    labels = {column: labels[column] for column in columns if column in labels}
+
+    def rows() -> Iterator[TableRow]:
+        groups = iter(partial(db.fetchmany, _AT_ONCE), [])
+        try:
+            for number, values in enumerate(chain.from_iterable(groups), 1):
+                row = dict(zip(columns, values, strict=True))
+                for column, names in labels.items():
+                    row[column] = _named(row[column], names)
+                yield TableRow(number, row)
+        except duckdb.Error as error:
+            raise damaged(error) from error
+
+    return Table(path, columns, rows(), partial(file_of, path), db.close)
+
+
+def _label_names(kept: bytes) -> dict[str, list[str]]:
+    """The names of class labels by column; none where what the file keeps cannot be read."""
+    try:
+        features = decode(kept, _Kept).info.features
+    except Undecodable:
+        return {}
+    return {
+        column: [str(name) for name in names]
+        for column, feature in features.items()
+        if isinstance(feature, dict)
+        and feature.get("_type") == "ClassLabel"
+        and isinstance(names := feature.get("names"), list)
+    }
+
+
+class _Info(msgspec.Struct):
+    features: dict[str, Any] = {}
+
+
+class _Kept(msgspec.Struct):
+    info: _Info = msgspec.field(default_factory=_Info)
+
+
+def _named(value: Any, names: list[str]) -> Any:
+    """A class label with its name; one of -1 is none (`datasets.ClassLabel`: hidden ones of a test split)."""
+    if isinstance(value, int) and 0 <= value < len(names):
+        return NamedLabel(value, names[value])
+    return None if value == -1 else value

@@ -52,7 +52,7 @@ def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -
         for point in curve.points:
             written = json.loads((point.folder / task / "summary_agg.json").read_text())
             assert (point.mean, list(point.ci95 or ())) == (written["mean"], written["ci95"])
-            assert (point.n_items, point.n_runs, point.aggregated, point.comparable) == (250, 2, True, True)
+            assert (point.n_items, point.n_runs, point.comparable) == (250, 2, True)
             assert len(curve.columns[point.step].values) == 250
 
 
@@ -63,9 +63,10 @@ def test_without_aggregates_there_are_plain_points_and_the_same_conclusions(tmp_
     curve = run.curves["ifeval"]
     assert len(curve.points) == 4
     for point in curve.points:
-        assert not point.aggregated
         assert (point.std, point.sem, point.ci95) == (None, None, None)
-        assert point.mean == pytest.approx(np.mean(point.per_run))
+        runs = [point.folder / f"run_{run}" / "ifeval" / "summary.json" for run in range(2)]
+        values = [json.loads(run.read_text())["metrics"][STRICT]["value"] for run in runs]
+        assert point.mean == pytest.approx(np.mean(values))
     assert len(curve.conclusions) == 1
 
 
@@ -99,7 +100,7 @@ def test_an_aggregate_of_other_samples_is_told(tmp_path: Path, coeval: Command) 
     write_run(tmp_path / "step_3" / "run_2", scores[3][:, 2])  # one sample more
     [run] = training_curves({"a": tmp_path})
     curve = run.curves["ifeval"]
-    assert [point.aggregated for point in curve.points] == [True, False, False]
+    assert [point.ci95 is not None for point in curve.points] == [True, False, False]
     assert [point.n_runs for point in curve.points] == [2, 2, 3]
     for step, note in zip((2, 3), curve.notes, strict=True):
         assert f"step {step}: summary_agg.json is not of the samples there are now" in note

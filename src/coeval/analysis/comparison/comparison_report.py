@@ -147,7 +147,7 @@ def _of_looks(one: Comparison) -> str:
     if one.at_any_look is None:
         return ""
     low, high = (bound / point_of(one) for bound in one.at_any_look)
-    shown = difference_text(one.difference / point_of(one), low, high, 1)
+    shown = difference_text(one.difference / point_of(one), low, high)
     how = "significant" if one.significant else "not significant"
     return f"; {one.look}: {how} at any look ({shown})"
 
@@ -171,12 +171,12 @@ def shown_difference(one: Comparison, sign: int = 1) -> str:
     """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; in points."""
     unit = point_of(one)
     low, high = sorted(sign * bound / unit for bound in one.ci95)
-    return difference_text(sign * one.difference / unit, low, high, 1)
+    return difference_text(sign * one.difference / unit, low, high)
 
 
 def half_text(middle: float, low: float, high: float, unit: float = 0.01) -> str:
     """The interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided."""
-    text = difference_text(middle / unit, low / unit, high / unit, 1)
+    text = difference_text(middle / unit, low / unit, high / unit)
     return text[text.index("±" if "±" in text else "[") :]
 
 
@@ -299,7 +299,7 @@ def shown_comparison(one: Comparison) -> ShownComparison:
         shown_points(one, one.mean_a),
         shown_points(one, one.mean_b),
         shown_difference(one),
-        _p(one.p_adjusted),
+        _NONE if one.p_adjusted is None else probability(one.p_adjusted),
         f"{one.n:,}",
         _NONE if least is None else shown_points(one, least),
     )
@@ -313,10 +313,6 @@ def shown_over_judges(one: Comparison) -> str:
     if one.ci95_over_judges[0] <= -one.scale and one.ci95_over_judges[1] >= one.scale:
         return NOT_KNOWN
     return half_text(one.difference, *one.ci95_over_judges, point_of(one))
-
-
-def _p(p: float | None) -> str:
-    return _NONE if p is None else probability(p)
 
 
 def _of_missing(one: Comparison) -> str:

@@ -521,7 +521,7 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -
         how = "significantly more than" if beyond else "not significantly, and more than"
         # In points of a hundred, as what is allowed, whatever the metric's own scale.
         by, low, high = (-100 * end / found.scale for end in (found.difference, *reversed(found.ci95)))
-        loss = difference_text(by, low, high, 1)
+        loss = difference_text(by, low, high)
         return (
             f"NO-GO: {found.b} is worse than {found.a} {where} by {loss} points, "
             f"{how} the allowed {allowed}; {n}"

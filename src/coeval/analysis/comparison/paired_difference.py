@@ -189,7 +189,9 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     differing = float(sum((np.abs(values) > _EQUAL).sum() for values in apart))
     binary = len(strata) == 1 and _is_binary(strata[0])
     near = _near_an_end(parts)
-    spread = _spread(parts, _largest_variance(mean_a, mean_b) if near else 0.0)
+    # Of an item's difference, if its two scores were right or wrong by themselves.
+    largest = mean_a * (1 - mean_a) + mean_b * (1 - mean_b)
+    spread = _spread(parts, largest if near else 0.0)
     carried = sum(map(_carrying, apart))
     if abs(difference) > _OPPOSITE + _EQUAL if near else n >= _ENOUGH:
         differing = min(differing, carried)
@@ -347,11 +349,6 @@ def _near_an_end(parts: Sequence[_Stratum]) -> bool:
         if room < _END and part.items * room < _FEW_AT_END:
             return True
     return False
-
-
-def _largest_variance(mean_a: float, mean_b: float) -> float:
-    """Of an item's difference, if its two scores were right or wrong by themselves."""
-    return mean_a * (1 - mean_a) + mean_b * (1 - mean_b)
 
 
 def _spread(parts: Sequence[_Stratum], lent: float) -> _Spread:

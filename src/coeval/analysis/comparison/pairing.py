@@ -152,7 +152,8 @@ class SharedJudges(NamedTuple):
     def codes(self, side: Side, tasks: list[str]) -> dict[tuple[int, int], int]:
         """By place in ``tasks`` and the hash of a judge (0: nobody judges), a number that is the same on both
         sides; judges that are left out have none."""
-        numbers = {name: number for number, name in enumerate(sorted(_judge_names(self.by_task)), start=1)}
+        judges = {name for names in self.by_task.values() for name in names or ()}
+        numbers = {name: number for number, name in enumerate(sorted(judges), start=1)}
         found: dict[tuple[int, int], int] = {}
         for place, task in enumerate(tasks):
             found[place, 0] = 0
@@ -172,10 +173,6 @@ class SharedJudges(NamedTuple):
             else shared
             for task, shared in self.by_task.items()
         }
-
-
-def _judge_names(by_task: Mapping[str, Collection[str] | None]) -> set[str]:
-    return {name for names in by_task.values() for name in names or ()}
 
 
 def shared_judges(a: Side, b: Side) -> SharedJudges:

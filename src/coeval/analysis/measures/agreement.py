@@ -317,12 +317,12 @@ def spread(drawn: Drawn, found: float, items: int, level: float = LEVEL) -> Boun
     return Bounds(min(float(np.quantile(low, at[0])), found), max(float(np.quantile(high, at[1])), found))
 
 
-def percentiles(draws: Floats, found: float, items: int, level: float = LEVEL) -> Bounds | None:
+def percentiles(draws: Floats, found: float, items: int) -> Bounds | None:
     """The same of draws, (B,), that have no bias to speak of."""
     values = draws[np.isfinite(draws)]
     if items < 2 or len(values) < len(draws) / 2 or not np.isfinite(found):
         return None
-    tail = float(ndtr(-_reach(items, level)))
+    tail = float(ndtr(-_reach(items, LEVEL)))
     low, high = np.quantile(values, [tail, 1 - tail]).tolist()
     return Bounds(min(low, found), max(high, found))
 

@@ -224,7 +224,7 @@ def gap_text(reported: StudentGap) -> str:
     """How much better the better one is, in points: the sign is left to the order of the names."""
     found = (reported if reported.by >= 0 else reported.turned).difference
     value, low, high = (100 * (number or 0.0) for number in found[:3])
-    return difference_text(value, low, high, 1)
+    return difference_text(value, low, high)
 
 
 def is_behind(first: str, second: str, reported: StudentGap) -> bool:

@@ -254,7 +254,11 @@ def measured_pairs(found: Comparisons | None) -> PairMeasures | None:
     known = [(pair, p) for group in groups for pair, p in group.p_values.items()]
     p_values = dict(zip((pair for pair, _ in known), holm([p for _, p in known]), strict=True))
     by_task = {
-        task: _strengths_of_task(found.of(found.task == code))
+        task: {
+            name: strength
+            for part in _linked(found.of(found.task == code))
+            for name, strength in _strengths_in(part).strengths.items()
+        }
         for code, task in enumerate(found.tasks)
         if len(found.tasks) > 1
     }
@@ -325,11 +329,6 @@ def _strengths_in(found: Comparisons) -> _Group:
         {names[at]: measured[at] for at in order},
         {(names[a], names[b]): fitted.p_value(*sorted((a, b))) for a, b in combinations(order, 2)},
     )
-
-
-def _strengths_of_task(found: Comparisons) -> dict[str, Measured]:
-    """Of the students that a task has comparisons of."""
-    return {name: one for part in _linked(found) for name, one in _strengths_in(part).strengths.items()}
 
 
 def _ranks(student: str, order: Sequence[str], p_values: _Pairs) -> tuple[int, int]:

@@ -150,7 +150,7 @@ def family_judges(
         return
     apart = difference_between(grid.judged_by(others), second, first)
     if apart is not None:
-        shown = difference_text(100 * apart.difference, 100 * apart.low, 100 * apart.high, 1)
+        shown = difference_text(100 * apart.difference, 100 * apart.low, 100 * apart.high)
         whose = "its scores" if len(named) == 1 else "their scores"
         if len(of_one_family) > len(leaning):
             whose = f"the scores of {' and '.join(of_one_family)},"

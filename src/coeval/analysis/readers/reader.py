@@ -246,15 +246,14 @@ class Reader:
         files = [literally(path) for path in self.files(kind)]
         return self.rows(sql.format(lines=self._lines(stage, files)), [files]) if files else []
 
-    def record_table(self, stage: Stage, needed: str = "true", paths: Sequence[Path] | None = None) -> None:
+    def record_table(self, stage: Stage, paths: Sequence[Path] | None = None) -> None:
         """Read texts, of which the views hold none: make the table of a stage, whose select has ``key`` and
-        ``failed``, of the lines that are ``needed``, an expression over its columns. Of an id's lines the one
-        that counts is kept. Raises as DuckDB does."""
+        ``failed``, of which the line of an id that counts is kept. Raises as DuckDB does."""
         found = self.files(stage.files) if paths is None else paths
         files = [literally(path) for path in found]
         self.rows(
             f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} "  # noqa: S608
-            f"FROM {self._lines(stage, files)} WHERE {stage.required} AND {needed}",
+            f"FROM {self._lines(stage, files)} WHERE {stage.required}",
             [files] if files else [],
         )
         self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608

@@ -7,7 +7,7 @@ All of it is paired, on the items that every checkpoint has (`coeval.analysis.tr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import combinations, groupby
+from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -220,9 +220,9 @@ def overall_means(shared: CheckpointMatrix) -> Iterator[OverallMean]:
 
 def changes(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
     for run in dict.fromkeys(one.run for one in shared.checkpoints):
-        before_and_last = [TrainedCheckpoint(run, step) for step in sorted(shared.steps(run))[-2:]]
-        if len(before_and_last) == 2:
-            yield _between(shared, *before_and_last)
+        last_two = [TrainedCheckpoint(run, step) for step in sorted(shared.steps(run))[-2:]]
+        for before, last in pairwise(last_two):
+            yield _between(shared, before, last)
 
 
 def differences(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:

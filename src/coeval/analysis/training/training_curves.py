@@ -89,10 +89,9 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
 class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     """A task's headline at one checkpoint, in the metric's unit.
 
-    ``mean``, ``std``, ``sem``, ``ci95``, ``per_run`` as in ``summary_agg.json``; without that file
-    (``aggregated`` False) the mean of the samples there are, and no errors. ``folder`` is the checkpoint's
-    output folder, ``judge`` None where rules score; ``comparable``: made and judged like most checkpoints of
-    the task, so that conclusions count it.
+    ``mean``, ``std``, ``sem``, ``ci95`` as in ``summary_agg.json``; without that file the mean of the samples
+    there are, and no errors. ``folder`` is the checkpoint's output folder, ``judge`` None where rules score;
+    ``comparable``: made and judged like most checkpoints of the task, so that conclusions count it.
     """
 
     step: int
@@ -101,13 +100,10 @@ class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
     std: float | None
     sem: float | None
     ci95: tuple[float, float] | None
-    per_run: tuple[float, ...]
     n_items: int
     n_runs: int
     missing: int
-    model: str
     judge: str | None
-    aggregated: bool
     comparable: bool
 
 
@@ -194,14 +190,14 @@ def training_curves(
 
 
 class _Stop(NamedTuple):
-    """The results of a task at a checkpoint."""
+    """The results of a task at a checkpoint: the first ``metric`` with its unit, and its value by sample."""
 
     checkpoint: EvaluatedStep
     chosen: ChosenRuns
     written: TaskAggregate | None
     items: ItemColumn | None
-    values: tuple[str, str, dict[int, float]]
-    """The headline metric, its unit, and its value in each sample that counts."""
+    metric: tuple[str, str]
+    values: dict[int, float]
     n_items: int
 
 
@@ -212,58 +208,46 @@ def _read(
     stops: dict[str, list[_Stop]] = {task: [] for task in tasks or task_names(checkpoints)}
     notes: list[str] = []
     for checkpoint in checkpoints:
-        for stop in _stops(checkpoint, tasks, notes):
-            stops[stop.chosen.task].append(stop)
+        found = {task: read_aggregate(checkpoint, task) for task in stops}
+        written = {task: one for task, one in found.items() if one is not None}
+        expected = {task: one.expected_runs for task, one in written.items() if one.expected_runs is not None}
+        every = choose_runs(checkpoint.folder, tasks, expected)
+        notes += [
+            f"step {checkpoint.step} {runs.task}: {note}"
+            for runs in every
+            if not runs.runs
+            for note in runs.notes
+        ]
+        if chosen := [runs for runs in every if runs.runs]:
+            with OutputReader(checkpoint.folder) as reader:
+                for runs in chosen:
+                    stop = _stop(checkpoint, runs, written.get(runs.task), reader)
+                    stops[runs.task].append(stop)
     return stops, notes
 
 
-def _stops(checkpoint: EvaluatedStep, tasks: Sequence[str] | None, notes: list[str]) -> list[_Stop]:
-    written = {
-        task: one
-        for task in tasks or task_names([checkpoint])
-        if (one := read_aggregate(checkpoint, task)) is not None
+def _stop(
+    checkpoint: EvaluatedStep, runs: ChosenRuns, written: TaskAggregate | None, reader: OutputReader
+) -> _Stop:
+    known = {
+        one: one.value
+        for one in reader.metrics
+        if one.task == runs.task and one.sample in runs.runs and one.value is not None
     }
-    expected = {task: one.expected_runs for task, one in written.items() if one.expected_runs is not None}
-    chosen = choose_runs(checkpoint.folder, tasks, expected)
-    notes += [
-        f"step {checkpoint.step} {runs.task}: {note}"
-        for runs in chosen
-        if not runs.runs
-        for note in runs.notes
-    ]
-    chosen = [runs for runs in chosen if runs.runs]
-    if not chosen:
-        return []
-    found = []
-    with OutputReader(checkpoint.folder) as reader:
-        for runs in chosen:
-            mine = [one for one in reader.metrics if one.task == runs.task and one.sample in runs.runs]
-            first = next(one for one in mine if one.value is not None)
-            values = {
-                one.sample: one.value for one in mine if one.metric == first.metric and one.value is not None
-            }
-            found.append(
-                _Stop(
-                    checkpoint,
-                    runs,
-                    written.get(runs.task),
-                    read_items(reader, runs),
-                    (first.metric, first.unit, values),
-                    first.n,
-                )
-            )
-    return found
+    first = next(iter(known))
+    values = {one.sample: value for one, value in known.items() if one.metric == first.metric}
+    items, metric = read_items(reader, runs), (first.metric, first.unit)
+    return _Stop(checkpoint, runs, written, items, metric, values, first.n)
 
 
 def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
-    names = [stop.values[:2] for stop in stops]
-    metric, unit = max(dict.fromkeys(names), key=names.count)
+    [((metric, unit), _)] = Counter(stop.metric for stop in stops).most_common(1)
     notes = [
-        f"step {stop.checkpoint.step} is left out: its first figure is {stop.values[0]}, not {metric}"
+        f"step {stop.checkpoint.step} is left out: its first figure is {stop.metric[0]}, not {metric}"
         for stop in stops
-        if stop.values[0] != metric
+        if stop.metric[0] != metric
     ]
-    stops = [stop for stop in stops if stop.values[:2] == (metric, unit)]
+    stops = [stop for stop in stops if stop.metric == (metric, unit)]
     [(usual, _)] = Counter(stop.chosen.how for stop in stops).most_common(1)
     notes += [note for stop in stops for note in _notes(stop, usual)]
     columns = of_one_metric({stop.checkpoint.step: stop.items for stop in stops if stop.items is not None})
@@ -313,30 +297,26 @@ def _otherwise(stop: _Stop, usual: tuple[str, str]) -> str:
 
 def _is_current(stop: _Stop) -> bool:
     """Whether what was written is of the samples that count now."""
-    written, (metric, _, values) = stop.written, stop.values
-    if written is None or (written.metric, written.runs) != (metric, stop.chosen.runs):
+    written = stop.written
+    if written is None or (written.metric, written.runs) != (stop.metric[0], stop.chosen.runs):
         return False
-    return list(written.per_run) == list(values.values())
+    return list(written.per_run) == list(stop.values.values())
 
 
 def _point(stop: _Stop, usual: tuple[str, str]) -> CurvePoint:
     """As it was written, if that is of the samples there are; else a plain point."""
     written = stop.written if _is_current(stop) else None
-    values = tuple(stop.values[2].values()) if written is None else written.per_run
     judge = stop.chosen.judge
     return CurvePoint(
         step=stop.checkpoint.step,
         folder=stop.checkpoint.folder,
-        mean=fmean(values) if written is None else written.mean,
-        std=None if written is None or written.n_runs < 2 else written.std,
-        sem=None if written is None or written.n_runs < 2 else written.sem,
+        mean=fmean(stop.values.values()) if written is None else written.mean,
+        std=None if written is None else written.std,
+        sem=None if written is None else written.sem,
         ci95=None if written is None else written.ci95,
-        per_run=values,
         n_items=stop.n_items if written is None else written.n_items,
-        n_runs=len(values),
+        n_runs=len(stop.values),
         missing=stop.chosen.missing,
-        model=stop.chosen.facts[0].model,
         judge=None if judge is None else judge.model,
-        aggregated=written is not None,
         comparable=stop.chosen.how == usual,
     )

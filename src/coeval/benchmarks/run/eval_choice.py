@@ -23,7 +23,7 @@ from coeval.engine.probing import Probing
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
-from coeval.models.local.local_request import ENGINE_OPTIONS
+from coeval.models.local.local_transformers import ENGINE_OPTIONS
 from coeval.pipeline.config.findings import closest
 
 LOCAL = "huggingface"

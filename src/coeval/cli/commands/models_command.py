@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from coeval.core.model import ModelSpec
-    from coeval.engine.host_survey import HostReport
+    from coeval.engine.probing import HostReport
     from coeval.models.keys import Keys
     from coeval.pricing.price_book import PriceBook
 
@@ -88,7 +88,7 @@ def _specs(
     """Whom to ask: the models of a file, or one for each interface."""
     from coeval.core.errors import UsageError
     from coeval.core.model import ModelSpec
-    from coeval.engine.host_survey import at_hosts, everywhere
+    from coeval.engine.probing import at_hosts, everywhere
     from coeval.models.catalog import HOSTS
     from coeval.pipeline.config.load_file import load_config
     from coeval.pipeline.run_options import RunOptions
@@ -113,7 +113,7 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
     from coeval.cli import streams
     from coeval.cli.loop import interruptible, run_async
     from coeval.core.errors import Draining, UsageError
-    from coeval.engine.host_survey import survey
+    from coeval.engine.probing import survey
     from coeval.engine.session import unless_interrupted
 
     if not specs:

@@ -36,7 +36,7 @@ from coeval.store.rundir import Meta, RunDir
 
 # --- Watching a folder at work
 
-# A person watches; records come within a second of their answer (`store.journal`).
+# A person watches; records come within a second of their answer (`Journal`).
 EVERY_S = 2.0
 # Of the time, at most so much is spent on looking: a large folder is looked at less often.
 _LOOKED_SHARE = 0.1

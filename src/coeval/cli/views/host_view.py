@@ -14,7 +14,7 @@ from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.text import dollar_rate, numbered
-from coeval.engine.host_survey import HostReport, OfferedModel
+from coeval.engine.probing import HostReport, OfferedModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.models.open import obstacle_to

@@ -13,11 +13,12 @@ from msgspec import Meta
 from coeval.core.errors import CheckFailed, ConfigError, Misshapen
 from coeval.core.foreign import convert
 from coeval.core.plain import shortened
-from coeval.judging.checks.code_checks import CommandCheck, PythonCheck
 from coeval.judging.checks.rubric_check import (
     PASSED,
     CheckedAnswer,
     CheckScore,
+    CommandCheck,
+    PythonCheck,
     RubricCheck,
     TextCheck,
     compiled,

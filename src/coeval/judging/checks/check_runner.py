@@ -22,11 +22,14 @@ import msgspec
 from coeval.core.errors import CheckFailed, Undecodable, named
 from coeval.core.foreign import decoder
 from coeval.core.shown_url import without_credentials
-from coeval.judging.checks.code_checks import LARGEST_FILE, CodeCheck, CommandCheck, Reply
 from coeval.judging.checks.rubric_check import (
+    LARGEST_FILE,
     LONGEST_REASON,
     CheckedAnswer,
     CheckScore,
+    CodeCheck,
+    CommandCheck,
+    Reply,
     RubricCheck,
     time_limit,
     written_options,

@@ -27,12 +27,14 @@ from coeval.core.errors import CheckFailed, named
 from coeval.core.foreign import decoder
 from coeval.core.plain import shortened
 from coeval.judging.checks.check_options import read_check
-from coeval.judging.checks.code_checks import LARGEST_FILE, PythonCheck, Reply
 from coeval.judging.checks.rubric_check import (
+    LARGEST_FILE,
     LONGEST_REASON,
     PASSED,
     CheckedAnswer,
     CheckScore,
+    PythonCheck,
+    Reply,
     RubricCheck,
     time_limit,
 )

@@ -5,7 +5,7 @@ Source: the API reference, the guide on batch processing and Anthropic's own cli
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -187,7 +187,8 @@ class MessageBatches:
                 for line in readable(result_lines(file), _reply)
                 if isinstance(line, BatchReply)
             }
-            return not reported or not reported.isdisjoint(_custom_ids(job.lines))
+            sent = (_read_custom_id(line.text).custom_id for line in whole_lines(job.lines))
+            return not reported or not reported.isdisjoint(sent)
         finally:
             file.unlink(missing_ok=True)
 
@@ -215,11 +216,6 @@ class _OneBody:
                 yield (piece if following else piece[:-1]).replace(b"\n", b",")
                 piece = following
             yield _END
-
-
-def _custom_ids(lines: Path) -> Iterator[str]:
-    """Those of a job's file."""
-    return (_read_custom_id(line.text).custom_id for line in whole_lines(lines))
 
 
 def _place(job_id: str) -> str:

@@ -21,26 +21,25 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.errors import BadRequest, ModelError, ModelStopped, ServerFault, UsageError
-from coeval.core.model import Model, ModelSpec
+from coeval.core.model import Model, ModelSpec, at_window, least_limit
 from coeval.core.options import DEVICE
 from coeval.core.records import Completion, Request, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import url_secrets
 from coeval.models.hosted import bounded
 from coeval.models.local.function_model import OwnCode
-from coeval.models.local.local_request import (
+from coeval.models.local.local_transformers import (
     ENGINE_OPTIONS,
     FOUR_BITS,
     Ended,
     Engine,
     LocalRequest,
     Prompt,
+    TransformersEngine,
     completion,
     drawing,
     prompt,
 )
-from coeval.models.local.local_transformers import TransformersEngine
-from coeval.models.metering.answer_bound import at_window, least_limit
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.http import draining

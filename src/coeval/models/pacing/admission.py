@@ -20,11 +20,10 @@ from coeval.core.errors import (
     QuotaExhausted,
     RequestTimeout,
 )
-from coeval.core.model import ModelSpec
+from coeval.core.model import ModelSpec, counted, most_answer_tokens, prompt_bytes
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
-from coeval.models.metering.answer_bound import counted, most_answer_tokens, prompt_bytes
 from coeval.models.metering.meter import Meter, Reservation
 
 # So many 401, 403 or 404 in a row, with no answer before them, end a model; so many that say that no money is
@@ -254,7 +253,7 @@ class SharedPrefixes:
         """Wait until a request may be sent; it has been when this ends."""
         prefix = _prefix(request)
         ahead = self._ahead.get(prefix)
-        if ahead is None and not self._is_kept(prefix):
+        if ahead is None and self._clock() - self._used.get(prefix, float("-inf")) >= _KEPT_S:
             self._ahead[prefix] = first = asyncio.get_running_loop().create_future()
             try:
                 yield
@@ -267,9 +266,6 @@ class SharedPrefixes:
             await asyncio.wait((ahead,))
         yield
         self._use(prefix)
-
-    def _is_kept(self, prefix: str) -> bool:
-        return self._clock() - self._used.get(prefix, float("-inf")) < _KEPT_S
 
     def _use(self, prefix: str) -> None:
         self._used.pop(prefix, None)

@@ -181,10 +181,6 @@ class _Ask(NamedTuple, Generic[T]):
         return place(self.route.method, self.route.url)
 
 
-def _fault_of(error: Exception, ask: _Ask[T]) -> ModelError:
-    return from_exception(error, ask.place, ask.call.timeout_s, probe=ask.call.probe)
-
-
 class Http:
     """One per session, opened at its first request, closed with `aclose`.
 
@@ -334,7 +330,8 @@ class Http:
         except foreign() as error:
             if away := never_sent(error):
                 call.unsent()
-            return self._broken(endpoint, _fault_of(error, ask), sent_at, away=away)
+            failure = from_exception(error, ask.place, call.timeout_s, probe=call.probe)
+            return self._broken(endpoint, failure, sent_at, away=away)
         finally:
             endpoint.ended(on_the_way)
         now = self._clock()

@@ -6,7 +6,7 @@ import difflib
 import itertools
 from collections.abc import Iterator
 
-from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
+from coeval.core.model import NO_LIMIT, answer_limits
 from coeval.pipeline.config.draft import BENCHMARK, Suppliers
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
 from coeval.pipeline.config.schema import OPTIONS, Config

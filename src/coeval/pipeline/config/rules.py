@@ -69,7 +69,7 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.core.model import is_own_address
+from coeval.core.model import NO_LIMIT, answer_limits, is_own_address
 from coeval.core.options import CONTINUE
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import HIDDEN, KNOWN_KEY, credential_fields, is_credential_name
@@ -77,7 +77,6 @@ from coeval.core.text import placeholders
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import is_account_name
-from coeval.models.metering.answer_bound import NO_LIMIT, answer_limits
 from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.judging_rules import pair_rules, rubric_rules

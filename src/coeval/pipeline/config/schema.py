@@ -12,15 +12,14 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import Field
 
 from coeval.core.html_table import html_table
-from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
+from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, answer_limits
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 from coeval.core.text import numbered
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
-from coeval.models.local.local_request import ENGINE_OPTIONS
-from coeval.models.metering.answer_bound import answer_limits
+from coeval.models.local.local_transformers import ENGINE_OPTIONS
 from coeval.pipeline.config.items_section import (
     AnsweredStudent,
     Documents,

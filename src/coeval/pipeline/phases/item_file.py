@@ -17,6 +17,7 @@ from coeval.core.plain import open_file
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.judging.labels import normalise
 from coeval.pipeline.config.draft import ItemSource
+from coeval.pipeline.config.findings import shown
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.store.jsonl import store_error
@@ -156,31 +157,15 @@ def _misfit(fields: Mapping[str, msgspec.Raw]) -> str | None:
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
         return "its `prompt` is empty"
     if not isinstance(prompt, str):
-        return f"its `prompt` is {_kind(prompt)}; give text"
+        return f"its `prompt` is {shown(prompt)}; give text"
     for name in _ATTRIBUTES:
         attributes = _value(fields, name)
         if attributes is not None and not isinstance(attributes, dict):
-            return f'its `{name}` is {_kind(attributes)}; give a mapping, such as {{"topic": "privacy"}}'
+            return f'its `{name}` is {shown(attributes)}; give a mapping, such as {{"topic": "privacy"}}'
         for attribute, value in (attributes or {}).items():
             if value is None or isinstance(value, list | dict):
-                return f"in its `{name}`, {attribute} is {_kind(value)}; give one value, as text or a number"
+                return f"in its `{name}`, {attribute} is {shown(value)}; give one value, as text or a number"
     return None
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case list():
-            return "a list"
-        case dict():
-            return "a mapping"
-        case str():
-            return "text"
-        case bool():
-            return "true" if value else "false"
-        case _:
-            return "a number"
 
 
 def _texts(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from coeval.core.options import ALLOW_UNSANDBOXED, CONTINUE, ONLY_MODELS, OVERWR
 from coeval.core.text import listed
 from coeval.judging.checks.check_options import check_problems, code_of, read_check
 from coeval.judging.checks.check_runner import sandbox_problem
-from coeval.judging.checks.code_checks import CommandCheck, PythonCheck
+from coeval.judging.checks.rubric_check import CommandCheck, PythonCheck
 from coeval.models.local.callables import find_callable
 from coeval.pipeline.config.draft import OWN_ITEMS, Draft, declared_checks
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, render_path

@@ -18,8 +18,14 @@ from coeval.core.options import CONTINUE
 from coeval.pipeline.config.draft import item_files, resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.answer_file import answer_paths
-from coeval.store.journal import Dropped
-from coeval.store.jsonl import read_json, store_error, whole_lines, write_bytes_atomic, write_json_atomic
+from coeval.store.jsonl import (
+    Dropped,
+    read_json,
+    store_error,
+    whole_lines,
+    write_bytes_atomic,
+    write_json_atomic,
+)
 from coeval.store.legacy import convert, is_legacy
 from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_files
 from coeval.tables.harvest import inherit_origins

@@ -26,7 +26,7 @@ from coeval.reports.content import (
     as_sentence,
     section_of,
 )
-from coeval.reports.experiment.front import SCORE_TITLE
+from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import Named, measure_table
 from coeval.reports.plots import value_plot

@@ -22,16 +22,18 @@ from coeval.analysis.measures.ranking import SAME, SharedScores
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.people.calibration import CalibratedPair, CalibratedStudent
-from coeval.analysis.people.labelled_rows import AgainstPeople
+from coeval.analysis.people.label_questions import AgainstPeople
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import bill
+from coeval.analysis.run_results import SIMULATED, bill
 from coeval.core.errors import StoreError
 from coeval.core.figures import points
 from coeval.core.plain import plain
 from coeval.core.records import SEPARATOR, id_fields, item_number
 from coeval.core.text import numbered
+from coeval.pipeline.upkeep.batch_jobs import continue_command
 from coeval.reports.content import (
+    Alert,
     Cell,
     Example,
     Picture,
@@ -40,13 +42,13 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    as_sentence,
     section_of,
 )
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section, value_section
-from coeval.reports.experiment.front import front_table, run_alerts
 from coeval.reports.experiment.judges_section import judges_section
-from coeval.reports.experiment.leading_section import leading_section, rank_text
+from coeval.reports.experiment.leading_section import front_table, leading_section, rank_text
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 from coeval.reports.measure_table import Named, declared_columns, measure_table
@@ -339,7 +341,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
         facts=tuple(_facts(evidence, meta)),
         lead=lead,
         sections=sections,
-        alerts=tuple(run_alerts(evidence, status)),
+        alerts=tuple(_alerts(evidence, status)),
         front=front,
         examples=tuple(examples(evidence)),
         labels=evidence.labels,
@@ -416,6 +418,39 @@ def _labelled(evidence: RunEvidence) -> Iterator[ReportSection]:
     """Then what people say, where somebody labelled."""
     if (found := evidence.measured.measures.people) is not None:
         yield people_section(found)
+
+
+_AT_WORK = ("running", "stopped", "interrupted")
+
+
+def _alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
+    """What a reader has to know before any figure, with the command that mends it."""
+    if evidence.reader.simulated:
+        yield Alert(as_sentence(SIMULATED))
+    served = evidence.reader.served()
+    yield from (Alert(plain(as_sentence(one.warning))) for one in served if one.warning)
+    missing, run = evidence.missing, evidence.reader.run
+    if status == "running":
+        yield Alert("The run is at work: these figures are of what it has so far.", "")
+    elif missing.gaps is not None and missing.gaps.owed:
+        phases = ("data_generation", "response_collection", "evaluation")
+        counts = [missing.gaps.missing(phase) for phase in phases]  # type: ignore[arg-type]
+        nouns = ("items", "answers", "judgments")
+        parts = [f"{count:,} {noun}" for count, noun in zip(counts, nouns, strict=True) if count]
+        what = f"{' and '.join(parts)} are missing" if parts else "phases 1 and 2 are not finished"
+        begun = "The run has not ended" if status in _AT_WORK else "The run is incomplete"
+        command, apart, meaning = continue_command(run).partition(" (")
+        go_on = f" Continue with {command}; {meaning.rstrip(')')}." if apart else ""
+        yield Alert(f"{begun}: {what}.{go_on}", "" if apart else command)
+    elif missing.sentences:
+        yield Alert(plain(as_sentence(missing.sentences[0])))
+    for note in missing.notes:
+        yield Alert(plain(as_sentence(note)))
+    if (looks := evidence.measured.grid.looks) is not None and looks.many:
+        yield Alert(
+            f"{looks.name.capitalize()} at a run that grows: differences are called significant only if they "
+            "would be at any look."
+        )
 
 
 def _meta(run: RunDir) -> Meta | None:

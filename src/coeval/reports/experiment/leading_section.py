@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.intervals import wilson
 from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
@@ -405,3 +406,84 @@ def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, StudentGap]]:
         else:
             pairs.append((second, first, found))
     yield from sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))
+
+
+# --- The first screen
+#
+# Students with what they score, cost and take.
+
+FRONT = "front"
+SCORE_TITLE = "Score"
+_RANKS = "The ranks that a student may have, by all pairwise differences after Holm's adjustment"
+_USD = "US dollars per 1,000 answers: mean cost of the answers on record, without retries"
+_SECONDS = "Median time from request to answer"
+
+
+def front_table(evidence: RunEvidence) -> ReportTable | None:
+    """Students, best first, with intervals, ranks, cost and time; None where nobody has a figure."""
+    title, meaning, found = _front_figures(evidence)
+    if not found:
+        return None
+    costs = evidence.costs.students
+    rows: list[tuple[Cell, ...]] = []
+    links = {}
+    for name, (measured, ranks) in found.items():
+        links[len(rows)] = urlencode({"student": name})
+        rows.append((name, measured, rank_text(ranks), *_spent(costs.get(name))))
+    return ReportTable(
+        FRONT,
+        "Students",
+        (
+            ReportColumn("student", "Student"),
+            ReportColumn("score", title, "points", meaning),
+            ReportColumn("ranks", "Rank", "text", _RANKS),
+            ReportColumn("usd", "$ per 1,000", "usd", _dollars_meaning(costs)),
+            ReportColumn("seconds", "Seconds", "seconds", _seconds_meaning(costs)),
+        ),
+        tuple(rows),
+        links=links,
+    )
+
+
+_FrontFigures = Mapping[str, tuple[Measured, tuple[int, int] | None]]
+
+
+def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
+    """What students are ranked by: its title and meaning, and by student its measure and ranks."""
+    measures = evidence.measured.measures
+    ranking = measures.ranking
+    if ranking.order or not (measures.labels or measures.pairs):
+        scores = {name: ranking.scores[name].headline for name in ranking.order}
+        meaning = "0 to 100, with its 95% interval over items"
+        return SCORE_TITLE, meaning, {name: (one, ranking.ranges.get(name)) for name, one in scores.items()}
+    if measures.pairs is not None:
+        students = measures.pairs.students
+        meaning = "Expected wins in 100 comparisons, with its 95% interval over items"
+        return "Wins in 100", meaning, {name: (one.strength, one.ranks) for name, one in students.items()}
+    task, label, found = next(
+        (task, name, found) for task, names in measures.labels.items() for name, found in names.items()
+    )
+    meaning = f"Answers in 100 that state the right {plain(label)} in {plain(task)}, with its 95% interval"
+    ranges = found.ranking.ranges
+    return (
+        "Accuracy",
+        meaning,
+        {name: (found.students[name].accuracy, ranges.get(name)) for name in found.ranking.order},
+    )
+
+
+def _spent(cost: AnswerCost | None) -> tuple[float | None, float | None]:
+    return (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
+
+
+def _dollars_meaning(costs: Mapping[str, AnswerCost]) -> str:
+    """With the reason where a student has none."""
+    partial = sum(0 < one.priced < one.answers for one in costs.values())
+    some = " Of answers whose price is known." if partial else ""
+    lacking = any(one.usd_per_1000 is None for one in costs.values()) or not costs
+    return _USD + some + (" –: the model's price is not known, or no model was called." if lacking else "")
+
+
+def _seconds_meaning(costs: Mapping[str, AnswerCost]) -> str:
+    lacking = any(one.seconds is None for one in costs.values()) or not costs
+    return _SECONDS + (". –: no time is on record, as of answers from a file or a batch" if lacking else "")

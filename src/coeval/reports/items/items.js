@@ -105,7 +105,11 @@
     filters() {
       const facets = this.source.facets;
       const words = make("input", { type: "search", name: "q", placeholder: "words in prompts, references, answers", "aria-label": "search" });
-      words.addEventListener("change", () => this.set("q", words.value.trim()));
+      const sought = (event) => {
+        event.preventDefault();
+        this.set("q", words.value.trim());
+      };
+      words.addEventListener("change", sought);
       this.search = words;
       const menus = KEYS.filter((key) => (facets[LISTS[key]] ?? []).length > 1).map((key) => this.menu(key, key, facets[LISTS[key]].map((name) => [name, this.called(name)])));
       for (const [name, values] of Object.entries(facets.attributes ?? {})) menus.push(this.menu("attribute", name, values.map((value) => [`${name}=${value}`, value])));
@@ -124,7 +128,7 @@
       this.matrix = new Matrix((step) => this.turn(step));
       this.pages = make("nav", { class: "pages", "aria-label": "pages of items" });
       this.list.replaceChildren(
-        make("form", { class: "choosing", role: "search", submit: (event) => this.submitted(event, words) }, words, make("label", {}, "order ", this.order), this.failed, this.marked, make("details", { class: "menus" }, make("summary", {}, "Choose items"), make("div", { class: "choosing" }, menus))),
+        make("form", { class: "choosing", role: "search", submit: sought }, words, make("label", {}, "order ", this.order), this.failed, this.marked, make("details", { class: "menus" }, make("summary", {}, "Choose items"), make("div", { class: "choosing" }, menus))),
         this.chips,
         this.status,
         this.figures,
@@ -132,11 +136,6 @@
         this.pages,
         make("p", { class: "note" }, make("button", { type: "button", click: () => this.help() }, "Keys (?)")),
       );
-    }
-
-    submitted(event, words) {
-      event.preventDefault();
-      this.set("q", words.value.trim());
     }
 
     menu(key, name, values, single = false) {
@@ -242,14 +241,12 @@
       return found;
     }
 
-    address(row, student = null) {
+    // Of the page that is shown, or of an item of it, and of a student's answer.
+    address(row = null, student = null) {
+      const parts = { from: this.first, open: row?.item, in: row?.task, of: student, report: this.report };
       const choice = this.choice();
-      if (this.first) choice.set("from", this.first);
-      choice.set("open", row.item);
-      choice.set("in", row.task);
-      if (student) choice.set("of", student);
-      if (this.report) choice.set("report", this.report);
-      return `#items?${choice.toString()}`;
+      for (const [key, value] of Object.entries(parts)) if (value) choice.set(key, value);
+      return `#items?${choice}`;
     }
 
     drawPages(total) {
@@ -361,15 +358,8 @@
       if (first < 0 || first >= this.page.total) return false;
       this.first = first;
       await this.load();
-      if (!this.opened) history.replaceState(null, "", this.listAddress());
+      if (!this.opened) history.replaceState(null, "", this.address());
       return true;
-    }
-
-    listAddress() {
-      const query = this.choice();
-      if (this.first) query.set("from", this.first);
-      if (this.report) query.set("report", this.report);
-      return `#items?${query}`;
     }
 
     key(event) {
@@ -421,11 +411,6 @@
       });
       note.addEventListener("change", keep);
       return make("div", { class: "marking" }, flag, note, said);
-    }
-
-    // Ask again for what is shown: more has been recorded, or other folders are to stand beside this one.
-    async refresh() {
-      await this.load();
     }
   }
 

@@ -178,7 +178,7 @@
       const box = make("input", { type: "checkbox", value: other.number });
       box.addEventListener("change", () => {
         source.beside = [...place("beside").querySelectorAll("input:checked")].map((one) => Number(one.value));
-        list.refresh();
+        list.load();
       });
       return make("label", {}, box, " ", make("bdi", {}, other.name));
     });
@@ -211,7 +211,7 @@
       list = window.coevalItems.mount(place("items-body"), source);
     } else {
       source.facets = told.facets;
-      if (!list.opened) list.refresh();
+      if (!list.opened) list.load();
     }
   }
 
