@@ -407,7 +407,7 @@ def test_sweeps_are_compared_with_sweeps_and_without_options_of_runs(
 
 # `coeval compare` on outputs that `eval-framework` made of simulated models, whose skill is known.
 
-CHECKPOINTS = ("base:skill=0.60", "again:skill=0.60", "tuned:skill=0.63", "strong:skill=0.80")
+CHECKPOINTS = ("base:skill=0.60", "even:skill=0.60", "tuned:skill=0.63", "strong:skill=0.80")
 
 
 @pytest.mark.system
@@ -432,7 +432,7 @@ async def test_what_is_said_of_checkpoints_is_what_was_planted(tmp_path: Path, c
         assert (found["n"], found["missing"]) == (541, 0)
         return found
 
-    equal, tuned, strong = (headline(name) for name in ("again", "tuned", "strong"))
+    equal, tuned, strong = (headline(name) for name in ("even", "tuned", "strong"))
     assert "are statistically tied" in equal["sentence"]
     assert equal["ci95"][0] < 0 < equal["ci95"][1]
     per_skill = strong["difference"] / 0.2

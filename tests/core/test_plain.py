@@ -151,13 +151,20 @@ NAMES = st.lists(JOINED | st.sampled_from(REAL) | st.text(max_size=8), unique=Tr
 def test_short_names_are_unique_never_empty_and_whatever_the_order(
     names: list[str], chance: random.Random, longest: int | None
 ) -> None:
-    found = short_names(names, longest)
+    found = _fitted(names, longest)
     assert list(found) == names
     assert len({label.replace("\u200d", "").strip() for label in found.values()}) == len(names) or longest
     assert len(set(found.values())) == len(names)
     assert all(label.strip() and label == plain(label) for label in found.values())
     chance.shuffle(names)
-    assert short_names(names, longest) == found
+    assert _fitted(names, longest) == found
+
+
+def _fitted(names: list[str], longest: int | None) -> dict[str, str]:
+    """Short names, cut to so many characters where they are longer."""
+    short = short_names(names)
+    cut = short if longest is None else fitted_names(short.values(), longest)
+    return {name: label if longest is None else cut[label] for name, label in short.items()}
 
 
 def test_real_names_are_apart_in_every_company() -> None:

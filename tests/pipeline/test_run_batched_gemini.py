@@ -1,4 +1,4 @@
-"""What a run makes of the batches of Gemini that are odd: unreadable states, large jobs, lost uploads."""
+"""Batches of Gemini in a run where they are odd: unreadable states, large jobs, lost uploads."""
 
 from __future__ import annotations
 

@@ -413,14 +413,6 @@ async def test_a_checkpoints_name_is_never_run(
 
 
 @pytest.mark.process
-@pytest.mark.usefixtures("records")
-async def test_a_harmless_name_may_stand_in_a_shells_word(tmp_path: Path) -> None:
-    server = shlex.join(odd_words("{port}")).replace("'", "")
-    result = await run(tmp_path, f"sh -c 'exec {server} {{checkpoint}}'", checkpoint="/c/lr=1e-5_v2/step_10")
-    assert result.end == "done", result.problem
-
-
-@pytest.mark.process
 async def test_a_server_without_health_that_does_not_heed_term(
     tmp_path: Path, records: list[ServerRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,14 +107,12 @@ class _NameParts(NamedTuple):
         return {word.casefold() for word, extra in self.words if extra}
 
 
-def short_names(
-    names: Iterable[str], longest: int | None = None, labels: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def short_names(names: Iterable[str], labels: Mapping[str, str] | None = None) -> dict[str, str]:
     """Make a short label for each model's name; no two are alike, and their order does not matter.
 
     The vendor's prefix, ``-Instruct`` and the like, and dates are dropped; names that would look alike keep
     what tells them apart. ``labels``: by name, one that the user chose, which wins; its variants
-    (``name@variant``) follow. ``longest``: characters (10 or more) beyond which the label loses its middle.
+    (``name@variant``) follow.
     """
     given = {name: plain(label) for name, label in (labels or {}).items() if plain(label).strip()}
     wanted = list(dict.fromkeys(names))
@@ -127,8 +125,7 @@ def short_names(
         base = _base(name)
         found[name] = reported[name] if name in given else f"{reported[base]}{plain(name[len(base) :])}"
     found = _all_apart(found)
-    cut = found if longest is None else fitted_names(found.values(), longest)
-    return {name: found[name] if longest is None else cut[found[name]] for name in wanted}
+    return {name: found[name] for name in wanted}
 
 
 def _base(name: str) -> str:

@@ -17,7 +17,6 @@ from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer
 from coeval.analysis.training.aggregate import Aggregated, aggregates_of, write_aggregates
 from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
 from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun, training_curves
-from coeval.reports.content import Report
 from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
@@ -184,32 +183,23 @@ def write_curves(
 
     Raises StoreError: results cannot be read, or a file not be written.
     """
-    checkpoints = shown_checkpoints(runs)
-    report = training_report(runs, found, error_bar, _held(checkpoints))
-    for drawn in (report, overview_report(runs, error_bar)):
+    for drawn in (training_report(runs, found, error_bar), overview_report(runs, error_bar)):
         yield from write_figures(drawn, out)
-    _write_page(report, runs, checkpoints, out / PAGE)
+    write_sweep_page(runs, found, out / PAGE, error_bar)
     yield out / PAGE
 
 
-def write_sweep_page(runs: Sequence[TrainingRun], found: SweepComparison, file: Path) -> None:
+def write_sweep_page(
+    runs: Sequence[TrainingRun], found: SweepComparison, file: Path, error_bar: ErrorBar = "ci95"
+) -> None:
     """Write the page of the runs alone, with the items behind it.
 
     Raises StoreError: results cannot be read, or the file not be written.
     """
     checkpoints = shown_checkpoints(runs)
-    _write_page(training_report(runs, found, held=_held(checkpoints)), runs, checkpoints, file)
-
-
-def _held(checkpoints: Sequence[ShownCheckpoint]) -> set[tuple[str, str]]:
-    return {(shown.task, shown.name) for shown in checkpoints}
-
-
-def _write_page(
-    report: Report, runs: Sequence[TrainingRun], checkpoints: Sequence[ShownCheckpoint], file: Path
-) -> None:
+    held = {(shown.task, shown.name) for shown in checkpoints}
     items = select_checkpoint_items(runs, checkpoints, _ITEM_BYTES)
-    write_bytes_atomic(file, write_page(report, items=items))
+    write_bytes_atomic(file, write_page(training_report(runs, found, error_bar, held), items=items))
 
 
 class TrainingFiles(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -81,8 +81,8 @@ _QUOTED = re.compile(rb"[^a-z0-9_.-]|^\.")
 _LONGEST_NAME, _HEAD = 200, 120
 
 
-def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    return Path(environment.get("COEVAL_CACHE") or "~/.cache/coeval").expanduser()
+def cache_folder() -> Path:
+    return Path(os.environ.get("COEVAL_CACHE") or "~/.cache/coeval").expanduser()
 
 
 def file_name_of(text: str) -> str:

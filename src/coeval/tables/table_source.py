@@ -200,7 +200,7 @@ def _of_hub(repo: str, subset: str | None, needed: str | None, progress: Progres
 
 
 def _page(url: str, kind: Any) -> Any:
-    _, content = read_page(url, "application/json", _PATIENCE_S)
+    content = read_page(url, _PATIENCE_S)
     try:
         return decode(content, kind)
     except Undecodable as error:

@@ -38,18 +38,19 @@ class EvaluatedStep(NamedTuple):
 
 
 def evaluated_steps(
-    root: Path, pattern: str = PATTERN, steps: Collection[int] | None = None
+    root: Path, pattern: str = PATTERN, steps: Collection[int] | None = None, base: int | None = None
 ) -> tuple[EvaluatedStep, ...]:
     """The checkpoints below ``root`` whose folders hold results, by step; ``steps``: of these only.
 
     Parameters
     ----------
     pattern : the folders' name or path below ``root``, with ``{step}`` once
+    base : a step that has to be among them
 
     Raises
     ------
     UsageError
-        the pattern cannot be used, nothing fits it, or two folders are of one step.
+        the pattern cannot be used, nothing fits it, two folders are of one step, or the base is not there.
     StoreError
         a folder cannot be looked into.
     """
@@ -77,24 +78,14 @@ def evaluated_steps(
             f"{root} holds no results in folders {pattern}; name theirs with --name-pattern, for example "
             f"--name-pattern 'global_step_{STEP}'"
         )
-    if steps is not None and not found.keys() & set(steps):
-        raise UsageError(
-            f"{root} holds results of none of the steps {listed(map(str, steps))}; "
-            f"there are {listed(map(str, sorted(found)))}"
-        )
-    chosen = found.keys() if steps is None else found.keys() & set(steps)
-    return tuple(EvaluatedStep(step, found[step]) for step in sorted(chosen))
-
-
-def require_base(base: int | None, checkpoints: Sequence[EvaluatedStep], root: Path) -> None:
-    """
-    Raises UsageError: the step that others are to be held against is not there.
-    """
-    steps = [checkpoint.step for checkpoint in checkpoints]
-    if base is not None and base not in steps:
-        raise UsageError(
-            f"--base {base}: {root} holds no results of this step; there are {listed(map(str, steps))}"
-        )
+    chosen = sorted(found.keys() & set(found if steps is None else steps))
+    if not chosen:
+        none = f"{root} holds results of none of the steps {listed(map(str, steps or ()))}"
+        raise UsageError(f"{none}; there are {listed(map(str, sorted(found)))}")
+    if base is not None and base not in chosen:
+        there = listed(map(str, chosen))
+        raise UsageError(f"--base {base}: {root} holds no results of this step; there are {there}")
+    return tuple(EvaluatedStep(step, found[step]) for step in chosen)
 
 
 def task_names(checkpoints: Sequence[EvaluatedStep]) -> tuple[str, ...]:

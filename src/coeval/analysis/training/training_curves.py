@@ -21,7 +21,6 @@ from coeval.analysis.training.aggregate import (
     TaskAggregate,
     evaluated_steps,
     read_aggregate,
-    require_base,
     task_names,
 )
 from coeval.analysis.training.checkpoint_scores import (
@@ -176,8 +175,7 @@ def training_curves(
     """
     found = []
     for label, root in runs.items():
-        checkpoints = evaluated_steps(root, (patterns or {}).get(label, PATTERN), steps)
-        require_base(base, checkpoints, root)
+        checkpoints = evaluated_steps(root, (patterns or {}).get(label, PATTERN), steps, base)
         stops, notes = _read(checkpoints, tasks)
         if not any(stops.values()):
             raise UsageError(f"{root} holds no scores of {listed(tasks or ()) or 'any task'} yet")

@@ -167,15 +167,15 @@ def download(
         _take(source, file, limit, tell)
 
 
-def read_page(url: str, accept: str, patience_s: float | None = None) -> tuple[str, bytes]:
-    """``(media type, content)`` of a small page; fails as `download` does."""
+def read_page(url: str, patience_s: float | None = None) -> bytes:
+    """The content of a small page of JSON; fails as `download` does."""
     content = bytearray()
-    with _Source(url, accept, patience_s) as source:
+    with _Source(url, "application/json", patience_s) as source:
         for chunk in source.chunks():
             content += chunk
             if len(content) > _LARGEST_PAGE:
                 raise SourceFailed(f"{shown_url(url)} holds more than the {_LARGEST_PAGE:,} bytes expected")
-        return source.headers.get_content_type(), bytes(content)
+        return bytes(content)
 
 
 def _take(source: _Source, file: IO[bytes], limit: int, tell: Callable[[int], None]) -> None:
