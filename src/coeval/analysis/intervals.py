@@ -1,4 +1,4 @@
-"""Intervals of means of bounded scores.
+"""Intervals of means of bounded scores, and tests that are valid at any look at a run that grows.
 
 Scores lie on a scale that ends, and good models stand near its end, where a t interval or a bootstrap is
 far too narrow and reaches past the scale. All means are therefore given one interval, which stays within
