@@ -208,6 +208,7 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
         (("answers", "other.csv", "--student", "a b"), "--student: 'a b' is no name"),
         (("function", "app.py:answer"), "--items is missing"),
         (("description", "x", "--label", "team"), "--label is not for description"),
+        (("function", "app.py:answer", "--response", "a"), "--response is not for function"),
         (("description", "x", "--model", "gpt-4o"), "--model gpt-4o: write INTERFACE/MODEL"),
         (("description", "x", "--model", "openai/gpt-4o=cook"), "the roles are teacher, student, judge"),
         (("description", "x", "tickets.csv"), "tickets.csv is there already"),
