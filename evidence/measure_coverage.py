@@ -26,9 +26,9 @@ from coeval.analysis.measures.judge_measures import (
     panel_measures,
 )
 from coeval.analysis.measures.measured import Measured, leaves
-from coeval.analysis.measures.robust_set import teacher_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.teacher_measures import teacher_measures
 from evidence.page import write_page
 from evidence.planted import judge_missing, judging_themselves, ranked
 

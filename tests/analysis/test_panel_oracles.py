@@ -25,8 +25,8 @@ from coeval.analysis.measures.agreement import (
 )
 from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
 from coeval.analysis.measures.near_duplicates import near_duplicates, surface_bias
-from coeval.analysis.measures.robust_set import differentiation
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.teacher_measures import differentiation
 from evidence.measure_coverage import MIDDLE, World, drawn_grid
 
 HIGH = World("means of 0.9", (1.4, 1.7, 2.0, 2.2))

@@ -26,15 +26,8 @@ from coeval.analysis.people.calibration import (
     powered_mean,
     transported_mean,
 )
-from coeval.analysis.people.label_questions import (
-    PANEL,
-    ShownTexts,
-    draw,
-    judged_factors,
-    labelled_rows,
-    share_out,
-    to_label,
-)
+from coeval.analysis.people.label_questions import ShownTexts, draw, judged_factors, share_out, to_label
+from coeval.analysis.people.labelled_rows import PANEL, labelled_rows
 from coeval.analysis.people.people_measures import PeopleMeasures, goal_sentences, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError

@@ -215,6 +215,7 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
             "which column of other.csv holds the prompts? --answers-prompt COLUMN says it; there are a, b",
         ),
         (("description", "x", "--label", "team"), "--label is not for description"),
+        (("function", "app.py:answer", "--response", "a"), "--response is not for function"),
         (("description", "x", "--model", "gpt-4o"), "--model gpt-4o: write INTERFACE/MODEL"),
         (("description", "x", "--model", "openai/gpt-4o=cook"), "the roles are teacher, student, judge"),
         (("description", "x", "kept.yaml"), "kept.yaml is there already; name another file"),

@@ -144,10 +144,11 @@ class InitGroup(StrEnum):
     ALL = "All kinds but checkpoints"
     TABLE = "Items: table, answers, function"
     STUDENT = "The student: answers, function"
+    ANSWERS = "What it answered: answers"
     SWEEP = "The sweep: checkpoints"
 
 
-_ALL, _TABLE, _STUDENT, _SWEEP = InitGroup
+_ALL, _TABLE, _STUDENT, _ANSWERS, _SWEEP = InitGroup
 
 
 class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,18 +180,18 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
     items: Annotated[
         _Text, Setting("Table of the items; of answers, their own by default.", _STUDENT, metavar="FILE")
     ] = None
-    response: Annotated[_Text, Setting("Column of the answers.", _STUDENT, metavar="COLUMN")] = None
-    answers_prompt: Annotated[
-        _Text, Setting("Column of their prompts, if --items is another table.", _STUDENT, metavar="COLUMN")
-    ] = None
     student: Annotated[_Text, Setting("Its name.", _STUDENT, metavar="NAME")] = None
+    response: Annotated[_Text, Setting("Column of the answers.", _ANSWERS, metavar="COLUMN")] = None
+    answers_prompt: Annotated[
+        _Text, Setting("Column of their prompts, if --items is another table.", _ANSWERS, metavar="COLUMN")
+    ] = None
     tasks: Annotated[_Text, Setting("ifeval, coeval:RUN and others.", _SWEEP, metavar="NAME,…")] = None
 
 
 INIT_GROUPS: dict[InitKind, tuple[InitGroup, ...]] = {
     InitKind.DESCRIPTION: (_ALL,),
     InitKind.TABLE: (_ALL, _TABLE),
-    InitKind.ANSWERS: (_ALL, _TABLE, _STUDENT),
+    InitKind.ANSWERS: (_ALL, _TABLE, _STUDENT, _ANSWERS),
     InitKind.FUNCTION: (_ALL, _TABLE, _STUDENT),
     InitKind.CHECKPOINTS: (_SWEEP,),
 }

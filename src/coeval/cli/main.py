@@ -13,18 +13,16 @@ from coeval.cli.command_names import Commands
 from coeval.cli.commands import datasets, judges_command
 from coeval.cli.commands.analyze_command import analyze
 from coeval.cli.commands.compare_command import compare
-from coeval.cli.commands.describe_command import describe
 from coeval.cli.commands.exchange_commands import export, import_files, log
 from coeval.cli.commands.gate_command import GateCommand, gate
 from coeval.cli.commands.generate_command import generate
-from coeval.cli.commands.ingest_command import ingest
-from coeval.cli.commands.init_command import init
+from coeval.cli.commands.ingest_command import ingest, init
 from coeval.cli.commands.label_command import label
 from coeval.cli.commands.models_command import models
 from coeval.cli.commands.probe_command import probe
 from coeval.cli.commands.repair_command import repair
 from coeval.cli.commands.results import results
-from coeval.cli.commands.run_command import plan, run
+from coeval.cli.commands.run_command import describe, plan, run
 from coeval.cli.commands.show import show
 from coeval.cli.commands.simulate import simulate
 from coeval.cli.commands.status import status

@@ -1,4 +1,4 @@
-"""What a model is: one coroutine.
+"""What a model is: one coroutine; and what bounds its answers.
 
 `Model.complete(Request) -> Completion` is the only way to ask. Everything below it (host,
 dialect, retries, limits, quota, batch) is the model's own affair.

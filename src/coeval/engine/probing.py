@@ -1,4 +1,4 @@
-"""Probe the models of a session before any work depends on them."""
+"""Probe the models of a session before any work depends on them; survey what hosts serve."""
 
 from __future__ import annotations
 

@@ -331,9 +331,13 @@ class Flow:
         self._done.append(done)
 
 
-async def from_iterable(works: Iterable[Work], *, breath: int = 512) -> AsyncIterator[Work]:
-    """Iterate over ``works`` asynchronously, yielding to other tasks every ``breath`` items."""
+# Works after which other tasks have their turn.
+_BREATH = 512
+
+
+async def from_iterable(works: Iterable[Work]) -> AsyncIterator[Work]:
+    """Iterate over ``works`` asynchronously, yielding to other tasks now and then."""
     for count, work in enumerate(works, 1):
         yield work
-        if not count % breath:
+        if not count % _BREATH:
             await asyncio.sleep(0)

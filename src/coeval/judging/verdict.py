@@ -1,4 +1,4 @@
-"""Parse judges' replies as levels. A word that is not a level is never read as one.
+"""Parse judges' replies: levels, criteria met, labels, the better of two. What is no level is read as none.
 
 ``8/10``, ``medium-high``, ``Very High`` or null are no levels: the factor is missing, is asked again, and may
 stay missing. A default score would be invented.

@@ -1,4 +1,4 @@
-"""A model behind a host, whatever dialect the host speaks."""
+"""A model behind a host, whatever dialect it speaks; the host's list of models, and what a gateway says."""
 
 from __future__ import annotations
 

@@ -137,15 +137,15 @@ def names_axis(
     return {**shown, "ticks": False, "domain": False, "grid": False, **settings}
 
 
-def names_legend(names: Iterable[str], longest: int = LONGEST_NAME, **settings: Any) -> Spec:
+def names_legend(names: Iterable[str], **settings: Any) -> Spec:
     """A legend above a picture, with names as `shown_name` has them, in as many columns as there is room for:
     three at most."""
     names = list(names)
-    each = _SIGN + _CHARACTER * min(longest, max(map(len, names), default=0))
+    each = _SIGN + _CHARACTER * min(LONGEST_NAME, max(map(len, names), default=0))
     two, three = (_BESIDE + count * each for count in (2, 3))
     columns = f"containerSize()[0] < {two} ? 1 : containerSize()[0] < {three} ? 2 : 3"
     shown = {
-        "labelExpr": shown_name(names, longest, narrow=24),
+        "labelExpr": shown_name(names, narrow=24),
         "labelLimit": 0,
         "columns": {"expr": columns},
     }

@@ -1,4 +1,4 @@
-"""Crash-safe files: JSON replaced atomically, JSONL appended line by line.
+"""Crash-safe files: JSON replaced atomically, JSONL appended line by line, those of one run by its journal.
 
 A record counts as written when its line is whole; only the newline may be missing from the last one, as
 editors and scripts leave it. `Appender` writes each line with one ``write`` and cuts back what a full disk

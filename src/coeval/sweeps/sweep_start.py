@@ -1,4 +1,5 @@
-"""A start of a sweep: checked before anything begins, its folder held, its workers and judging under way."""
+"""A start of a sweep: checked before anything begins, its folder held, its workers and judging under way; and
+what it would cost."""
 
 from __future__ import annotations
 

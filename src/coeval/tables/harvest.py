@@ -1,4 +1,5 @@
-"""Items of user tables, in order, with counts and the problems of rows by file and line."""
+"""Items of user tables, in order, with counts and the problems of rows by file and line; and the file that
+says where they came from."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from coeval.analysis.measures.leaders import (
 from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
 from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
-from coeval.analysis.measures.robust_set import RobustOptions, robust_measures, teacher_measures
+from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
     OutputMeasures,
@@ -54,6 +54,7 @@ from coeval.analysis.measures.score_grid import (
     score_grid,
 )
 from coeval.analysis.measures.student_measures import StudentMeasures, check_measures, student_measures
+from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.bias_ledger import UNKNOWN, Bias, judge_biases, length_findings, severities
 from coeval.analysis.panel.g_study import g_study
 from coeval.analysis.panel.panel_findings import family_judges, family_teachers, panel_findings, reliability

@@ -25,8 +25,9 @@ from coeval.analysis.measures.measured import (
 )
 from coeval.analysis.measures.pair_measures import PairMeasures
 from coeval.analysis.measures.ranking import OthersAlone, Ranking
-from coeval.analysis.measures.robust_set import RobustMeasures, TeacherMeasures
+from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
+from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.analysis.panel.bias_ledger import LengthContrast
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.people.people_measures import PeopleMeasures

@@ -291,21 +291,21 @@ def share_bounds(share: float, sd: float, clusters: int, level: float = 0.95) ->
     return mean_bounds(share, [Scatter(clusters, (clusters * sd) ** 2)], level)
 
 
-def bradley_terry(sums: PairedSums, *, seed: int = 0, resamples: int = RESAMPLES) -> Strengths:
+def bradley_terry(sums: PairedSums, *, seed: int = 0) -> Strengths:
     """Fit the strengths, and those of resamples of clusters of items (Efron 1979)."""
     clusters, count, _ = sums.wins.shape
     flat = sums.wins.reshape(clusters, -1)
-    drawn = np.concatenate([flat.sum(axis=0)[None], *_resampled(flat, seed, resamples)])
+    drawn = np.concatenate([flat.sum(axis=0)[None], *_resampled(flat, seed)])
     log = strengths(drawn.reshape(-1, count, count))
     chance = expit(log[:, :, None] - log[:, None, :])
     return Strengths(clusters, chance[0], chance[1:])
 
 
-def _resampled(flat: Floats, seed: int, resamples: int) -> Iterator[Floats]:
+def _resampled(flat: Floats, seed: int) -> Iterator[Floats]:
     """Sums over clusters that are drawn with replacement, some resamples at a time."""
     generator, clusters = np.random.default_rng(seed), len(flat)
     step = max(1, _AT_ONCE // clusters)
-    for first in range(0, resamples, step):
-        size = min(step, resamples - first)
+    for first in range(0, RESAMPLES, step):
+        size = min(step, RESAMPLES - first)
         drawn = generator.multinomial(clusters, np.full(clusters, 1 / clusters), size=size)
         yield drawn.astype(np.float64) @ flat

@@ -15,7 +15,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores, holm, pai
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, mean_over_strata
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.people.label_questions import LabelledRows
+from coeval.analysis.people.labelled_rows import LabelledRows
 
 # --- Prediction-powered means
 #

@@ -12,10 +12,10 @@ from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measured import Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, compared, human_scales, leaders
-from coeval.analysis.people.label_questions import (
+from coeval.analysis.people.label_questions import ShownTexts
+from coeval.analysis.people.labelled_rows import (
     PANEL,
     AgainstPeople,
-    ShownTexts,
     judges_against_people,
     labelled_rows,
     people_agreement,

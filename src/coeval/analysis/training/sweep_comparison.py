@@ -338,7 +338,7 @@ def peers_text(one: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED)
 def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> str:
     """Whether the last step of each run gained on the one before; empty where no run has two.
 
-    ``Still rising: step 800 gains 3.6 ± 1.4 points over step 700.``
+    ``Rising at the last step: step 800 − step 700 is 3.6 ± 1.4 points.``
     """
     if not found:
         return ""

@@ -146,9 +146,9 @@ _log = logging.getLogger(__name__)
 NLTK_DATA = "nltk_data"
 
 
-def nltk_folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
+def nltk_folders() -> list[Path]:
     """List the user's folders of NLTK data: those of ``NLTK_DATA``, then ``~/nltk_data``."""
-    named = [entry for entry in environment.get("NLTK_DATA", "").split(os.pathsep) if entry]
+    named = [entry for entry in os.environ.get("NLTK_DATA", "").split(os.pathsep) if entry]
     return [Path(entry).expanduser() for entry in (*named, f"~/{NLTK_DATA}")]
 
 

@@ -1,8 +1,9 @@
-"""`coeval run` and `coeval plan`: carry an experiment as far as it goes, or say what that will cost."""
+"""`coeval run`, `plan` and `describe`: carry an experiment as far as it goes, or say what it takes."""
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,8 +19,6 @@ from coeval.cli.command_names import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coeval.pipeline.config.load_file import Loaded
     from coeval.pipeline.run_options import RunOptions, Stance
 
@@ -198,6 +197,61 @@ def plan(
     options = RunOptions(continue_run, overwrite, names_in(only_models), stance, phase_barriers)
     settled = started_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
     raise typer.Exit(estimate_and_report(settled.config, options, keys, as_json=as_json))
+
+
+PAGE_ONLY = ("values",)
+"""Tables that are too long for a terminal; the page has them."""
+
+
+def describe(
+    config: ExperimentFile,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write a page. Example: --out experiment.html"),
+    ] = None,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="Print the prompts in full, as they will be sent.")
+    ] = False,
+    keys: KeyFile = None,
+) -> None:
+    """Show an experiment before it runs: prompts, calls, cost.
+
+    No model is called, and the run's folder is unchanged. Prompts are shown with
+    the attributes of a planned item; text that a model will write is marked. If
+    the run has started, calls and cost are those that remain. --out writes all of
+    it as one page.
+
+    \b
+    Examples:
+      coeval describe --config examples/quickstart.yaml
+      coeval describe --config my.yaml --prompts
+      coeval describe --config my.yaml --out my.html
+
+    \b
+    Exit codes: 0 described, 1 wrong request.
+    """
+    from coeval.api import find_keys
+    from coeval.cli import streams
+    from coeval.cli.views.description_view import (
+        described_experiment,
+        print_report,
+        refuse_place,
+        write_description,
+    )
+    from coeval.pipeline.config.load_file import read_config
+    from coeval.reports.description_report import description_report
+
+    if out is not None:
+        refuse_place(out, config)
+    described = described_experiment(read_config(config).config, find_keys(keys))
+    report = description_report(described)
+    print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
+    messages = streams.messages()
+    if not prompts:
+        streams.say(messages, "--prompts prints the prompts in full.", "dim")
+    if out is not None:
+        write_description(report, out)
+        streams.say(messages, f"written: {out}")
 
 
 def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:

@@ -1,4 +1,5 @@
-"""What every check has in common: its options, what it is given, the score it returns.
+"""What every check has in common: its options, what it is given, the score it returns; and the two that run
+code of the user's.
 
 A check is a factor of a rubric that no judge scores. Its options are plain keys of the experiment file, which
 the class of each kind declares with their types; its tag is the word behind ``check:``. ``docs/checks.md``

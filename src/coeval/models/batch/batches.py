@@ -1,4 +1,5 @@
-"""All batch jobs of a folder: submitted as they fill, watched, collected; or cancelled, and given up."""
+"""All batch jobs of a folder: submitted as they fill, watched, collected, given up; and the model that waits
+for them."""
 
 from __future__ import annotations
 

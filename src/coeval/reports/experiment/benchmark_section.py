@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
-from coeval.analysis.measures.robust_set import TeacherMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.core.text import listed, numbered
 from coeval.reports.content import (
     Cell,

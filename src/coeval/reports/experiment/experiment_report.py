@@ -22,7 +22,7 @@ from coeval.analysis.measures.ranking import SAME, SharedScores
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.people.calibration import CalibratedPair, CalibratedStudent
-from coeval.analysis.people.label_questions import AgainstPeople
+from coeval.analysis.people.labelled_rows import AgainstPeople
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import SIMULATED, bill

@@ -1,5 +1,5 @@
-// Who stands where: by all chosen scores, and without those that students gave themselves; as coeval.analysis has
-// it in ranking and own_judgments.
+// Who stands where: by all chosen scores, and without those that students gave themselves; as
+// coeval.analysis.measures.ranking has it.
 
 const ALPHA = 0.05;
 const SAME = 1e-9;
