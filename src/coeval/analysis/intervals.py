@@ -242,16 +242,13 @@ def _clusters(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike) -> tup
     return np.bincount(index, x * w).astype(np.float64), np.bincount(index, w).astype(np.float64)
 
 
-def mean_over_strata(
-    strata: Sequence[ArrayLike], scale: Scale = SHARE, clusters: Sequence[ArrayLike] | None = None
-) -> Interval:
+def mean_over_strata(strata: Sequence[ArrayLike], clusters: Sequence[ArrayLike] | None = None) -> Interval:
     """Mean of the strata's means, each stratum counting alike; values within one are independent, or those of
     different clusters are. ``n`` counts values.
 
     Parameters
     ----------
-    strata : T arrays of shape (n_t,) with numbers on the scale; empty ones are left out
-    scale : its ends
+    strata : T arrays of shape (n_t,) with numbers from 0 to 1; empty ones are left out
     clusters : T arrays of shape (n_t,) with labels
     """
     arrays = [_finite(values) for values in strata]
@@ -262,7 +259,7 @@ def mean_over_strata(
         sums = [_clusters(values, own, 1.0) for values, own in both if len(values)]
     if not sums:
         return NOTHING
-    return msgspec.structs.replace(_interval(sums, scale), n=sum(map(len, arrays)))
+    return msgspec.structs.replace(_interval(sums, SHARE), n=sum(map(len, arrays)))
 
 
 class Clusters(NamedTuple):

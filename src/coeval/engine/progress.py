@@ -12,7 +12,7 @@ from coeval.core.errors import Gap
 from coeval.core.records import Purpose, Usage
 from coeval.core.text import dollars
 
-# Seconds over which the pace is measured: hosts speed up, slow down and come back within minutes.
+# Seconds over which a pace is measured: hosts speed up, slow down and come back within minutes.
 PACE_S = 60
 # Records needed for a pace.
 LEAST_MADE = 3

@@ -77,7 +77,7 @@ def differentiation(means: Floats) -> Differentiation:
 
 def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, TeacherMeasures]:
     """By teacher."""
-    possible = _possible_units(grid)
+    possible = np.array([design.scores for design in grid.designs], np.int64)[grid.items.task]
     found = {}
     for place, (name, rows) in enumerate(_rows_of(grid).items()):
         needed = int(possible[grid.items.teacher == place].sum()) * int(grid.times.sum())
@@ -146,11 +146,6 @@ def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherM
         for value, of_draws in zip(found, draws, strict=True)
     )
     return TeacherMeasures(v1, s2, r3)
-
-
-def _possible_units(grid: ScoreGrid) -> NDArray[np.int64]:
-    each = [design.scores for design in grid.designs]
-    return np.array(each, np.int64)[grid.items.task]
 
 
 JudgeSelection: TypeAlias = Literal["top_half", "all"]

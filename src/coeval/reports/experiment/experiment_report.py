@@ -377,7 +377,8 @@ def _sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[Repo
     measures = evidence.measured.measures
     scored = bool(measures.ranking.order or measures.labels) or measures.pairs is None
     yield from _compared(evidence)
-    yield from _labelled(evidence)
+    if (people := measures.people) is not None:
+        yield people_section(people)
     if scored:
         yield leading_section(evidence)
     if front is not None and (valued := value_section(evidence, front)) is not None:
@@ -412,12 +413,6 @@ def _compared(evidence: RunEvidence) -> Iterator[ReportSection]:
     """First what comparisons say, where there are any."""
     if (found := evidence.measured.measures.pairs) is not None:
         yield pairs_section(found, opened=not evidence.measured.measures.ranking.order)
-
-
-def _labelled(evidence: RunEvidence) -> Iterator[ReportSection]:
-    """Then what people say, where somebody labelled."""
-    if (found := evidence.measured.measures.people) is not None:
-        yield people_section(found)
 
 
 _AT_WORK = ("running", "stopped", "interrupted")

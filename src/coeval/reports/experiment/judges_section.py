@@ -68,7 +68,7 @@ _WITHOUT_VERDICT = (
 def level_picture(name: str, what: str, table: ReportTable, names: Sequence[str]) -> Picture:
     """Of a `level_table`; ``what`` says whose levels they are."""
     levels = list(dict.fromkeys(str(row[1]) for row in table.rows))
-    bars = share_bars(table.name, ("name", "level"), names, levels, ranked=True)
+    bars = share_bars(table.name, names, levels)
     words = "High, Medium and Low" if levels == ["High", "Medium", "Low"] else listed(levels)
     return Picture(name, f"{what} {words}.", table.name, bars)
 
