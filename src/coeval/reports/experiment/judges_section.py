@@ -11,7 +11,7 @@ from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
-from coeval.analysis.panel.g_study import GStudy, JudgeWorth
+from coeval.analysis.panel.g_study import JudgeWorth
 from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
@@ -116,16 +116,6 @@ def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     return measure_table(Named("itself", title, ("Judge",)), PairAgreement, again)
 
 
-def length_table(contrasts: Mapping[tuple[str, str], LengthContrast]) -> ReportTable:
-    title = "What an answer of twice the length is worth, the first judge less the second"
-    return measure_table(Named("length", title, ("Judge", "Other")), LengthContrast, contrasts, "Items")
-
-
-def worth_table(study: GStudy | None) -> ReportTable:
-    found = {} if study is None else study.worth
-    return measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, found)
-
-
 def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
@@ -186,8 +176,11 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     if levels.rows and len(grid.scales) == 1:
         pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
     itself = itself_table(measures.judges)
-    length = length_table(measures.length)
-    worth = worth_table(measures.g_study)
+    title = "What an answer of twice the length is worth, the first judge less the second"
+    named = Named("length", title, ("Judge", "Other"))
+    length = measure_table(named, LengthContrast, measures.length, "Items")
+    added = {} if measures.g_study is None else measures.g_study.worth
+    worth = measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, added)
     tables = (judge_table(measures.judges), worth, agreement, itself, biases, length, levels, _disputed(grid))
     return section_of(
         "judges",
