@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from coeval.analysis.comparison.lower_bound import ONE_SIDED, beyond_p_value, loss_p_value
+from coeval.analysis.comparison.lower_bound import ONE_SIDED, at_most_zero, beyond_p_value
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, Floats
 from evidence.page import write_page
@@ -102,14 +102,13 @@ def _stopped_table(rows: list[tuple[str, list[Stopped]]]) -> str:
 
 
 def _p_values(differences: Floats, drop: float) -> Floats:
-    """Of each experiment; equal ones are tested once."""
-    once = np.ones(differences.shape[1])
+    """Of each experiment, of "the candidate loses ``drop`` or more"; equal ones are tested once."""
     found: dict[bytes, float] = {}
     p_values = []
     for each in np.sort(differences, axis=1):
         if (key := each.tobytes()) not in found:
-            a = np.maximum(-each, 0.0)
-            found[key] = loss_p_value([PairedScores(a, a + each, once)], drop)
+            values, counts = np.unique(each, return_counts=True)
+            found[key] = at_most_zero(np.append(values, -1.0) + drop, np.append(counts, 1.0))
         p_values.append(found[key])
     return np.array(p_values)
 

@@ -362,7 +362,7 @@ def test_no_two_names_look_alike(browser: Browser, tmp_path: Path) -> None:
         )
         rows = tuple((name, Measured(0.5, 0.4, 0.6, 40, 0), True) for name in names)
         table = ReportTable("values", "Values", columns, rows)
-        plot = Picture("values-plot", "Values.", table.name, interval_plot(table.name, names, "value"))
+        plot = Picture("values-plot", "Values.", table.name, interval_plot(table.name, names))
         section = ReportSection("values", "What?", (), (plot,), (table,))
         matrix = table_report([0.1, 0.2, 0.3], names)
         page.write_bytes(write_page(msgspec.structs.replace(matrix, sections=(*matrix.sections, section))))

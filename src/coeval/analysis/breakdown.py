@@ -8,7 +8,7 @@ datapoint's scores that belong to the part.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -97,7 +97,9 @@ def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
     for name, scores in _parts(grid, by):
         for task in np.unique(grid.items.task[scores.units.any(axis=0)]).tolist():
             found |= _of_part(grid, _Cell(grid.tasks[task], name, ""), scores, [task])
-    for task in _only_labelled(reader, found):  # nobody judges there: an answer that failed lacks no score
+    scored = {place.task for place, one in found.items() if one.units}
+    labelled = {task for (task,) in reader.rows("SELECT DISTINCT task FROM labels")}
+    for task in labelled - scored:  # nobody judges there: an answer that failed lacks no score
         failed = Counter({place: n for place, n in failed.items() if place.task != task})
     counting = {place.task for place in (*found, *failed)} & {*filter(partial(has_task, planned), grid.tasks)}
     if by in ("judge", "teacher") and len(counting) > 1:
@@ -141,12 +143,6 @@ def _of_part(grid: ScoreGrid, place: _Cell, scores: ItemScores, tasks: Sequence[
             mean = mean_over_tasks(grid, np.where(inside, means, np.nan))
             found[place._replace(student=student)] = _Found(mean, count)
     return found
-
-
-def _only_labelled(reader: RunReader, found: Mapping[_Cell, _Found]) -> Set[str]:
-    """Tasks with labels only: no judge or check scores them."""
-    scored = {place.task for place, one in found.items() if one.units}
-    return {task for (task,) in reader.rows("SELECT DISTINCT task FROM labels")} - scored
 
 
 def label_breakdown(reader: RunReader, by: By) -> tuple[LabelPart, ...]:

@@ -248,7 +248,7 @@ def mean_over_strata(strata: Sequence[ArrayLike], clusters: Sequence[ArrayLike] 
 
     Parameters
     ----------
-    strata : T arrays of shape (n_t,) with shares; empty ones are left out
+    strata : T arrays of shape (n_t,) with numbers from 0 to 1; empty ones are left out
     clusters : T arrays of shape (n_t,) with labels
     """
     arrays = [_finite(values) for values in strata]

@@ -488,6 +488,7 @@ def _scores(results: Results) -> str:
     removed = {task for score in results.students if "task" in score.removed and (task := score.task)}
     labelled = label_columns(results)
     adjusted = any(score.adjusted is not None for score in results.students)
+    overall = [score for score in results.students if score.task is None]
     rows = [
         [
             _named(score.student, bool(score.removed)),
@@ -498,21 +499,19 @@ def _scores(results: Results) -> str:
             score.n,
             score.failed,
         ]
-        for score in results.students
-        if score.task is None
+        for score in overall
     ]
     shown = [_named(task, task in removed) for task in tasks]
     shown += [_named(f"{column.name} ({LABELS})", column.removed) for column in labelled]
-    overall = [
+    forest = [
         ForestRow(_named(score.student, bool(score.removed)), score.mean, score.low, score.high)
-        for score in results.students
-        if score.task is None
+        for score in overall
     ]
     return html_table(
         "Mean scores in points, 0 to 100, with 95% intervals",
         ("student", "overall", *["adjusted"] * adjusted, *shown, "n", "failed"),
         rows,
-    ) + forest_plot("Overall scores with their 95% intervals", overall)
+    ) + forest_plot("Overall scores with their 95% intervals", forest)
 
 
 def _labels(results: Results) -> Iterator[list[object]]:

@@ -185,18 +185,12 @@ def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSampl
 
 def _measures(one: SampledScore) -> FactorSamples:
     mean = Measured(one.mean, one.low, one.high, one.n, None)
-    found = FactorSamples(mean, one.samples, one.item_se, one.sample_sd)
+    figures = (mean, one.samples, one.item_se, one.sample_sd)
     if not one.passes:
-        return found
-    at = {str(rate.k): _one(rate) for rate in one.passes}
-    every = {str(rate.k): _all(rate) for rate in one.passes}
-    last = one.passes[-1]
-    return FactorSamples(mean, one.samples, one.item_se, one.sample_sd, _one(last), _all(last), at, every)
-
-
-def _one(rate: PassRate) -> Measured:
-    return Measured(rate.one, rate.one_low, rate.one_high, rate.n, None)
-
-
-def _all(rate: PassRate) -> Measured:
-    return Measured(rate.all, rate.all_low, rate.all_high, rate.n, None)
+        return FactorSamples(*figures)
+    at = {str(rate.k): Measured(rate.one, rate.one_low, rate.one_high, rate.n, None) for rate in one.passes}
+    every = {
+        str(rate.k): Measured(rate.all, rate.all_low, rate.all_high, rate.n, None) for rate in one.passes
+    }
+    last = str(one.passes[-1].k)
+    return FactorSamples(*figures, at[last], every[last], at, every)

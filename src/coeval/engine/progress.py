@@ -12,10 +12,10 @@ from coeval.core.errors import Gap
 from coeval.core.records import Purpose, Usage
 from coeval.core.text import dollars
 
-# Seconds over which the pace is measured: hosts speed up, slow down and come back within minutes.
+# Seconds over which a pace is measured: hosts speed up, slow down and come back within minutes.
 PACE_S = 60
 # Records needed for a pace.
-LEAST_MADE = 3
+_LEAST_MADE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,11 @@ class Calls:
 
     def __str__(self) -> str:
         return f"{self.low:,}" if self.low == self.high else f"{self.low:,}–{self.high:,}"
+
+
+def seconds_left(left: int, made: int, seconds: float) -> float | None:
+    """Estimate how long the rest takes; None without a pace or remaining work."""
+    return left * seconds / made if left > 0 and made >= _LEAST_MADE and seconds >= 1.0 else None
 
 
 class PhaseCount:
@@ -89,14 +94,11 @@ class PhaseCount:
 
     def remaining_s(self, now: float) -> float | None:
         """Estimate the seconds left at the pace of the last minute; None without a pace or remaining work."""
-        left = self.owed - self.ended
-        if left <= 0 or not self._marks:
+        if not self._marks:
             return None
         since, before = self._marks[0]
         made = self.done + self.failed.total() - before
-        if made < LEAST_MADE or now - since < 1.0:
-            return None
-        return left * (now - since) / made
+        return seconds_left(self.owed - self.ended, made, now - since)
 
 
 class Board:

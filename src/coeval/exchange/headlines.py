@@ -63,10 +63,7 @@ class Tracking:
             parameters, judged_by = found.parameters(), found.judged_by()
         self.parameters = {_clean(name): value for name, value in parameters.items()}
         place = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
-        try:
-            before = read_json(self._folder / _FILE, _Tracked)
-        except FileNotFoundError:
-            before = _Tracked(token_hex(8))
+        before = read_json(self._folder / _FILE, _Tracked, missing=_Tracked(token_hex(8)))
         reason = before.is_of(place, judged_by)
         self.news = f"{self._folder.name} begins a new run: {reason}" if reason else ""
         key, sent = (token_hex(8), {}) if reason else (before.key, before.sent)

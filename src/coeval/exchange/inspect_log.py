@@ -82,11 +82,6 @@ class InspectLog(msgspec.Struct):
     samples: list[LogSample] | None = None
 
 
-def read_log(path: Path) -> tuple[InspectLog, list[LogSample]]:
-    """Read a log and its samples. Raises Undecodable, UsageError: it is none, damaged or unfinished."""
-    return _of_archive(path) if path.suffix.lower() == ".eval" else _of_json(path)
-
-
 def _of_json(path: Path) -> tuple[InspectLog, list[LogSample]]:
     log = decode_python(file_bytes(path), InspectLog)
     return log, log.samples or []
@@ -142,7 +137,7 @@ _ATTACHED = "attachment://"
 def read_inspect(path: Path) -> ForeignResult:
     """Read a log. Raises UsageError: it is none, is damaged, or holds no samples."""
     try:
-        log, samples = read_log(path)
+        log, samples = _of_archive(path) if path.suffix.lower() == ".eval" else _of_json(path)
     except Undecodable as error:
         raise UsageError(f"{path} is no log of Inspect: {error}") from error
     if not samples:

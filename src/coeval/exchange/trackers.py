@@ -238,12 +238,10 @@ class _Wandb:
         else:
             api = self._wandb.Api(timeout=_AWAY_S)
             place = "/".join(filter(None, (self._there.entity, self._run.project)))
-            runs = api.runs(place, filters={"name": self._run.id}) if self._known(api) else ()
+            known = {project.name for project in api.projects(self._there.entity)}
+            runs = api.runs(place, filters={"name": self._run.id}) if self._run.project in known else ()
             self._rows = [row for run in runs for row in run.scan_history()]
         return {(row.get(_STEP, 0), name): value for row in self._rows for name, value in row.items()}
-
-    def _known(self, api: Any) -> bool:
-        return any(project.name == self._run.project for project in api.projects(self._there.entity))
 
     def send(self, rows: Rows, files: Sequence[Path]) -> None:
         with self._wandb.init(

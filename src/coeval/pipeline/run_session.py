@@ -138,12 +138,8 @@ class RunSession:
         self, works: Sequence[ProposalWork], path: Callable[[Kept], Path]
     ) -> dict[str, Proposal]:
         """Ask teachers for proposals; the good ones, by key."""
-
-        def nothing_follows(_: Work, __: Kept) -> Iterable[Work]:
-            return ()
-
         heard: dict[str, Proposal] = {}
-        async for done in self.carry_out(from_iterable(works), path, nothing_follows):
+        async for done in self.carry_out(from_iterable(works), path, lambda _work, _kept: ()):
             if isinstance(done.record, Proposal) and is_good(done.record):
                 heard[done.work.key] = done.record
         return heard

@@ -124,9 +124,9 @@ def measure_tips(measure: str, counted: str = "", *, title: str = "", written: s
     return [value, low, high, *([column(f"{measure}_n:Q", title=counted)] if counted else [])]
 
 
-def model_colour(field: str, models: Sequence[str]) -> Spec:
+def student_colour(models: Sequence[str]) -> Spec:
     """Every model has the same colour in all pictures of a report that are given the same names."""
-    return column(f"{field}:N", legend=None, scale={"domain": list(models)})
+    return column("student:N", legend=None, scale={"domain": list(models)})
 
 
 def names_axis(

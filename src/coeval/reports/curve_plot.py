@@ -55,26 +55,18 @@ class _LineEnds(NamedTuple):
     shaded: bool
 
 
-class _MeanAxis(NamedTuple):
-    """The title of the axis, and where it ends (None: by the rows)."""
-
-    title: str | None
-    ends: tuple[float, float] | None
-
-
 def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
     """Of the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
     mark; ``title`` is that of the axis."""
     lines = _lines(table, _HEIGHT)
-    ends = next(iter(lines.ends.values()), None)
-    layers = _curves(runs, lines, _MeanAxis(title, ends))
+    layers = _curves(runs, lines, title, next(iter(lines.ends.values()), None))
     return chart_spec(table.name, layers, _HEIGHT, *_POINTS, width=860)
 
 
 def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """A small plot for each ``task``, each with its own scale."""
     header = {"labelFontSize": 13, "labelExpr": shown_name(tasks, 40), "labelLimit": 0}
-    layers = _curves(runs, _lines(table, _CELL["height"]), _MeanAxis(None, None))
+    layers = _curves(runs, _lines(table, _CELL["height"]))
     found: Spec = plain_spec(
         {
             "data": {"name": table.name},
@@ -138,8 +130,13 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
 _POINTS = (*in_points("mean"), where("isValid(datum.mean)"))
 
 
-def _curves(runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis) -> list[Spec]:
-    title, ends = axis_of
+def _curves(
+    runs: Sequence[str],
+    lines: _LineEnds,
+    title: str | None = None,
+    ends: tuple[float, float] | None = None,
+) -> list[Spec]:
+    """``title`` is that of the axis of means, which ``ends`` there; None: by the rows."""
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = column("run:N", scale={"domain": list(runs)}, legend=legend)
     dashed, marked = _run_looks(runs, legend)
@@ -178,37 +175,24 @@ def _curves(runs: Sequence[str], lines: _LineEnds, axis_of: _MeanAxis) -> list[S
     return layers
 
 
-class _RunLooks(NamedTuple):
+def _run_looks(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
     """Channels of lines, and of the marks on them."""
-
-    dashed: Spec
-    marked: Spec
-
-
-def _run_looks(runs: Sequence[str], legend: Spec | None) -> _RunLooks:
     if legend is None:
-        return _RunLooks({}, {"size": {"value": _SIZES[1]}})
+        return {}, {"size": {"value": _SIZES[1]}}
 
     def by_run(kind: str, looks: Sequence[Any]) -> Spec:
         scale = {"domain": list(runs), "range": [*islice(cycle(looks), len(runs))]}
-        return column(
-            f"run:{kind}", scale=scale, legend=legend
-        )  # one: Vega warns of others of the same field
+        # One legend: Vega warns of others of the same field.
+        return column(f"run:{kind}", scale=scale, legend=legend)
 
     marked = {"shape": by_run("N", _SHAPES), "size": by_run("O", _SIZES)}
-    return _RunLooks({"strokeDash": by_run("N", _DASHES)}, marked)
+    return {"strokeDash": by_run("N", _DASHES)}, marked
 
 
-class _AtEnd(NamedTuple):
+def _at_end(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
     """Expressions of a row: the last step of its line, and where the name of it stands."""
-
-    step: str
-    place: str
-
-
-def _at_end(lines: _LineEnds, runs: Sequence[str]) -> _AtEnd:
     tasks = list(lines.ends)
     keys = [(task, plain(run)) for task in tasks for run in runs]
     place = f"[indexof({text_list(tasks)}, datum.task) * {len(runs)} + indexof({text_list(runs)}, datum.run)]"
     steps, places = ([of.get(key) for key in keys] for of in (lines.last, lines.names))
-    return _AtEnd(f"{json.dumps(steps)}{place}", f"{json.dumps(places)}{place}")
+    return f"{json.dumps(steps)}{place}", f"{json.dumps(places)}{place}"

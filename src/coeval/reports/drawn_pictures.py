@@ -122,20 +122,15 @@ def figure(report: Report, name: str = "") -> Figure:
     if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
         there = f" {name}; there are {listed(pictures)}" if pictures else ""
         raise UsageError(f"the report has no picture{there}")
-    png = vl_convert.vegalite_to_png(
-        _drawable(picture, report), config=_config(), allowed_base_urls=[], ppi=PPI
-    )
-    return Figure(_file_name(picture.name), picture_svg(picture, report), png)
+    spec, name = _drawable(picture, report), re.sub(r"[^A-Za-z0-9._-]+", "-", picture.name).strip(".-")
+    on_white = {**theme_config(LIGHT), "background": LIGHT.background}
+    svg = vl_convert.vegalite_to_svg(spec, config=on_white, allowed_base_urls=[])
+    png = vl_convert.vegalite_to_png(spec, config=on_white, allowed_base_urls=[], ppi=PPI)
+    return Figure(name or "picture", svg, png)
 
 
 def _pictures(report: Report) -> dict[str, Picture]:
     return {picture.name: picture for section in report.sections for picture in section.pictures}
-
-
-def picture_svg(picture: Picture, report: Report) -> str:
-    """One picture, as paper takes it."""
-    spec = _drawable(picture, report)
-    return str(vl_convert.vegalite_to_svg(spec, config=_config(), allowed_base_urls=[]))
 
 
 def _drawable(picture: Picture, report: Report) -> dict[str, Any]:
@@ -145,12 +140,3 @@ def _drawable(picture: Picture, report: Report) -> dict[str, Any]:
         room = spec.get("usermeta", {})
         spec["width"] = max(min(_WIDTH, float(room.get("width", _WIDTH))), float(room.get("least", 0)))
     return {**spec, "datasets": {picture.table: plain_spec(report.table(picture.table).records())}}
-
-
-def _config() -> dict[str, Any]:
-    """On white, whatever it is laid on."""
-    return {**theme_config(LIGHT), "background": LIGHT.background}
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "picture"

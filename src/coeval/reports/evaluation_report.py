@@ -239,7 +239,7 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         "metrics-plot",
         "Metrics with their 95% intervals.",
         table.name,
-        interval_plot(table.name, shares, "points"),
+        interval_plot(table.name, shares),
     )
     tables = (table, _samples(measures)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", (), (picture,) if shares else (), tables)

@@ -85,7 +85,8 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
     rows = [_row(one, given.get(one.id, ""), headings) for one in questions]
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerows([headings, *([_no_formula(cell) for cell in row] for row in rows)])
+    safe = ([f"'{cell}" if looks_like_formula(cell) else cell for cell in row] for row in rows)
+    writer.writerows([headings, *safe])
     with replaced_whole(path) as file:
         file.write(text.getvalue().encode("utf-8-sig"))  # the mark tells Excel that it is UTF-8
 
@@ -93,10 +94,6 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
 def _row(one: LabelQuestion, level: str, headings: Sequence[str]) -> list[str]:
     shown = {**one._asdict(), "levels": one.scale.spelled(), "level": level}
     return [sheet_text(shown[name]) for name in headings]
-
-
-def _no_formula(cell: str) -> str:
-    return f"'{cell}" if looks_like_formula(cell) else cell
 
 
 def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[str, str]) -> ReadSheet:

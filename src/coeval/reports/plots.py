@@ -18,10 +18,10 @@ from coeval.reports.chart_spec import (
     interval_marks,
     marks,
     measure_tips,
-    model_colour,
     names_axis,
     names_legend,
     shown_name,
+    student_colour,
     text_list,
     where,
     with_ends,
@@ -69,7 +69,7 @@ def forest_plot(
     y = column("row:N", sort=None, title=None, axis=names_axis(()))
     ticks = {"tickCount": 8, "labelOverlap": "greedy", "labelSeparation": 6}
     low = column("score_low:Q", scale={"domain": [0, 100]}, title="score, points", axis=ticks)
-    colour = model_colour("student", models)
+    colour = student_colour(models)
     shown = [*columns_noted("student:N", "task:N"), *measure_tips("score", "items"), column("ranks:N")]
     until = f"datum.place === 1 && {_OVERALL} ? datum.score_high : datum.score_low"
     first = {"x": low, "x2": {"field": "until"}, "color": colour}
@@ -194,14 +194,14 @@ def _numbers(place: Spec, grid: HeatMap, *, many: bool) -> Spec:
 _INTERVAL_STEP = 28
 
 
-def interval_plot(table: str, rows: Sequence[str], title: str) -> Spec:
-    """Of the columns ``row``, ``shown`` (a measure) and ``sure``, which fills the mark, those that ``rows``
-    names; ``title`` is that of the axis."""
+def interval_plot(table: str, rows: Sequence[str]) -> Spec:
+    """Of the columns ``row``, ``shown`` (a measure, in points) and ``sure``, which fills the mark, those that
+    ``rows`` names."""
     chosen = {"filter": {"field": "row", "oneOf": list(rows)}}
     y = column("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
     scale = {"zero": False, "nice": True, "padding": 6}
     tips = [column("row:N", title="of"), *measure_tips("shown", "n", title="value")]
-    low = column("begin:Q", scale=scale, title=title, axis={"tickCount": 8})
+    low = column("begin:Q", scale=scale, title="points", axis={"tickCount": 8})
     layers = interval_marks("shown", (low, "end"), 100, y=y, tooltip=tips)
     height = max(len(rows), 1) * _INTERVAL_STEP
     return chart_spec(table, layers, height, chosen, *in_points("shown"), *with_ends("shown"))
@@ -252,7 +252,7 @@ def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequenc
     tips = [*columns_noted("student:N", "task:N", "label:N"), *measure_tips("accuracy", "answers")]
     scale = {"domain": [0, 100]}
     x = column("accuracy_low:Q", scale=scale, title="accuracy, points", axis={"tickCount": 6})
-    colour = model_colour("student", models)
+    colour = student_colour(models)
     layers = coloured_marks("accuracy", x, y=y, color=colour, tooltip=tips)
     known = (where("isValid(datum.accuracy)"), *in_points("accuracy"), *computed(place=name))
     return chart_spec(table, layers, max(len(rows), 1) * _LABEL_STEP, *known)
@@ -284,7 +284,7 @@ def value_plot(table: str, amount: str, title: str, models: Sequence[str], *, lo
         column("high:Q", title="to", format=".1f"),
         column(f"{amount}:Q", title=title, format=".3~g"),
     ]
-    colour = model_colour("student", models)
+    colour = student_colour(models)
     best = where(f"datum['{amount}_line']")
     look = {"strokeDash": [4, 3], "strokeWidth": 1.5, "interpolate": "step-after"}
     bar = {"x": x, "y": column("low:Q"), "y2": {"field": "high"}, "color": colour}
@@ -317,21 +317,13 @@ def _names_towards_middle(amount: str, models: Sequence[str], places: Spec, *, l
 _SHARE_STEP = 26
 
 
-def share_bars(
-    table: str, fields: tuple[str, str], names: Sequence[str], parts: Sequence[str], *, ranked: bool = False
-) -> Spec:
-    """Of a table with a name and a part in its ``fields``, and the columns ``share`` (0 to 1) and ``count``.
-    Where parts are ``ranked``, the first has the strongest of one colour."""
-    name, part = fields
-    legend = names_legend(parts)
-    scale: Spec = {"domain": list(parts)}
-    shades = [1 - 0.75 * place / max(len(parts) - 1, 1) for place in range(len(parts))]
-    colour = {"color": column(f"{part}:N", scale=scale, legend=legend)}
-    if ranked:
-        scale["range"] = shades
-        colour = {"opacity": column(f"{part}:N", sort=list(parts), scale=scale, legend=legend)}
+def share_bars(table: str, names: Sequence[str], levels: Sequence[str]) -> Spec:
+    """Of a table with the columns ``name``, ``level``, ``share`` (0 to 1) and ``count``; the first level has
+    the strongest of one colour."""
+    shades = [1 - 0.75 * place / max(len(levels) - 1, 1) for place in range(len(levels))]
+    scale = {"domain": list(levels), "range": shades}
     places = {
-        "y": column(f"{name}:N", sort=list(names), title=None, axis=names_axis(names)),
+        "y": column("name:N", sort=list(names), title=None, axis=names_axis(names)),
         "x": column(
             "share:Q",
             title=None,
@@ -341,13 +333,13 @@ def share_bars(
         ),
         "order": column("order:Q"),
         "tooltip": [
-            *columns_noted(f"{name}:N", f"{part}:N"),
+            *columns_noted("name:N", "level:N"),
             column("share:Q", format=".1%"),
             column("count:Q", format=","),
         ],
-        **colour,
+        "opacity": column("level:N", sort=list(levels), scale=scale, legend=names_legend(levels)),
     }
-    order = computed(order=f"indexof({text_list(parts)}, datum['{part}'])")
+    order = computed(order=f"indexof({text_list(levels)}, datum.level)")
     return chart_spec(table, [marks("bar", places, cornerRadius=2)], max(len(names), 1) * _SHARE_STEP, *order)
 
 

@@ -61,9 +61,9 @@ def _spread(points: Sequence[CurvePoint]) -> list[CurvePoint]:
 
 
 def select_checkpoint_items(
-    runs: Sequence[TrainingRun], checkpoints: Sequence[ShownCheckpoint], most_bytes: int
+    runs: Sequence[TrainingRun], checkpoints: Sequence[ShownCheckpoint]
 ) -> ItemSelection | None:
-    """The items that changed most, until they take ``most_bytes``, each compressed by itself; of several
+    """The items that changed most, until they take `_ITEM_BYTES`, each compressed by itself; of several
     samples the first. None: no checkpoint has scores by item.
 
     Raises StoreError: a file cannot be read.
@@ -73,7 +73,7 @@ def select_checkpoint_items(
     turns = (key for turn in zip_longest(*by_task) for key in turn if key is not None)
     rows: list[ItemRow] = []
     details: list[ItemDetail] = []
-    left = most_bytes
+    left = _ITEM_BYTES
     with ExitStack() as stack:
         browsers = _browsers(checkpoints, stack)
         for task, item in turns:
@@ -88,7 +88,10 @@ def select_checkpoint_items(
             details.append(detail)
     if not rows:
         return None
-    total = len({(task, item) for task, item in _all_items(runs)})
+    curves = [(task, curve) for run in runs for task, curve in run.curves.items()]
+    total = len(
+        {(task, key[0]) for task, curve in curves for one in curve.columns.values() for key in one.keys}
+    )
     return ItemSelection(rows, details, total, _facets(total, tasks, checkpoints, details))
 
 
@@ -122,13 +125,6 @@ def _changes(curve: TaskCurve) -> dict[str, float]:
     keys = dict.fromkeys(key for column in columns for key in column)
     first, last = columns[0], columns[-1]
     return {key[0]: last[key] - first[key] if key in first and key in last else 0.0 for key in keys}
-
-
-def _all_items(runs: Sequence[TrainingRun]) -> Iterator[tuple[str, str]]:
-    for run in runs:
-        for task, curve in run.curves.items():
-            for column in curve.columns.values():
-                yield from ((task, item) for item, _ in column.keys)
 
 
 def _detail(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
@@ -198,7 +194,7 @@ def write_sweep_page(
     """
     checkpoints = shown_checkpoints(runs)
     held = {(shown.task, shown.name) for shown in checkpoints}
-    items = select_checkpoint_items(runs, checkpoints, _ITEM_BYTES)
+    items = select_checkpoint_items(runs, checkpoints)
     write_bytes_atomic(file, write_page(training_report(runs, found, error_bar, held), items=items))
 
 

@@ -291,10 +291,6 @@ def _lead(found: SweepComparison) -> Iterator[Sentence]:
         yield Sentence(plain(said), "ship" if at == 0 else "runs" if said in of_runs else below)
 
 
-def _anchor(task: str) -> str:
-    return f"task-{urlencode({'': task})[1:]}"
-
-
 def _of_task(
     task: str,
     runs: Sequence[TrainingRun],
@@ -328,7 +324,8 @@ def _of_task(
         curve_plot(table, labels, f"{first.metric}, points"),
     )
     question = f"{plain(task)}: how did it change?"
-    return ReportSection(_anchor(task), question, tuple(sentences), (picture,), (table,))
+    anchor = f"task-{urlencode({'': task})[1:]}"
+    return ReportSection(anchor, question, tuple(sentences), (picture,), (table,))
 
 
 def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:

@@ -144,22 +144,31 @@ def write_json_atomic(path: Path, value: Any) -> None:
 @overload
 def read_json(path: Path) -> Any: ...
 @overload
-def read_json(path: Path, kind: type[T]) -> T: ...
-def read_json(path: Path, kind: Any = Any) -> Any:
-    """Read a JSON file as ``kind``.
+def read_json(path: Path, kind: type[T], *, missing: T | None = None) -> T: ...
+def read_json(path: Path, kind: Any = Any, *, missing: Any = None) -> Any:
+    """Read a JSON file as ``kind``; ``missing`` is returned where there is no such file.
 
-    Raises FileNotFoundError: there is no such file; StoreError: it cannot be read, or holds something else.
+    Raises FileNotFoundError: there is none, nor ``missing``; StoreError: it cannot be read as one.
     """
     try:
         data = file_bytes(Path(path))
     except FileNotFoundError:
-        raise
+        if missing is None:
+            raise
+        return missing
     except OSError as error:
         raise store_error("read", path, error) from error
     try:
         return decode(data, kind)
     except Undecodable as error:
         raise StoreError(f"{path} is damaged: {error}; move it away or restore it from a copy") from error
+
+
+def read_json_if_whole(path: Path, kind: type[T]) -> T | None:
+    """As `read_json`; None where there is no such file, or it cannot be read."""
+    with suppress(OSError, StoreError):
+        return read_json(path, kind)
+    return None
 
 
 def _sync_folder(folder: Path) -> None:

@@ -74,10 +74,7 @@ def declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
 
     Raises StoreError: the file cannot be read, or holds something else.
     """
-    try:
-        found = read_json(target_attrs_file(run, task), dict[str, list[Any]])
-    except FileNotFoundError:
-        return {}
+    found = read_json(target_attrs_file(run, task), dict[str, list[Any]], missing={})
     return {name: [_text(value) for value in values] for name, values in found.items()}
 
 

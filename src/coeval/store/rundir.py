@@ -23,7 +23,14 @@ from coeval.core.records import Usage
 from coeval.core.redaction import REDACTED, Redactor
 from coeval.core.regular_files import kind_of
 from coeval.core.shown_url import HIDDEN, is_credential_name, shown_url, without_url_secrets
-from coeval.store.jsonl import read_json, started, store_error, write_bytes_atomic, write_json_atomic
+from coeval.store.jsonl import (
+    read_json,
+    read_json_if_whole,
+    started,
+    store_error,
+    write_bytes_atomic,
+    write_json_atomic,
+)
 
 # --- Folder lock and its holder
 #
@@ -41,18 +48,10 @@ class Holder(msgspec.Struct, frozen=True):
     started: str = ""
 
 
-def holder(file: Path) -> Holder | None:
-    """Read the holder of a lock, which may have ended since."""
-    try:
-        return read_json(file, Holder)
-    except (OSError, StoreError):
-        return None
-
-
 def living(file: Path) -> Holder | None:
     """Return the process on this machine that holds a lock, if it is still alive and not a later one of the
     same number."""
-    who = holder(file)
+    who = read_json_if_whole(file, Holder)
     if who is None or who.host != socket.gethostname():
         return None
     begun = started(who.pid)
@@ -442,7 +441,7 @@ class RunDir:
                         file.unlink()
 
     def _describe_holder(self) -> str:
-        who = holder(self._holder)
+        who = read_json_if_whole(self._holder, Holder)
         return f"process {who.pid} on {who.host} since {who.since}" if who is not None else "another process"
 
 

@@ -73,9 +73,6 @@ class Pattern:
         self._parts = parts
         self._at = next(number for number, part in enumerate(parts) if STEP in part)
 
-    def path_of(self, folder: Path, step: int) -> Path:
-        return folder / self.text.replace(STEP, str(step))
-
     def found_in(self, folder: Path) -> dict[int, Path]:
         """What there is below a folder, by step, in no order. Steps may be written with zeros before them.
 
@@ -111,9 +108,9 @@ def find_checkpoints(
     for step in sorted(set(steps)):
         if step not in there:
             known = ", ".join(map(str, sorted(there)[:20])) + (", …" if len(there) > 20 else "")
+            place = folder / pattern.text.replace(STEP, str(step))
             raise UsageError(
-                f"{pattern.path_of(folder, step)} is not there; steps below {folder} by {pattern.text}: "
-                f"{known or 'none'}"
+                f"{place} is not there; steps below {folder} by {pattern.text}: {known or 'none'}"
             )
     return [Checkpoint(step=step, path=str(there[step])) for step in sorted(set(steps))]
 
@@ -326,10 +323,6 @@ class CheckpointWatch:
     _problem: str = ""
     _ended: bool = False
 
-    def _is_last(self, checkpoints: Sequence[Checkpoint]) -> bool:
-        until = self.until_step
-        return until is not None and any(checkpoint.step >= until for checkpoint in checkpoints)
-
     def look(self) -> list[Checkpoint]:
         """Those that have become ready since the last look.
 
@@ -356,7 +349,7 @@ class CheckpointWatch:
         for checkpoint in ready:
             self._known.add(checkpoint.step)
             self._last.pop(checkpoint.step, None)
-        self._ended = self._ended or self._is_last(ready)
+            self._ended |= self.until_step is not None and checkpoint.step >= self.until_step
         return ready
 
     async def next(self) -> Sequence[Checkpoint] | None:

@@ -142,17 +142,13 @@ async def until_up(server: ServerProcess, url: str, within_s: float, key: str | 
                 )
             if await asyncio.to_thread(_is_ours, server) and await _answers(wire, url, key):
                 return
-            await _pause(server, look_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(look_s):
+                    await server.down.wait()
             look_s = min(look_s * 1.5, _LOOK_S[1])
     finally:
         await wire.aclose()
     raise ServerDown("the server ended before it was up")
-
-
-async def _pause(server: ServerProcess, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await server.down.wait()
 
 
 def _is_ours(server: ServerProcess) -> bool:

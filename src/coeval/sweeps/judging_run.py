@@ -158,7 +158,9 @@ class _Judging:
         if self._interrupt.is_set():
             return Concluded(name=order.name, interrupted=True)
         async with self._processor:
-            evaluation = self._without_probe(order.evaluation)
+            evaluation = order.evaluation
+            if self._met:  # a judge that answered an evaluation before needs not be tried for this one
+                evaluation = msgspec.structs.replace(evaluation, probing=Probing("disable"))
             prepared = await asyncio.to_thread(prepare, evaluation, onlooker)
         with held(prepared):
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
@@ -167,12 +169,6 @@ class _Judging:
                 concluded = await asyncio.to_thread(_reported, order, prepared, outcome)
             self._met = ended.begun and evaluation.judge is not None and not concluded.problem
             return concluded
-
-    def _without_probe(self, evaluation: EvalSpec) -> EvalSpec:
-        """One that answered an evaluation before needs not be tried for this one."""
-        if not self._met:
-            return evaluation
-        return msgspec.structs.replace(evaluation, probing=Probing("disable"))
 
     async def tell_progress(self, tell: Callable[[JudgingMessage], None]) -> None:
         said: dict[str, ConcludeProgress] = {}

@@ -89,9 +89,6 @@ class ServerLog:
         lines = (line for line in self._lines(self._tail()) if not _AFTERMATH.search(line))
         return [shortened(line, _LONGEST_LINE) for line in lines][-most:]
 
-    def last_line(self) -> str:
-        return next(iter(self.last_lines(1)), "")
-
     def error_line(self) -> str:
         """The last line that names an error; empty where none does, as after a kill."""
         return next((line.strip() for line in reversed(self.last_lines()) if _ERROR.search(line)), "")
@@ -101,7 +98,7 @@ class ServerLog:
         pass it by."""
         if _PASSING.search(" ".join(self.last_lines())):
             return ""
-        return re.sub(r"\d+", "", self.error_line() or self.last_line())
+        return re.sub(r"\d+", "", self.error_line() or "".join(self.last_lines(1)))
 
     def reported(self) -> str:
         """The last lines for a message, with what they hint at."""

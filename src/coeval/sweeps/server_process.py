@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from coeval.core.errors import ServerDown, StoreError
+from coeval.core.errors import ServerDown
 from coeval.core.plain import plain
-from coeval.store.jsonl import read_json, started, write_json_atomic
+from coeval.store.jsonl import read_json_if_whole, started, write_json_atomic
 from coeval.sweeps.guard import (
     LOOK_S,
     MARK,
@@ -108,9 +108,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_record(folder: Path) -> ServerRecord | None:
     """The record of a worker's folder; None where there is none, or a damaged one."""
-    with suppress(OSError, StoreError):
-        return read_json(folder / RECORD, ServerRecord)
-    return None
+    return read_json_if_whole(folder / RECORD, ServerRecord)
 
 
 # --- Server start below a guard

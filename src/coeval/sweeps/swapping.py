@@ -91,7 +91,8 @@ class ServedAdapter:
 
         Raises SwapDoubted: it does not load the adapter.
         """
-        self._is_sglang = await self._has("/get_model_info")
+        with suppress(WireError, OSError):
+            self._is_sglang = (await self._sent("GET", "/get_model_info")).status == 200
         await self._load(self.server)
         with suppress(SwapDoubted):
             self.answers = await self._ask_canaries()
@@ -153,11 +154,6 @@ class ServedAdapter:
             shown = plain(reply.body.decode(errors="replace"))
             raise SwapDoubted(f"{path} failed: {reply.status} {shortened(shown, _LONGEST_SAID)}")
         return reply.body
-
-    async def _has(self, path: str) -> bool:
-        with suppress(WireError, OSError):
-            return (await self._sent("GET", path)).status == 200
-        return False
 
     async def _sent(self, method: str, path: str, body: bytes | None = None) -> HttpReply:
         async with aclosing(Wire()) as wire:

@@ -7,20 +7,19 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.core.errors import StoreError, UsageError
+from coeval.core.errors import UsageError
 from coeval.core.plain import shortened
 from coeval.core.records import is_good
 from coeval.core.shown_url import url_secrets
-from coeval.engine.progress import LEAST_MADE, PACE_S, Board, PhaseCount
-from coeval.store.jsonl import read_json, store_error, write_json_atomic
+from coeval.engine.progress import PACE_S, Board, PhaseCount, seconds_left
+from coeval.store.jsonl import read_json, read_json_if_whole, store_error, write_json_atomic
 from coeval.sweeps.checkpoints import Checkpoint
 
 # --- Worker: one checkpoint on one slot
@@ -140,8 +139,6 @@ WORKER_LOG = "worker.log"
 """What a worker has to say, beside its files."""
 WORKER, PROGRESS, RESULT = "worker.json", "progress.json", "result.json"
 
-T = TypeVar("T")
-
 
 def write_worker(worker: Worker) -> None:
     """Write ``worker.json`` into the worker's folder, and remove what an earlier worker has left of its end.
@@ -182,19 +179,13 @@ def write_result(worker: Worker, result: WorkerResult) -> None:
 
 def read_progress(folder: Path) -> WorkerProgress | None:
     """None where there is none yet, or it cannot be read."""
-    return _read(folder / PROGRESS, WorkerProgress)
+    return read_json_if_whole(folder / PROGRESS, WorkerProgress)
 
 
 def read_result(worker: Worker) -> WorkerResult | None:
     """None where the worker has not ended, or was killed."""
-    result = _read(worker.folder / RESULT, WorkerResult)
+    result = read_json_if_whole(worker.folder / RESULT, WorkerResult)
     return result if result is not None and result.start == worker.start else None
-
-
-def _read(path: Path, kind: type[T]) -> T | None:
-    with suppress(OSError, StoreError):
-        return read_json(path, kind)
-    return None
 
 
 # --- Worker progress: ``progress.json``
@@ -212,19 +203,6 @@ class RequestedLast(NamedTuple):
     failed: Counter[str]
 
 
-class _Pace(NamedTuple):
-    """None where it cannot be told."""
-
-    output_tokens_per_s: float | None
-    remaining_s: float | None
-
-
-class _Mark(NamedTuple):
-    at: float
-    ended: int
-    output_tokens: int
-
-
 class WorkerCount:
     """Counts of a worker, and who looks on at its asking: each time it is asked there is a board of its
     own."""
@@ -235,7 +213,7 @@ class WorkerCount:
         self.restarted = ""
         self._task_runs: Sequence[TaskRun] = ()
         self._boards: list[Board] = []
-        self._marks: deque[_Mark] = deque()
+        self._marks: deque[tuple[float, int, int]] = deque()  # time, answers that ended, output tokens
 
     def read(self, task_runs: Sequence[TaskRun]) -> None:
         """From here on it is about these."""
@@ -275,14 +253,14 @@ class WorkerCount:
         tasks = {run.label: self._of_task(run) for run in self._task_runs}
         done = sum(there for there, _ in tasks.values())
         planned = sum(needed for _, needed in tasks.values())
-        pace = self._pace(planned - done)
+        tokens_per_s, remaining_s = self._pace(planned - done)
         return WorkerProgress(
             at=time.time(),
             state=self.state,
             done=done,
             planned=planned,
-            output_tokens_per_s=pace.output_tokens_per_s,
-            remaining_s=pace.remaining_s,
+            output_tokens_per_s=tokens_per_s,
+            remaining_s=remaining_s,
             tasks=tasks,
             restarted=shortened(self.restarted, _LONGEST_MESSAGE),
         )
@@ -293,19 +271,17 @@ class WorkerCount:
         count = self._boards[-1].phases[task_run.label]
         return count.recorded + count.done, len(task_run.items)
 
-    def _pace(self, left: int) -> _Pace:
-        """By the last minute."""
+    def _pace(self, left: int) -> tuple[float | None, float | None]:
+        """Output tokens per second and the seconds left, by the last minute; None where it cannot be told."""
         now = time.monotonic()
         ended = sum(count.done + count.failed.total() for count in self._counts())
-        self._marks.append(_Mark(now, ended, self.output_tokens))
-        while now - self._marks[0].at > PACE_S:
+        self._marks.append((now, ended, self.output_tokens))
+        while now - self._marks[0][0] > PACE_S:
             self._marks.popleft()
         since, before, tokens = self._marks[0]
         if self.state != "asking" or now - since < 1.0:
-            return _Pace(None, None)
-        made = ended - before
-        remaining_s = left * (now - since) / made if made >= LEAST_MADE and left else None
-        return _Pace((self.output_tokens - tokens) / (now - since), remaining_s)
+            return None, None
+        return (self.output_tokens - tokens) / (now - since), seconds_left(left, ended - before, now - since)
 
     def answered(self) -> tuple[TaskAnswered, ...]:
         """What stands of each task and sample."""

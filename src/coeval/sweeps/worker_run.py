@@ -275,7 +275,7 @@ class WorkerAsking:
                 return self._no_good(prepared, up)
             if not dropped:
                 break
-        if _is_without_answers(prepared):
+        if not any(is_good(answer) for run in prepared.task_runs for answer in run.answers.values()):
             why = f"none of its requests was answered: {_reason(prepared)}{await self._served(prepared)}"
             return Came("failed", why)
         return Came("done")
@@ -343,10 +343,6 @@ def is_owed(prepared: Prepared) -> bool:
         for task_run in prepared.task_runs
         for item in task_run.items
     )
-
-
-def _is_without_answers(prepared: Prepared) -> bool:
-    return not any(is_good(answer) for run in prepared.task_runs for answer in run.answers.values())
 
 
 def _reason(prepared: Prepared) -> str:

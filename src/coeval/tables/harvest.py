@@ -227,10 +227,7 @@ Origins = dict[str, dict[str, list[ItemOrigin]]]
 
 def read_origins(folder: RunDir) -> Origins:
     """Read the origins, empty without a file; raises StoreError where it is damaged."""
-    try:
-        return read_json(folder.sources, Origins)
-    except FileNotFoundError:
-        return {}
+    return read_json(folder.sources, Origins, missing={})
 
 
 def remember_origin(folder: RunDir, place: tuple[str, str], origin: ItemOrigin, *, more: bool) -> None:

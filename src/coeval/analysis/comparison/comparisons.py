@@ -146,7 +146,7 @@ def _on_each(sides: Sequence[Side], counts: Sequence[int]) -> str:
 
 def _lacking(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
     """Who has no score in tasks that another one has, among those whose items it has too."""
-    scored = [side.scored_tasks for side in group]
+    scored = [{side.metrics[key].task for key in set(side.units.metric.tolist())} for side in group]
     everywhere = set[str]().union(*scored)
     for side, found in zip(group, scored, strict=True):
         if found and (tasks := sorted((everywhere & {item.task for item in side.items.values()}) - found)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -71,12 +70,6 @@ def bound_over_all(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> f
     return float(np.mean(shares)) * bound + float(np.mean(lost))
 
 
-def loss_p_value(strata: Sequence[PairedScores], drop: float) -> float:
-    """Return the p-value of "b loses ``drop`` or more": below alpha where the bound lies above −drop."""
-    kinds = _kinds(*_independent(strata), 1.0)
-    return kinds.below(-drop)
-
-
 def beyond_p_value(strata: Sequence[PairedScores], drop: float) -> float:
     """Return the two-sided p-value of "b loses ``drop`` or less", by the interval of `paired_difference`; 1
     where no more than that is seen."""
@@ -87,31 +80,20 @@ def beyond_p_value(strata: Sequence[PairedScores], drop: float) -> float:
     return 2 * float(stdtr(found.degrees, -beyond / found.error)) if found.error else 0.0
 
 
-class _Kinds(NamedTuple):
-    """Different items, how much each counts and how often it stands there, and the one that was not drawn."""
-
-    values: Floats
-    weights: Floats
-    shapes: Floats
-
-    def below(self, bound: float) -> float:
-        return _at_most_zero(self.weights * (self.values - bound), self.shapes)
-
-
-def _kinds(values: Floats, weights: Floats, times: float) -> _Kinds:
+def _bound(values: Floats, weights: Floats, alpha: float, times: float) -> float:
+    """Of different items, each as often as it stands there, and the one that was not drawn."""
     if len(values) > _MOST_KINDS:
         values = np.floor(values * _STEP) / _STEP
     kinds, counts = np.unique(np.stack([values, weights]), axis=1, return_counts=True)
-    last = float(kinds[1].max())
-    return _Kinds(np.append(kinds[0], -1.0), np.append(kinds[1], last), np.append(counts * times, 1.0))
-
-
-def _bound(values: Floats, weights: Floats, alpha: float, times: float) -> float:
-    kinds = _kinds(values, weights, times)
-    most = float(kinds.values.max())
+    values, weights = np.append(kinds[0], -1.0), np.append(kinds[1], kinds[1].max())
+    shapes, most = np.append(counts * times, 1.0), float(values.max())
     if most <= -1:
         return -1.0
-    return float(brentq(lambda bound: kinds.below(bound) - alpha, -1.0, most, xtol=_EXACT))
+    return float(
+        brentq(
+            lambda bound: at_most_zero(weights * (values - bound), shapes) - alpha, -1.0, most, xtol=_EXACT
+        )
+    )
 
 
 def items_needed(strata: Sequence[PairedScores], drop: float, alpha: float = ONE_SIDED) -> int | None:
@@ -164,7 +146,7 @@ def _nodes() -> tuple[Floats, Floats]:
     return np.exp(_FROM + (_TO - _FROM) * (x + 1) / 2), weights * (_TO - _FROM) / 2
 
 
-def _at_most_zero(coefficients: Floats, shapes: Floats) -> float:
+def at_most_zero(coefficients: Floats, shapes: Floats) -> float:
     """How likely ``Σ c_i G_i ≤ 0`` is for independent gamma variables of these shapes:
     ``½ − 1/π ∫ sin(Σ k arctan(c u)) ∏ (1 + c²u²)^(−k/2) du/u``."""
     u, widths = _nodes()

@@ -18,7 +18,6 @@ from coeval.analysis.comparison.comparison_report import Comparison, where_of
 from coeval.analysis.comparison.comparisons import (
     SCORE,
     ComparedRow,
-    FamilyLead,
     adjusted,
     answer_doubts,
     compared_rows,
@@ -241,7 +240,11 @@ def gate_sides(
         candidates.append(GatedCandidate(one.base.label, one.candidate.label, _verdict(tasks), tasks))
     verdicts = {one.verdict for one in candidates}
     sides = [side for group in groups for side in group]
-    leads = [lead for one in held for lead in _leads(one)]
+    leads = [
+        lead
+        for one in held
+        for lead in family_leads(one.base, one.candidate, list(compared_rows(one.pairing)), one.pairing)
+    ]
     said = [*notes, *(note for one in held for note in one.pairing.notes)]
     said += judged_apart([apart for one in held for apart in one.pairing.apart], sides)
     return GateReport(
@@ -341,11 +344,6 @@ class _Draft(NamedTuple):
         """``overall``, the task, or the task and a label or other metric that has no scores of both."""
         named = bool(self.metric) and self.metric != SCORE
         return f"{self.task}: {self.metric}" if self.task and named else self.task or OVERALL
-
-
-def _leads(held: _Held) -> Iterator[FamilyLead]:
-    rows = list(compared_rows(held.pairing))
-    return family_leads(held.base, held.candidate, rows, held.pairing)
 
 
 def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:

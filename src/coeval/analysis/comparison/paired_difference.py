@@ -188,7 +188,8 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     apart = [pairs.summed(pairs.b - pairs.a) for pairs in strata]
     differing = float(sum((np.abs(values) > _EQUAL).sum() for values in apart))
     binary = len(strata) == 1 and _is_binary(strata[0])
-    near = _near_an_end(parts)
+    rooms = [min(one.mean_a, 1 - one.mean_a, one.mean_b, 1 - one.mean_b) for one in parts]
+    near = any(room < _END and one.items * room < _FEW_AT_END for one, room in zip(parts, rooms, strict=True))
     # Of an item's difference, if its two scores were right or wrong by themselves.
     largest = mean_a * (1 - mean_a) + mean_b * (1 - mean_b)
     spread = _spread(parts, largest if near else 0.0)
@@ -341,14 +342,6 @@ def _is_binary(pairs: PairedScores) -> bool:
     scores = np.concatenate([pairs.a, pairs.b])
     alone = pairs.clusters is None or len(np.unique(pairs.clusters)) == len(pairs.clusters)
     return alone and bool(((scores == 0) | (scores == 1)).all() and (pairs.weights == pairs.weights[0]).all())
-
-
-def _near_an_end(parts: Sequence[_Stratum]) -> bool:
-    for part in parts:
-        room = min(part.mean_a, 1 - part.mean_a, part.mean_b, 1 - part.mean_b)
-        if room < _END and part.items * room < _FEW_AT_END:
-            return True
-    return False
 
 
 def _spread(parts: Sequence[_Stratum], lent: float) -> _Spread:

@@ -138,11 +138,6 @@ class Side:
         """The family of its model; empty if the model is unknown."""
         return self.families.get(self.model, "")
 
-    @property
-    def scored_tasks(self) -> frozenset[str]:
-        """The tasks in which it has any score."""
-        return frozenset(self.metrics[key].task for key in np.unique(self.units.metric).tolist())
-
     def without(self, judges: Collection[str]) -> Side:
         """The same without the scores of some judges."""
         left_out = np.array([key for key, name in self.judges.items() if name in judges], np.uint64)
@@ -183,7 +178,10 @@ def read_side(reader: Reader, model: str, label: str, cost: AnswerCost | None = 
         methods=_methods(reader, mine, who),
         rubrics=reader.rubrics(),
         answers=AnswerCounts(*counts),
-        families=_families(reader, [model, *judges.values()]),
+        families=model_families(
+            filter(None, (model, *judges.values())),
+            reader.planned.families if reader.planned is not None else {},
+        ),
         fitted=_fitted(reader),
         simulated=reader.simulated,
         weighed=reader.weighed,
@@ -246,11 +244,6 @@ _ITEMS = """
 SELECT hash(task, item), task, item, content, reference, made_for
 FROM items LEFT JOIN contents USING (task, item) WHERE NOT failed ORDER BY task, item
 """
-
-
-def _families(reader: Reader, names: Sequence[str]) -> dict[str, str]:
-    families = reader.planned.families if reader.planned is not None else {}
-    return model_families((name for name in names if name), families)
 
 
 def _metrics(reader: Reader) -> dict[int, MetricName]:

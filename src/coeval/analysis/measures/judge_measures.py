@@ -137,7 +137,9 @@ def judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
         shared = np.zeros(len(grid.items.ids), bool)
         shared[grid.item[valid[:, one] & valid[:, other]]] = True
         judges = (grid.judges[one], grid.judges[other])
-        missing = _possible(grid, judges) - int(tables.sum())
+        # Units that both were to score: those of the answers that anybody scored.
+        both = np.array([design.judges >= set(judges) for design in grid.designs], bool)
+        missing = int(both[grid.task].sum()) - int(tables.sum())
         pairs.append(judge_pair(judges, PairTables(tables, shared, missing), scale, reweighting))
     return pairs
 
@@ -221,12 +223,6 @@ def _ends(table: Floats, items: int) -> Ends:
     first, second = at_ends(table.sum(axis=1) / units), at_ends(table.sum(axis=0) / units)
     each = units / items
     return Ends((np.diag((first + second) / 2) * each).ravel(), (np.outer(first, second) * each).ravel())
-
-
-def _possible(grid: ScoreGrid, judges: tuple[str, str]) -> int:
-    """Units that these judges were both to score: those of the answers that anybody scored."""
-    both = np.array([design.judges >= set(judges) for design in grid.designs], bool)
-    return int(both[grid.task].sum())
 
 
 def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> tuple[Measured, Measured, Measured]:

@@ -40,10 +40,6 @@ class Bias(NamedTuple):
     p: float | None
     usual: float | None = None
 
-    @property
-    def without_verdict(self) -> Bias:
-        return Bias(self.value, None, None, None, self.usual)
-
 
 UNKNOWN = Bias(None, None, None, None)
 

@@ -116,18 +116,13 @@ def full_block(grid: ScoreGrid, task: int) -> Block:
     return Block(cells[whole], grid.items.cluster[items][whole], students, judges, int((~whole).sum()))
 
 
-def full_blocks(grid: ScoreGrid) -> list[Block]:
-    """Of the tasks that have two students, judges and items with all scores."""
-    found = [full_block(grid, task) for task in range(len(grid.tasks))]
-    return [block for block in found if min(block.cells.shape) >= _FEWEST]
-
-
 # --- The study
 
 
 def g_study(grid: ScoreGrid) -> GStudy | None:
     """None where no task has two students, judges and items with all scores."""
-    blocks = full_blocks(grid)
+    every = (full_block(grid, task) for task in range(len(grid.tasks)))
+    blocks = [block for block in every if min(block.cells.shape) >= _FEWEST]
     if not blocks:
         return None
     clusters = np.unique(np.concatenate([block.cluster for block in blocks]))
@@ -135,7 +130,8 @@ def g_study(grid: ScoreGrid) -> GStudy | None:
     of_cluster = np.random.default_rng(0).permutation(np.arange(len(clusters)) % groups)
     group = [of_cluster[np.searchsorted(clusters, block.cluster)] for block in blocks]
     squares = [mean_squares(block.cells, of, groups) for block, of in zip(blocks, group, strict=True)]
-    items = sum(len(block.cells) for block in blocks)
+    weights = [len(block.cells) for block in blocks]
+    items = sum(weights)
     overall = overall_variances(blocks, squares)
     reliability = overall.reliability
     # The share that would not show again is a quotient of variances: its logarithm is next to normal.
@@ -144,7 +140,10 @@ def g_study(grid: ScoreGrid) -> GStudy | None:
     judges = np.unique(np.concatenate([block.judges for block in blocks]))
     return GStudy(
         with_bounds(float(reliability[0]), _bounds_of(lost), items, 0),
-        {name: _component(_pooled(blocks, squares, name), items) for name in squares[0].components},
+        {
+            name: _component(np.average([one.components[name] for one in squares], 0, weights), items)
+            for name in squares[0].components
+        },
         {
             grid.judges[judge]: JudgeWorth(
                 _measured(reliability - _without(blocks, group, groups, judge), items, _WHOLE)
@@ -229,12 +228,6 @@ def _bounds_of(lost: Measured) -> Bounds | None:
         return None
     ends = 1 - np.exp(np.minimum([lost.high, lost.low], 0.0))
     return Bounds(float(ends[0]), float(ends[1]))
-
-
-def _pooled(blocks: Sequence[Block], squares: Sequence[MeanSquares], name: str) -> Floats:
-    """(R,): a component, the mean over tasks by their items."""
-    weights = [len(block.cells) for block in blocks]
-    return np.asarray(np.average([one.components[name] for one in squares], axis=0, weights=weights))
 
 
 def _component(values: Floats, items: int) -> Component:

@@ -109,7 +109,7 @@ def _of_own(
     if related[:, place].all():
         apart = np.where(mine, 0, 1 + np.arange(len(units)))
         found = _favour(seen, apart, own, place)
-        return None if found is None else found.without_verdict
+        return None if found is None else Bias(found.value, None, None, None, found.usual)
     judged = related.copy()
     judged[:, place] = mine
     return _favour(seen, np.where(kin, -1, units), judged, place)

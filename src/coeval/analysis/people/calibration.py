@@ -46,10 +46,6 @@ class LabelledStratum(NamedTuple):
     def labelled(self) -> NDArray[np.bool_]:
         return np.isfinite(self.people)
 
-    @property
-    def estimable(self) -> bool:
-        return int(self.labelled.sum()) >= 2
-
 
 class LinearParts(NamedTuple):
     """An estimate as a line in λ. ``alone`` and ``judged`` are its values ``alone + λ·judged``; the cluster
@@ -427,11 +423,8 @@ def _human_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
         for at, name in enumerate(grid.students)
     }
     strata = {name: of for name, of in strata.items() if of and all(len(one.judged) > 1 for one in of)}
-    own = {
-        name: of
-        for name, of in strata.items()
-        if all(one.estimable for one in of) and sum(int(one.labelled.sum()) for one in of) >= FEWEST
-    }
+    counts = {name: [int(one.labelled.sum()) for one in of] for name, of in strata.items()}
+    own = {name: of for name, of in strata.items() if min(counts[name]) >= 2 and sum(counts[name]) >= FEWEST}
     students = {}
     for name, of in strata.items():
         students[name] = _own(of, clusters) if name in own else _transported(of, list(own.values()), clusters)

@@ -38,7 +38,7 @@ from coeval.analysis.readers.reader import (
 )
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
-from coeval.core.errors import StoreError, Undecodable, UsageError
+from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decoder
 from coeval.core.records import (
     CHECK,
@@ -58,7 +58,7 @@ from coeval.core.records import (
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import numbered
-from coeval.store.jsonl import read_json, whole_lines
+from coeval.store.jsonl import read_json_if_whole, whole_lines
 from coeval.store.legacy import declared_attributes, is_legacy, read_legacy
 from coeval.store.record_index import known_records
 from coeval.store.rundir import PAIRS, RunDir
@@ -379,11 +379,8 @@ class RunReader(Reader):
     @property
     def simulated(self) -> bool:
         """Whether ``meta.json`` says that simulated models took part; an older or damaged one does not."""
-        try:
-            meta = read_json(self.run.meta, dict[str, Any])
-        except (FileNotFoundError, StoreError):
-            return False
-        return meta.get("simulated") is True
+        meta = read_json_if_whole(self.run.meta, dict[str, Any])
+        return meta is not None and meta.get("simulated") is True
 
     @cached_property
     def twins(self) -> Mapping[str, Twin]:
@@ -444,13 +441,11 @@ class RunReader(Reader):
     def rubrics(self) -> dict[str, dict[str, str]]:
         rubrics = {}
         for (task,) in self.rows("SELECT DISTINCT task FROM items"):
-            try:
-                found = read_json(self.run.rubric(task), dict[str, Any])
-            except (FileNotFoundError, StoreError):
-                continue  # scores are there without it
-            rubrics[task] = {
-                factor: f"{text}{self._own_scale(task, factor)}" for factor, text in found.items()
-            }
+            found = read_json_if_whole(self.run.rubric(task), dict[str, Any])
+            if found is not None:  # scores are there without it
+                rubrics[task] = {
+                    factor: f"{text}{self._own_scale(task, factor)}" for factor, text in found.items()
+                }
         return rubrics
 
     @cached_property
@@ -500,17 +495,8 @@ class RunReader(Reader):
         return notes + tuple(self.copies.notes())
 
     def _made(self, stage: Stage) -> None:
-        if stage.table == "datapoint":
-            self._find_beyond()
-
-    def _count_orphans(self) -> Orphans:
-        counts = [
-            self.rows(f"SELECT (SELECT count(*) FROM {table}) - (SELECT count(*) FROM {view})")[0][0]  # noqa: S608
-            for table, view in (("response", "answers"), ("evaluation", "judged"))
-        ]
-        return Orphans(*counts)
-
-    def _find_beyond(self) -> None:
+        if stage.table != "datapoint":
+            return
         limits = [
             (task, teacher, plan.total, teacher in plan.supply)
             for task, plan in (self.planned.tasks.items() if self.planned is not None else ())
@@ -518,6 +504,13 @@ class RunReader(Reader):
             for teacher in plan.teachers or ()
         ]
         self._db.execute(BEYOND, [list(column) for column in zip(*limits, strict=True)] or [[]] * 4)
+
+    def _count_orphans(self) -> Orphans:
+        counts = [
+            self.rows(f"SELECT (SELECT count(*) FROM {table}) - (SELECT count(*) FROM {view})")[0][0]  # noqa: S608
+            for table, view in (("response", "answers"), ("evaluation", "judged"))
+        ]
+        return Orphans(*counts)
 
     def _cut_off(self) -> tuple[BeyondTotal, ...]:
         """Take the items beyond a total, and with them what was made of them, out of all views."""

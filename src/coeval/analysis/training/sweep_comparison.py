@@ -157,7 +157,12 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
         notes.append(f"only {label} has {_steps(steps)}: no other run is compared with it there")
     found = SweepComparison(
         folders={run.label: str(run.folder) for run in runs},
-        overall=tuple(mean for one in shared if one.task is None for mean in overall_means(one)),
+        overall=tuple(
+            OverallMean(each.run, each.step, mean, one.interval(each), one.items)
+            for one in shared
+            if one.task is None
+            for each, mean in zip(one.checkpoints, one.means, strict=True)
+        ),
         choices=tuple(chosen for one in shared if (chosen := choose(one)) is not None),
         changes=_adjust([change for one in shared for change in changes(one)]),
         differences=_adjust([gap for one in together.shared for gap in differences(one)]),
@@ -208,11 +213,6 @@ def choose(shared: CheckpointMatrix) -> CheckpointChoice | None:
         n_items=shared.items,
         of=count,
     )
-
-
-def overall_means(shared: CheckpointMatrix) -> Iterator[OverallMean]:
-    for one, mean in zip(shared.checkpoints, shared.means, strict=True):
-        yield OverallMean(one.run, one.step, mean, shared.interval(one), shared.items)
 
 
 # --- The last step against the one before; run against run, at equal steps

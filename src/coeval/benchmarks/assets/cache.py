@@ -24,7 +24,7 @@ from filelock import FileLock
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.foreign import convert
 from coeval.core.regular_files import open_file
-from coeval.store.jsonl import read_json, store_error, write_bytes_atomic, write_json_atomic
+from coeval.store.jsonl import read_json_if_whole, store_error, write_bytes_atomic, write_json_atomic
 
 # --- Asset manifest
 #
@@ -217,7 +217,8 @@ class Cache:
         if stamp is None or not is_whole(path, file.bytes):
             return False
         if not anew:
-            known = _read_verified(self._record(path))
+            # Where nothing is recorded that can be read, the file itself is.
+            known = read_json_if_whole(self._record(path), _Verified)
             if known is not None and known.stamp == stamp and known.sha256 in file.sha256:
                 return True
         found = sha256_of(path)
@@ -270,11 +271,3 @@ class Cache:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _read_verified(record: Path) -> _Verified | None:
-    """None where nothing is recorded that can be read: then the file itself is."""
-    try:
-        return read_json(record, _Verified)
-    except (FileNotFoundError, StoreError):
-        return None

@@ -33,7 +33,7 @@ from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.regular_files import open_file
 from coeval.models.transport.network import SourceFailed, download
-from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.jsonl import read_json_if_whole, write_json_atomic
 from coeval.store.output_folder import cache_folder, file_name_of
 
 # --- Recently failed downloads
@@ -70,10 +70,7 @@ class Unreachable:
                 write_json_atomic(self._path, known)
 
     def _read(self) -> dict[str, _Failure]:
-        try:
-            return read_json(self._path, dict[str, _Failure])
-        except (OSError, StoreError):
-            return {}
+        return read_json_if_whole(self._path, dict[str, _Failure]) or {}
 
 
 # Seconds of silence after which a source of optional assets is given up: starts must not hang on them.

@@ -151,7 +151,8 @@ async def ask_owed(
     for sentence in counted_as_free(specs, terms, evaluation.budget_usd):
         watcher.note(sentence)
     refuse_boundless(_requested_under(specs, task_runs), terms, evaluation.budget_usd)
-    async with opened(accounts, specs, board_of(task_runs), context, terms) as session:
+    board = Board(owners(task_runs), {task_run.judging: task_run.label for task_run in task_runs})
+    async with opened(accounts, specs, board, context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
         try:
@@ -408,7 +409,3 @@ def work_counts(owed: Iterable[Owed]) -> WorkCounts:
 def owners(task_runs: Iterable[TaskRun]) -> dict[str, TaskRun]:
     """Return the phases of an evaluation, in order: each task's answers and its judgments."""
     return {label: task_run for task_run in task_runs for label in (task_run.label, task_run.judging)}
-
-
-def board_of(task_runs: Sequence[TaskRun]) -> Board:
-    return Board(owners(task_runs), {task_run.judging: task_run.label for task_run in task_runs})

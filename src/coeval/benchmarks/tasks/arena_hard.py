@@ -153,7 +153,13 @@ class ArenaHard(Benchmark):
         outcomes = settle(self, items, answers, judgments)
         games = [_games(item, outcomes, self._judge) for item in items]
         answered = {game.prompt for game in games if game.baseline_first and game.model_first}
-        styles = {item.id: _styles(item, answers.get(item.id)) for item in items}
+        styles = {
+            item.id: StyledPair(
+                markdown_style(response_of(answers.get(item.id)) or ""),
+                markdown_style(item.fields["baseline_answer"]),
+            )
+            for item in items
+        }
         scores = arena_scores(games, styles=styles, seed=self.settings.seed)
         rates = {game.prompt: _win_rate(game) for game in games if game.prompt in answered}
         return Scored(
@@ -229,12 +235,6 @@ def _win_rate(games: ArenaJudgment) -> _PromptRate:
     won, second_counts = VERDICTS[games.model_first or ""]
     wins, verdicts = (1 - lost) * first_counts + won * second_counts, first_counts + second_counts
     return _PromptRate(100 * wins / verdicts, verdicts, ("win_rate", games.category))
-
-
-def _styles(item: Item, answer: Answer | None) -> StyledPair:
-    return StyledPair(
-        markdown_style(response_of(answer) or ""), markdown_style(item.fields["baseline_answer"])
-    )
 
 
 def _metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:

@@ -463,8 +463,8 @@ def _one_level(form: JudgeForm, factors: Sequence[str], reply: Completion) -> di
 
 
 def _scored(form: JudgeForm, verdict: Levels) -> dict[str, Level | float]:
-    scored = form.scored(verdict.scores)
-    return {**scored.scores, **scored.values}
+    words, numbers = form.scored(verdict.scores)
+    return {**words, **numbers}
 
 
 def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:

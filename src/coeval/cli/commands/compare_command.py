@@ -12,6 +12,7 @@ import typer
 from coeval.cli.command_names import names_in
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
+from coeval.store.jsonl import write_bytes_atomic
 
 if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import ComparisonReport
@@ -203,13 +204,13 @@ def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
     # Here, because they load what draws charts.
     from coeval.reports.comparison_page import comparison_page
     from coeval.reports.files import ReportFiles, files_reported, write_files
-    from coeval.reports.site.report_file import write_comparison
+    from coeval.reports.site.page import write_page
 
-    written = []
+    report, written = comparison_page(compared), []
     if files.html is not None:
-        write_comparison(compared, files.html)
+        write_bytes_atomic(files.html, write_page(report))
         written.append(files.html)
-    written += write_files(comparison_page(compared), ReportFiles(*files[1:]))
+    written += write_files(report, ReportFiles(*files[1:]))
     return files_reported(written, files.figures)
 
 

@@ -80,7 +80,8 @@ def check(
     """
     from coeval.cli import streams
     from coeval.core.errors import WORSE
-    from coeval.pipeline.upkeep.judge_check import CheckRequest, keep_result
+    from coeval.pipeline.upkeep.judge_check import RESULT, CheckRequest
+    from coeval.store.jsonl import write_json_atomic
 
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
     prepared, code = _carry_out(request, keys, dry_run=dry_run)
@@ -88,7 +89,8 @@ def check(
     from coeval.cli.views.results_view import json_text
 
     found = prepared.drift()
-    keep_result(prepared.folder, found, ended=code == 0)
+    if code == 0:  # the next check is in another folder then
+        write_json_atomic(prepared.folder.path / RESULT, found)
     if as_json:
         streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
     else:

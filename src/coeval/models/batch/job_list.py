@@ -123,10 +123,7 @@ def read_jobs(path: Path) -> list[PendingJob]:
 
     Raises StoreError: it is damaged, or cannot be read.
     """
-    try:
-        return read_json(path, _Content).jobs
-    except FileNotFoundError:
-        return []
+    return read_json(path, _Content, missing=_Content()).jobs
 
 
 # --- Polling pace

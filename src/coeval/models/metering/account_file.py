@@ -201,10 +201,7 @@ def read_accounts(path: Path) -> dict[str, ModelAccount]:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]:
     """The file as it stands, and its accounts."""
-    try:
-        content = read_json(path, dict[str, Any])
-    except FileNotFoundError:
-        return {}, {}
+    content = read_json(path, dict[str, Any], missing={})
     try:
         return content, convert(content.get("models", {}), dict[str, ModelAccount])
     except Misshapen as error:

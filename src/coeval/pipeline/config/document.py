@@ -166,7 +166,8 @@ class _Builder:
             if name is None:
                 continue
             if first := own.get(name):
-                self._repeated(key, first[0], (*path, name))
+                twice = f"the key is on line {first[0].line} already; keep one of the two"
+                self._report(key, (*path, name), "V-19", twice)
             else:
                 own[name] = (key, value)
         for key, value in merged:
@@ -207,9 +208,6 @@ class _Builder:
             return None
         self._report(key, path, "V-20", "a key is a list or a mapping; a key is one word")
         return None
-
-    def _repeated(self, key: YamlNode, first: YamlNode, path: KeyPath) -> None:
-        self._report(key, path, "V-19", f"the key is on line {first.line} already; keep one of the two")
 
     def _report(self, node: YamlNode, path: KeyPath, rule: str, message: str) -> None:
         self.problems.append(Problem(Place(str(self.path), node.line), Finding(path, rule, message)))

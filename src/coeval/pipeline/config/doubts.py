@@ -19,19 +19,11 @@ _NEAR = 0.86
 
 def doubts(config: Config) -> Iterator[str]:
     """A sentence on each thing that may not be as it was meant, on the first `MOST_SHOWN` of them."""
-    found = _doubts(config)
+    of = (_parameters, _unlimited, _cramped_reasons, _samples, _quotas, _idle_benchmarks)
+    found = itertools.chain.from_iterable(each(config) for each in of)
     yield from itertools.islice(found, MOST_SHOWN)
     if next(found, None) is not None:
         yield f"there is more to doubt in this file; the first {MOST_SHOWN} are shown"
-
-
-def _doubts(config: Config) -> Iterator[str]:
-    yield from _parameters(config)
-    yield from _unlimited(config)
-    yield from _cramped_reasons(config)
-    yield from _samples(config)
-    yield from _quotas(config)
-    yield from _idle_benchmarks(config)
 
 
 def _parameters(config: Config) -> Iterator[str]:

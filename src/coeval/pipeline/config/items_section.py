@@ -106,11 +106,6 @@ class Items(TableSection):
     )
     license: str | None = Field(default=None, description="Licence of the table, recorded with its source.")
 
-    @property
-    def all_attributes(self) -> dict[str, str]:
-        """With the label."""
-        return {**self.attributes, **({self.label: self.label} if self.label is not None else {})}
-
 
 class Documents(Section):
     """The user's documents, from whose passages teachers write the items of a task."""

@@ -254,7 +254,9 @@ def task_rules(draft: Draft) -> Iterator[Finding]:
         yield from _labels(draft, index, teachers)
         if not _is_supplied(draft, index, teachers):
             yield from _sample_sizes(draft, index)
-        for key, template in _templates(draft, index):
+        library = draft.raw("tasks", index, "prompt_library")
+        for key, given in library.items() if isinstance(library, dict) else ():
+            template = given if isinstance(given, str) else ""
             misnamed = [*_misnamed(index, key, template, models)]
             yield from misnamed or _blind(draft, index, key, template, teachers)
         yield from _seeds(draft, index)
@@ -318,13 +320,6 @@ def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
                 wrong = f"asks for {pair[0]} of each item's {attributes}, and none are declared"
                 message = f"{wrong}; declare {attributes}, or set sampling.{sizes} to [0, 0]"
             yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
-
-
-def _templates(draft: Draft, index: int) -> Iterator[tuple[str, str]]:
-    """The templates of a task by their keys, as far as they are text."""
-    library = draft.raw("tasks", index, "prompt_library")
-    for key, template in library.items() if isinstance(library, dict) else ():
-        yield key, template if isinstance(template, str) else ""
 
 
 def _misnamed(index: int, key: str, template: str, models: Collection[str] | None) -> Iterator[Finding]:

@@ -144,11 +144,6 @@ def _record(item: AskedItem, student: str, answer: str) -> bytes:
 # --- Reading: from what students are said to have answered to files
 
 
-def answer_paths(config: Config, folder: RunDir) -> list[Path]:
-    """List the files of answers that exist, whether they are written yet or not."""
-    return [folder.responses(task.name, name) for task in config.tasks for name in config.answered_by(task)]
-
-
 def read_answer_files(
     config: Config,
     folder: RunDir,

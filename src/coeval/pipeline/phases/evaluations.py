@@ -320,7 +320,7 @@ class ItemWork(ModelWork[Datapoint]):
 
     @property
     def weight(self) -> int:
-        return self.setup.item_weight
+        return 1 + sum(student.samples for student in self.setup.students) * self.setup.response_weight
 
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)

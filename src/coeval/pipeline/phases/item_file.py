@@ -34,7 +34,7 @@ def item_map(items: Items) -> ItemMap:
     return ItemMap(
         prompt=items.prompt,
         reference=items.reference or (items.label if items.choices is not None else None),
-        attributes=items.all_attributes,
+        attributes=items.attributes | ({items.label: items.label} if items.label is not None else {}),
         id=items.id,
         choices=items.choices,
         where=items.where,

@@ -169,10 +169,7 @@ def _changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[s
 
 def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
     """The parts of every recipe that made something here, by hash."""
-    try:
-        return read_json(folder.recipes, dict[str, dict[str, str]])
-    except FileNotFoundError:
-        return {}
+    return read_json(folder.recipes, dict[str, dict[str, str]], missing={})
 
 
 def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:

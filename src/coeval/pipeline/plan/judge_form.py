@@ -36,14 +36,6 @@ class FactorsRequested(NamedTuple):
     schema: Schema
 
 
-class ScoresAndValues(NamedTuple):
-    """What a verdict gives an evaluation: words of factors on the default scale in ``scores``, numbers from 0
-    to 1 of the others in ``values``; both by factor."""
-
-    scores: dict[str, Level]
-    values: dict[str, float]
-
-
 class JudgeForm:
     """A task's judged factors. ``criteria``: factor → criterion; ``scales``: of each factor, the default one
     where nothing is said; ``rationale``: whether judges give reasons."""
@@ -101,8 +93,8 @@ class JudgeForm:
         found = parse_level(text, self.scales[factor])
         return Levels({factor: found.level}, (), _cut({factor: found.reason}))
 
-    def scored(self, levels: Mapping[str, str]) -> ScoresAndValues:
-        """Split levels into words of the default scale and values of other scales."""
+    def scored(self, levels: Mapping[str, str]) -> tuple[dict[str, Level], dict[str, float]]:
+        """Split levels by factor into words of the default scale, and numbers from 0 to 1 of other scales."""
         scores: dict[str, Level] = {}
         values: dict[str, float] = {}
         for factor, level in levels.items():
@@ -111,7 +103,7 @@ class JudgeForm:
                 scores[factor] = level  # type: ignore[assignment]  # its levels are just these words
             else:
                 values[factor] = scale.value(level)
-        return ScoresAndValues(scores, values)
+        return scores, values
 
     def _schema(self, factor: str) -> dict[str, Any]:
         level = _level_schema(self.scales[factor])

@@ -144,11 +144,6 @@ class TaskSetup:
             judgments *= len(self.pairs.orders)
         return 1 + judgments + bool(self.task.label_attributes) + bool(self.checks)
 
-    @property
-    def item_weight(self) -> int:
-        """Records that one item may bring about, itself included."""
-        return 1 + sum(student.samples for student in self.students) * self.response_weight
-
 
 # --- Setups
 

@@ -17,7 +17,6 @@ from coeval.core.foreign import decode, decoder
 from coeval.core.options import CONTINUE
 from coeval.pipeline.config.draft import item_files, resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.pipeline.phases.answer_file import answer_paths
 from coeval.store.jsonl import (
     Dropped,
     read_json,
@@ -63,10 +62,7 @@ def inherited_by(folder: RunDir) -> frozenset[Name]:
 
     Raises StoreError: ``inherited.json`` is damaged.
     """
-    try:
-        tree = read_json(folder.inherited, dict[Phase, dict[str, dict[NameKind, list[str]]]])
-    except FileNotFoundError:
-        return frozenset()
+    tree = read_json(folder.inherited, dict[Phase, dict[str, dict[NameKind, list[str]]]], missing={})
     return frozenset(
         Name(phase, task, kind, name)
         for phase, tasks in tree.items()
@@ -103,9 +99,9 @@ def _rubric_names(config: Config, source: RunDir) -> Iterator[Name]:
     """The factors of the source's rubrics that the file does not name: those it does name follow the file."""
     for task in config.tasks:
         declared = task.rubric if isinstance(task.rubric, dict) else {}
-        with suppress(FileNotFoundError):
-            for factor in read_json(source.rubric(task.name), dict[str, Any]).keys() - declared.keys():
-                yield Name("rubric_mapping", task.name, "factor", factor)
+        rubric = read_json(source.rubric(task.name), dict[str, Any], missing={})
+        for factor in rubric.keys() - declared.keys():
+            yield Name("rubric_mapping", task.name, "factor", factor)
 
 
 def _names_on_record(source: RunDir, phase: Phase) -> set[Name]:
@@ -259,7 +255,8 @@ def cleared(config: Config, folder: RunDir) -> Cleared:
 
 def _supplied_files(config: Config, folder: RunDir) -> set[Path]:
     """Files of items and answers that people supply."""
-    return {*item_files(config, folder), *answer_paths(config, folder)}
+    answers = (folder.responses(task.name, of) for task in config.tasks for of in config.answered_by(task))
+    return {*item_files(config, folder), *answers}
 
 
 def give_way(config: Config, folder: RunDir) -> Path | None:

@@ -320,18 +320,15 @@ def _written(
 ) -> int:
     """Write the items; how many there were."""
     names = (place.task.name, place.teacher)
-    prefix, offset, items = item_prefix(*names), _last_number(before), 0
+    prefix, items = item_prefix(*names), 0
+    # Those that are added are counted on from the largest number that an item has for an id.
+    offset = max((item_number(key) or 0 for key in before.ids), default=0) if before is not None else 0
     for found in stream:
         items += 1
         remarks.note(found.item)
         if file is not None:
             file.write(made_item(found.item, prefix, names, offset + found.place).line)
     return items
-
-
-def _last_number(before: ItemFile | None) -> int:
-    """The largest number that an item has for an id: those that are added are counted on from there."""
-    return max((item_number(key) or 0 for key in before.ids), default=0) if before is not None else 0
 
 
 def _copy(path: Path, file: BufferedWriter) -> None:

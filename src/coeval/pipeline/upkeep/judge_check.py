@@ -27,7 +27,7 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import own_code
 from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
 from coeval.store.human_labels import read_labels
-from coeval.store.jsonl import whole_lines, write_bytes_atomic, write_json_atomic
+from coeval.store.jsonl import whole_lines, write_bytes_atomic
 from coeval.store.rundir import RunDir
 
 LABELS = "labels.jsonl"
@@ -209,9 +209,3 @@ def _items_of(folder: RunDir) -> set[str]:
 
 class _WithId(msgspec.Struct):
     id: str = ""
-
-
-def keep_result(folder: RunDir, found: object, *, ended: bool) -> None:
-    """Keep what came of it with its run, once it has ``ended``; the next one is in another folder then."""
-    if ended:
-        write_json_atomic(folder.path / RESULT, found)

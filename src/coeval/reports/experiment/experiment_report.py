@@ -26,7 +26,6 @@ from coeval.analysis.people.labelled_rows import AgainstPeople
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import SIMULATED, bill
-from coeval.core.errors import StoreError
 from coeval.core.figures import points
 from coeval.core.plain import plain
 from coeval.core.records import SEPARATOR, id_fields, item_number
@@ -53,7 +52,8 @@ from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 from coeval.reports.measure_table import Named, declared_columns, measure_table
 from coeval.reports.plots import HeatMap, heat_map
-from coeval.store.rundir import Meta, RunDir
+from coeval.store.jsonl import read_json_if_whole
+from coeval.store.rundir import Meta
 
 # --- Pairs
 #
@@ -331,7 +331,7 @@ _SECTIONS = (where_section, judges_section, benchmark_section)
 def experiment_report(evidence: RunEvidence) -> Report:
     """The report of a run, of whatever is there."""
     reader = evidence.reader
-    meta = _meta(reader.run)
+    meta = read_json_if_whole(reader.run.meta, Meta)
     status = "" if meta is None else reader.run.status(meta)
     front, lead = front_table(evidence), tuple(_lead(evidence))
     sections = tuple(_with_conclusions(evidence, lead, _sections(evidence, front)))
@@ -377,7 +377,8 @@ def _sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[Repo
     measures = evidence.measured.measures
     scored = bool(measures.ranking.order or measures.labels) or measures.pairs is None
     yield from _compared(evidence)
-    yield from _labelled(evidence)
+    if (people := measures.people) is not None:
+        yield people_section(people)
     if scored:
         yield leading_section(evidence)
     if front is not None and (valued := value_section(evidence, front)) is not None:
@@ -414,12 +415,6 @@ def _compared(evidence: RunEvidence) -> Iterator[ReportSection]:
         yield pairs_section(found, opened=not evidence.measured.measures.ranking.order)
 
 
-def _labelled(evidence: RunEvidence) -> Iterator[ReportSection]:
-    """Then what people say, where somebody labelled."""
-    if (found := evidence.measured.measures.people) is not None:
-        yield people_section(found)
-
-
 _AT_WORK = ("running", "stopped", "interrupted")
 
 
@@ -451,14 +446,6 @@ def _alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
             f"{looks.name.capitalize()} at a run that grows: differences are called significant only if they "
             "would be at any look."
         )
-
-
-def _meta(run: RunDir) -> Meta | None:
-    """None of the older layout, and where the file is gone or damaged."""
-    try:
-        return run.read_meta()
-    except (FileNotFoundError, StoreError):
-        return None
 
 
 def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:

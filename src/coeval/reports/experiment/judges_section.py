@@ -11,7 +11,7 @@ from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
-from coeval.analysis.panel.g_study import GStudy, JudgeWorth
+from coeval.analysis.panel.g_study import JudgeWorth
 from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
@@ -68,7 +68,7 @@ _WITHOUT_VERDICT = (
 def level_picture(name: str, what: str, table: ReportTable, names: Sequence[str]) -> Picture:
     """Of a `level_table`; ``what`` says whose levels they are."""
     levels = list(dict.fromkeys(str(row[1]) for row in table.rows))
-    bars = share_bars(table.name, ("name", "level"), names, levels, ranked=True)
+    bars = share_bars(table.name, names, levels)
     words = "High, Medium and Low" if levels == ["High", "Medium", "Low"] else listed(levels)
     return Picture(name, f"{what} {words}.", table.name, bars)
 
@@ -114,16 +114,6 @@ def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     again = {name: one for name, one in found.items() if one is not None}
     title = "Each judge with itself, asked the very same again"
     return measure_table(Named("itself", title, ("Judge",)), PairAgreement, again)
-
-
-def length_table(contrasts: Mapping[tuple[str, str], LengthContrast]) -> ReportTable:
-    title = "What an answer of twice the length is worth, the first judge less the second"
-    return measure_table(Named("length", title, ("Judge", "Other")), LengthContrast, contrasts, "Items")
-
-
-def worth_table(study: GStudy | None) -> ReportTable:
-    found = {} if study is None else study.worth
-    return measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, found)
 
 
 def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
@@ -186,8 +176,11 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     if levels.rows and len(grid.scales) == 1:
         pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
     itself = itself_table(measures.judges)
-    length = length_table(measures.length)
-    worth = worth_table(measures.g_study)
+    title = "What an answer of twice the length is worth, the first judge less the second"
+    named = Named("length", title, ("Judge", "Other"))
+    length = measure_table(named, LengthContrast, measures.length, "Items")
+    added = {} if measures.g_study is None else measures.g_study.worth
+    worth = measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, added)
     tables = (judge_table(measures.judges), worth, agreement, itself, biases, length, levels, _disputed(grid))
     return section_of(
         "judges",

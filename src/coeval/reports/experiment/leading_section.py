@@ -297,16 +297,15 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     if measures.samples is not None:
         named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
         tables = (*tables, measure_table(named, FactorSamples, measures.samples, "Items"))
-    said = (*order_sentences(measures), *_uncompared(measures.ranking)) if judged else (_BY_LABEL,)
+    said = (*order_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
+    said = said if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
     if evidence.reader.sampled:
         sentences.append(Sentence(_UNFILTERED))
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
 
 
-def _uncompared(ranking: Ranking) -> Iterator[str]:
-    if not ranking.differences:
-        yield "No comparison yet: fewer than two students have scores of the same items."
+_UNCOMPARED = "No comparison yet: fewer than two students have scores of the same items."
 
 
 def _students(evidence: RunEvidence) -> ReportTable:

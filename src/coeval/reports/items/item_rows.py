@@ -437,7 +437,7 @@ def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, li
     items, or those of a page. How far judges of a choice are apart takes as long again as their scores, and
     is only told where it is shown or ordered by."""
     found = _Conditions()
-    found.coded("student", choice.students or (_both(choice.lost) if choice.lost is not None else ()))
+    found.coded("student", choice.students or ((lost.loser, lost.winner) if (lost := choice.lost) else ()))
     if page is not None:
         found.add("no IN (SELECT unnest(?::INTEGER[]))", page)
     if not choice.judges and not choice.factors:
@@ -460,10 +460,6 @@ def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, li
         sql = f"SELECT {reported}, avg(spread) AS disagreement FROM ({one}) GROUP BY no, student"  # noqa: S608
         return sql, found.values
     return f"{sql} WHERE {found.where} GROUP BY no, student", found.values
-
-
-def _both(lost: LostTo) -> tuple[str, str]:
-    return lost.loser, lost.winner
 
 
 def _rows(reader: Reader, choice: ItemChoice, page: list[int]) -> list[ItemRow]:

@@ -191,11 +191,8 @@ def _data(value: Any) -> Markup:
 def _of_scores(scores: ScoreBlocks | None) -> Iterator[DataBlock]:
     if scores is not None:
         yield json_block("design", scores.design)
-        yield bytes_block("levels", scores.levels)
-        yield bytes_block("checked", scores.checked)
-        yield bytes_block("teachers", scores.teachers)
-        yield bytes_block("members", scores.members)
-        yield bytes_block("spent", scores.spent)
+        for name in ("levels", "checked", "teachers", "members", "spent"):
+            yield bytes_block(name, getattr(scores, name))
 
 
 def _report_block(report: Report) -> DataBlock:

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_report import ComparisonReport
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import plain_measures
 from coeval.pipeline.plan.run_reading import opened
-from coeval.reports.comparison_page import comparison_page
 from coeval.reports.content import Sentence
 from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
@@ -67,10 +65,3 @@ def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:
 def _room(page: bytes) -> int:
     """Bytes of compressed items that a page has room for."""
     return (LARGEST - len(page) - _BESIDE_ITEMS) * 3 // 4
-
-
-def write_comparison(compared: ComparisonReport, file: Path) -> None:
-    """
-    Raises StoreError: the file cannot be written.
-    """
-    write_bytes_atomic(file, write_page(comparison_page(compared)))

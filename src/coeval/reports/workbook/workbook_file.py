@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import xlsxwriter
 from xlsxwriter.format import Format
@@ -281,22 +281,12 @@ def workbook_file(path: Path, title: str) -> Iterator[WorkbookFile]:
     Raises StoreError: it cannot be written.
     """
     with replaced_whole(path) as file:
-        book = _book(file)
+        # No text becomes a formula, a number or a link by itself.
+        never = dict.fromkeys(("strings_to_formulas", "strings_to_numbers", "strings_to_urls"), False)
+        book = xlsxwriter.Workbook(file, never)
         book.set_properties({"title": sheet_text(title)[:255], "comments": f"coeval {__version__}"})
         yield WorkbookFile(book)
         book.close()
-
-
-def _book(file: BinaryIO) -> xlsxwriter.Workbook:
-    """No text becomes a formula, a number or a link by itself."""
-    return xlsxwriter.Workbook(
-        file,
-        {
-            "strings_to_formulas": False,
-            "strings_to_numbers": False,
-            "strings_to_urls": False,
-        },
-    )
 
 
 def _width(cell: Simple) -> int:

@@ -188,7 +188,11 @@ class _LiveSamples:
             yield ResponseWork(asking, student, key, NOT_TRIED, setup, prepared)
 
     def _judgment_works(self, asking: Asking) -> Iterator[EvaluationWork | PairWork]:
-        answers = {setup.task.name: self._answers_to(setup) for setup in self._setups}
+        answers = {
+            setup.task.name: self._answers.get(setup.task.name)
+            or list(islice(self._recorded_answers(setup), _FEW))
+            for setup in self._setups
+        }
         possible = [setup for setup in self._setups if answers[setup.task.name]]
         for setup, judge, number in self._turns("evaluation", possible):
             prepared, response = answers[setup.task.name][number % len(answers[setup.task.name])]
@@ -234,10 +238,6 @@ class _LiveSamples:
     def _works_in(self, phase: Phase, name: str) -> bool:
         casts = ((setup, each) for setup in self._setups for each in cast_of(setup, phase))
         return any(self._calls(phase, setup, each.name) for setup, each in casts if each.asked == name)
-
-    def _answers_to(self, setup: TaskSetup) -> list[tuple[PreparedItem, Response]]:
-        """Those that were sampled; else those on record."""
-        return self._answers.get(setup.task.name) or list(islice(self._recorded_answers(setup), _FEW))
 
     def _recorded_items(self, setup: TaskSetup) -> Iterator[PreparedItem]:
         recorded = self._preview.plan.recorded
