@@ -179,8 +179,8 @@ class ServedModel(msgspec.Struct, frozen=True):
         if self.others:
             return Incomparable(self.model, OTHER_MODELS, self.clause).sentence
         return (
-            f"the {self._what} of {self.model} are a mixture: its name stands for several models or "
-            f"providers, {_counted(self.several)}"
+            f"the {self._what} of {self.model} come from several models or providers behind one name: "
+            f"{_counted(self.several)}"
         )
 
     @property
@@ -334,11 +334,13 @@ class SampleCopies:
             others = max((share for name, share in shares.items() if name != student), default=1.0)
             if alike >= NEARLY_ALL * items:
                 yield (
-                    f"the samples of {student} do not differ ({alike:,} of {numbered(items, 'item')}): its "
-                    "host may ignore the temperature, or it is 0; further samples add nothing"
+                    f"the samples of {student} do not differ ({alike:,} of {numbered(items, 'item')}): "
+                    "its host may ignore the temperature, or the temperature is 0; more samples "
+                    "add nothing"
                 )
             elif shares[student] - others > _FAR_MORE:
                 yield (
                     f"samples of {student} repeat each other in {repeated:,} of {numbered(items, 'item')}, "
-                    "far more than those of other students: if a gateway's cache makes copies, turn it off"
+                    "far more often than those of other students: if a gateway's cache returns copies, "
+                    "turn it off"
                 )

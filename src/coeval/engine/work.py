@@ -139,11 +139,9 @@ async def ask(
             if isinstance(error, ReplyError) and _repeats(request, make(attempt + 1), tally.last):
                 limit, cut = _higher_limit(request, error), error
                 if limit is None:
-                    error.args = (f"{error}; no retry, as the reply at temperature 0 would be the same",)
+                    error.args = (f"{error}; not retried: at temperature 0 the reply would be the same",)
                     raise
-                log.info(
-                    "%s was cut off at our own limit; it is repeated with %d tokens", request.call, limit
-                )
+                log.info("%s was cut off at CoEval's own limit; retrying with %d tokens", request.call, limit)
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 

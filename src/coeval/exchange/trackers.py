@@ -150,7 +150,7 @@ def _log(found: Any, to: Destination) -> int:
         except CoevalError:
             raise
         except Exception as error:
-            raise UsageError(f"{to} did not take the figures: {_reason(error)}") from error
+            raise UsageError(f"logging to {to} failed: {_reason(error)}") from error
         finally:
             sys.exit, sys.excepthook, sys.stdin = kept
     return sum(map(len, owed.values()))

@@ -389,7 +389,7 @@ class Scheduler:
             self._given_up += 1
             self._give_up(due, worker.name, problem)
             if self._given_up >= HOPELESS and not self._answered and self._workers:
-                self._leave("none of the first came to anything; mend what they say and start again")
+                self._leave("all of the first failed; fix what they report and start again")
             return
         self.board.tell_problem(worker.name, problem, given_up=False)
         self._workers.appendleft(due)

@@ -208,7 +208,7 @@ class KeptServer:
                 return False
             if await adapter.swap(other.server) != other.answers:
                 self._trusted = False
-                raise SwapDoubted(f"a swap to {other.server.name} gave other answers than a start with it")
+                raise SwapDoubted(f"a swap to {other.server.name} changed the answers of a cold start")
             adapter.is_proven = True
         await adapter.swap(after)
         self._note_first(adapter)

@@ -502,9 +502,11 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
         return ""
     if task.other_judges == "unknown":
         why = (
-            ": one judge scored both" if found.judges == 1 else ": no items have scores of two judges of both"
+            ": one judge scored both"
+            if found.judges == 1
+            else ": no item has scores from two judges for both"
         )
-        return f"; whether other judges would agree is not known{why}"
+        return f"; agreement of other judges is unknown{why}"
     least = f"over items and judges at least {points(task.lower_over_judges or 0.0)}"
     if found.judges == 2:
         return f"; what other judges would say can only be guessed from two ({least})"
@@ -518,7 +520,7 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -
     where, allowed = where_of(found), points(task.max_drop)
     n = numbered(found.n, found.counted)
     if task.verdict == "NO-GO":
-        how = "significantly more than" if beyond else "not significantly, and more than"
+        how = "significantly more than" if beyond else "not significantly, but more than"
         # In points of a hundred, as what is allowed, whatever the metric's own scale.
         by, low, high = (-100 * end / found.scale for end in (found.difference, *reversed(found.ci95)))
         loss = difference_text(by, low, high)

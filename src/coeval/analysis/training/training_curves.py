@@ -241,7 +241,7 @@ def _stop(
 def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
     [((metric, unit), _)] = Counter(stop.metric for stop in stops).most_common(1)
     notes = [
-        f"step {stop.checkpoint.step} is left out: its first figure is {stop.metric[0]}, not {metric}"
+        f"step {stop.checkpoint.step} is left out: its first metric is {stop.metric[0]}, not {metric}"
         for stop in stops
         if stop.metric[0] != metric
     ]
@@ -258,9 +258,7 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
         if base is not None and base not in common.steps:
             notes.append(f"nothing is held against step {base}, which no conclusion counts")
         if common.metric != metric:
-            notes.append(
-                f"conclusions are by {common.metric}: {metric} is fitted, and no item has a score in it"
-            )
+            notes.append(f"conclusions use {common.metric}: {metric} is fitted and has no scores per item")
     return TaskCurve(
         task=task,
         metric=metric,
@@ -279,7 +277,7 @@ def _notes(stop: _Stop, usual: tuple[str, str]) -> Iterator[str]:
         yield f"step {stop.checkpoint.step} is {_otherwise(stop, usual)}: no conclusion counts it"
     if stop.written is not None and not _is_current(stop):
         yield (
-            f"step {stop.checkpoint.step}: summary_agg.json is not of the samples there are now; "
+            f"step {stop.checkpoint.step}: summary_agg.json does not match the current samples; "
             "regenerate it with coeval sweep aggregate"
         )
 

@@ -59,7 +59,7 @@ def write_new_file(
         raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
     place = file or Path(f"{_stem(kind, source or '')}.yaml")
     if place.exists():
-        raise UsageError(f"{place} is there already; name another file: coeval init {kind} SOURCE FILE")
+        raise UsageError(f"{place} already exists; name another file: coeval init {kind} SOURCE FILE")
     if kind is InitKind.CHECKPOINTS:
         settings = _sweep_settings(source or "", flags)
         plan_of(SweepSettings(**settings))
@@ -148,7 +148,7 @@ def _answer_column(path: str, encoding: str | None) -> str:
     if found := [name for name in _ANSWER_COLUMNS if name in table.columns]:
         return found[0]
     known = listed(table.columns, 30)
-    raise UsageError(f"which column holds the answers? --response COLUMN says it; {path} has {known}")
+    raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {known}")
 
 
 def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:

@@ -534,7 +534,7 @@ class BatchJobRunner:
     async def _nameless(self, job_id: str) -> JobEnd:
         """A job was made, and the host's name for it leads nowhere: nobody will know what it has cost."""
         named = self.queue.source.reported(repr(job_id[:80]))
-        message = f"{self._what} is lost: its host calls it {named}, which is no id. It may have been paid"
+        message = f"{self._what} is lost: its host returned {named}, not an id. It may have been paid"
         self._results.give_up()
         await self._index.lose(self.job.tag, message)
         await self.queue.refuse(f"{message}. To send requests live: {BATCH_OFF}")
@@ -582,7 +582,7 @@ class BatchJobRunner:
         _log.info("%s: %s", self._what, self.job.note)
         if not self._is_troubled:
             self._is_troubled = True
-            self._tell(f"{self._what}: {self.job.note}; it is tried again")
+            self._tell(f"{self._what}: {self.job.note}; trying again")
 
 
 def _is_id(job_id: str) -> bool:

@@ -435,7 +435,7 @@ class Http:
         if lasted_s < LONGEST_HOLD_S:
             return ""
         return (
-            f"it has answered nothing else for {lasted_s:.0f} s and names no time to come back: its quota or "
+            f"it has answered nothing else for {lasted_s:.0f} s and gives no time to retry: its quota or "
             "the account's credit may be used up"
         )
 

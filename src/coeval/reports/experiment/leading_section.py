@@ -207,9 +207,9 @@ def standings(measures: RunMeasures) -> ReportTable:
                 add(standing, task, name, None, score, score.n)
     return ReportTable(
         "standings",
-        "Students by task, and by others' scores alone",
+        "Scores by task, with and without self-judgments",
         (
-            ReportColumn("scores", "Scores", "text", "All, or those of others alone"),
+            ReportColumn("scores", "Scores", "text", "All scores, or without self-judgments"),
             ReportColumn("task", "Task"),
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
@@ -217,8 +217,8 @@ def standings(measures: RunMeasures) -> ReportTable:
             ReportColumn("n", "Items", "count"),
         ),
         tuple(rows),
-        note="A row without a task is the mean over tasks. Without own: scores follow from the differences "
-        "between any two by judges who are neither.",
+        note="A row without a task is the mean over tasks. Without own: scores from pairwise differences, "
+        "each by judges other than the two.",
         links=links,
     )
 

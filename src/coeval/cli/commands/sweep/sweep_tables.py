@@ -125,7 +125,7 @@ def put_together_and_drawn(sweep: Sweep) -> int:
 
 # Five columns of numbers beside a task's name in 80 cells.
 _LONGEST_HEADING = 10
-_LEGEND = "b − a with its 95% interval, in points; p is Holm's over all rows of the two judges"
+_LEGEND = "b − a with its 95% interval, in points; p is adjusted (Holm) for all rows of the two judges"
 
 
 def print_judges(compared: JudgeComparison, console: Console) -> None:
