@@ -39,7 +39,7 @@ class CutOffAnswers(NamedTuple):
 
 
 def cut_off_at(counts: Iterable[CutOffAnswers]) -> str:
-    """Say what cut answers off."""
+    """Name what cut answers off."""
     return _where(counts, "cut off at max_tokens", "cut off by the server's window", " or ")
 
 
@@ -50,7 +50,7 @@ def _where(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both:
 
 
 def cut_off_remedy(counts: Iterable[CutOffAnswers]) -> str:
-    """Say what to raise."""
+    """Name the limit to raise."""
     return _where(counts, f"raise {ANSWER_LIMIT}", "raise the server's --max-model-len", " and ")
 
 
@@ -175,7 +175,7 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What is to be known of it, in a sentence."""
+        """Describe it in a sentence."""
         if self.others:
             return Incomparable(self.model, OTHER_MODELS, self.clause).sentence
         return (
@@ -196,7 +196,7 @@ class ServedModel(msgspec.Struct, frozen=True):
 
 
 def marked_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> dict[str, str]:
-    """Add to the labels of students (see `short_names`) those of the ones that another model stood in for."""
+    """Mark the labels of students (see `short_names`) that another model answered for."""
     marked = dict(labels)
     for one in served:
         if one.others and one.role == "student":

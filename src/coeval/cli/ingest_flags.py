@@ -131,7 +131,7 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InitKind(StrEnum):
-    """What a new file is about."""
+    """Kind of file that `coeval init` writes."""
 
     DESCRIPTION = "description"
     TABLE = "table"

@@ -157,7 +157,7 @@ def _log(found: Any, to: Destination) -> int:
 
 
 def _reason(error: BaseException) -> str:
-    """What a package says, with the first cause of it where that is not among its words."""
+    """Quote a package's error, with its root cause if the message lacks it."""
     cause = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner

@@ -130,7 +130,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _split_of(path: Path) -> str | None:
-    """By the words of its name."""
+    """Find the split that a file's name mentions; None if none."""
     words = re.split(r"[^a-z]+", path.name.lower())
     return next((_SPLITS[word] for word in words if word in _SPLITS), None)
 

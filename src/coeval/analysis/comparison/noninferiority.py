@@ -204,7 +204,7 @@ class GateReport(msgspec.Struct, frozen=True):
 def gate_sides(
     groups: Sequence[Sequence[Side]], policy: GatePolicy, notes: Sequence[str] = (), *, sure: bool = True
 ) -> GateReport:
-    """Hold all others of each group against its first one.
+    """Compare all others of each group with its first one.
 
     A task is NO-GO where the candidate's loss is significantly more than the allowed drop (Holm over all that
     decides), GO where its lower bound lies above that drop, both sides fit and have enough items, and
@@ -332,7 +332,7 @@ class _Draft(NamedTuple):
         return self.found is not None and self.decides
 
     def p_beyond(self, looks: Looks | None) -> float:
-        """That the loss is no more than allowed."""
+        """Test that the loss is no more than allowed."""
         strata = [part.pairs for part in self.row.parts] if self.row is not None else []
         return p_at_any_look(beyond_p_value(strata, self.rule["max_drop"] / 100), looks)
 

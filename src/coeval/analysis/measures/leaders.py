@@ -34,7 +34,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | N
 
 
 def leading_pair(ranks: Ranking) -> tuple[str, str]:
-    """Name the best of two or more students, and its rival: the best whom it does not beat significantly, so
+    """Name the best of two or more students, and its rival: the best that it does not beat significantly, so
     that both may have rank 1; the second where it beats all."""
     first, second, *_ = ranks.order
     whole = (name for name in ranks.order[1:] if name not in ranks.partial)
@@ -127,7 +127,7 @@ def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str
 
 
 def _judges_must(gap: StudentGap) -> bool:
-    """Whether what judges add to the interval leaves zero in it even with `_MOST_TIMES` the items."""
+    """Check whether the interval over judges includes zero even with `_MOST_TIMES` the items."""
     over = gap.over_judges
     if abs(gap.by) < _LEAST_GAP or over is None or over.low is None or over.high is None:
         return False
@@ -136,7 +136,7 @@ def _judges_must(gap: StudentGap) -> bool:
 
 
 def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
-    """What follows from judges who differ about the `leading_pair`; empty where no judge scored."""
+    """Say whether judges agree about the `leading_pair`; empty where no judge scored."""
     if gap.over_judges is None or gap.judges is None:
         return ""
     first, second = leading_pair(ranks)
@@ -293,7 +293,7 @@ def _missing(order: Sequence[Bounded]) -> str:
 
 
 def _elsewhere(first: str, without_own: Sequence[str]) -> str:
-    """Whether self-judgments put somebody else first."""
+    """Say who leads without self-judgments, if somebody else does; else return ''."""
     if not without_own or without_own[0] == first:
         return ""
     return f"Without {_OWN}, {without_own[0]} has the highest score."
@@ -315,7 +315,7 @@ def _neighbours(ranks: Ranking) -> str:
 
 
 def _steady(ranks: Ranking, without_own: Sequence[str]) -> str:
-    """What was tried and changes nothing."""
+    """Say which changes leave the order as it is."""
     if not without_own:
         return "Every gap to the next student is significant: more items are unlikely to change the order."
     same = list(without_own) == list(ranks.order)

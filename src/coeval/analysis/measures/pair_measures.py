@@ -127,7 +127,7 @@ def pair_sentences(found: PairMeasures) -> Iterator[str]:
 
 
 def _strongest(found: PairMeasures, group: Sequence[str]) -> str:
-    """Who is strongest of students that were compared."""
+    """Say who is strongest in a group of compared students."""
     first, *others = group
     lead = found.students[first]
     of = f" of {listed(group)}" if len(found.groups) > 1 else ""

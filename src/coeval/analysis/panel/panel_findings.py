@@ -1,4 +1,4 @@
-"""What a panel's measures come to, in sentences: who leans on what, and how far it can be relied on."""
+"""Sentences on a panel's measures: which judges are biased, and how reliable the panel is."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class OverallMean(msgspec.Struct, frozen=True):
 
 
 class CheckpointDifference(msgspec.Struct, frozen=True):
-    """Checkpoint b less checkpoint a in a task (None: over tasks), paired by item, in the metric's unit;
+    """Checkpoint b − checkpoint a in a task (None: over tasks), paired by item, in the metric's unit;
     ``p_adjusted`` allows for all of its kind: steps, tasks and runs."""
 
     a: TrainedCheckpoint

@@ -131,7 +131,7 @@ class TaskCurve:
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """The sentence of ``first_better``, if there is one."""
+        """Return the sentence of ``first_better``, or None."""
         return () if self.first_better is None else (self.first_better.sentence,)
 
 

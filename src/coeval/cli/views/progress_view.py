@@ -197,7 +197,7 @@ _TAG = 8
 
 
 def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Say that jobs go on without us."""
+    """Report the jobs that continue at their providers."""
     show_batches(jobs, console)
     submitted = [job for job in jobs if job.state == "submitted"]
     if submitted:

@@ -424,7 +424,7 @@ class Http:
         return Fault(error, again)
 
     def _pointless(self, ask: _Ask[T], error: ModelError) -> str:
-        """Say why another attempt cannot help within the time that is waited; '' where it may."""
+        """Say why another attempt cannot succeed within the longest wait; '' if it may."""
         wait_s, lane = error.retry_after_s or 0.0, ask.call.lane
         if wait_s > LONGEST_HOLD_S:
             until = datetime.now(UTC) + timedelta(seconds=min(wait_s, _LONGEST_SHOWN_S))

@@ -297,8 +297,8 @@ def _workers(workers: Path) -> Iterator[str]:
 
 
 def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
-    """Say it; the exit code: 0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130
-    interrupted."""
+    """Print the summary; return the exit code: 0 complete, 2 where no server came up, 3 with gaps or failed
+    jobs, 130 interrupted."""
     whole = board.concluded - board.incomplete
     done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
     if board.incomplete:

@@ -85,7 +85,7 @@ def tell_aggregates(
     steps: Sequence[int] | None = None,
     pattern: str = "step_{step}",
 ) -> bool:
-    """Show what checkpoints came to; whether something that was asked for is not there."""
+    """Print the checkpoints' results; return whether something requested is missing."""
     print_aggregates(found, streams.results())
     absent = sorted(set(steps or ()) - {one.checkpoint.step for one in found})
     everywhere = tasks or sorted({task for one in found for task in (*one.tasks, *one.without)})
