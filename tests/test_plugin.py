@@ -300,7 +300,7 @@ BROKEN = {
     "it interrupts": ("interrupting:Thing", "KeyboardInterrupt"),
     "it ends like a generator": ("generating:Thing", "GeneratorExit"),
     "its error cannot be shown": ("unspeakable:Thing", "cannot be loaded (Unspeakable)"),
-    "it wants all memory": ("greedy:Thing", "cannot be loaded: there is no memory left"),
+    "it wants all memory": ("greedy:Thing", "cannot be loaded: out of memory"),
 }
 SOURCES = {
     "failing": "1 / 0\n",

@@ -87,7 +87,7 @@ def test_one_judge_says_nothing_of_others(tmp_path: Path) -> None:
     one = next(each for each in api.compare(folder, students=["ann", "cem"]).comparisons)
     assert (one.ci95_over_judges, one.p_over_judges, one.judges) == (None, None, 1)
     assert one.sentence.startswith("ann is better than cem on ")
-    assert "; whether other judges would agree is not known: one judge scored both. " in one.sentence
+    assert "; agreement of other judges is unknown: one judge scored both. " in one.sentence
 
 
 def test_branches_share_the_level_evenly() -> None:

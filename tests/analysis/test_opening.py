@@ -35,7 +35,7 @@ def test_of_one_item_no_gap_is_called_significant(tmp_path: Path, judges: str) -
     first, change, panel = said(run.folder)
     assert "statistically tied" in first
     assert change == "One shared item cannot show a gap: more are needed."
-    assert panel.startswith(("Only one judge", "Too few items have scores of both by two judges"))
+    assert panel.startswith(("Only one judge", "Too few items have scores from two judges for both"))
 
 
 def test_the_order_of_those_who_share_no_item_is_open(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_judges_who_see_no_difference_put_nobody_ahead(tmp_path: Path) -> None:
     [
         (
             {"a": ("HMHM", "HMMH", "MHHM"), "b": ("MHMH", "MHHM", "HMMH")},
-            "The gap is too small for more items to settle it",
+            "The gap is too small to settle with more items",
         ),
         (
             {"a": ("HHHH", "LLLL", "HHMH"), "b": ("LLML", "HHHH", "MLLM")},

@@ -317,7 +317,7 @@ def test_items_that_came_after_the_draw_are_outside_it(tmp_path: Path) -> None:
         assert before.whole is not None
         assert student.people[:3] == pytest.approx(before.whole.students[name].people[:3])
     assert any(
-        "40 items, or answers to them, came after labels were drawn" in said
+        "40 items, or answers to them, were added after the labels were drawn" in said
         for said in people_sentences(after)
     )
     label_all(labelled, tmp_path / "again", n=80, people=("ben",))

@@ -130,7 +130,7 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     assert "best leads with 9" in out
     assert ") on 60 shared items (p < 0.001)." in out
     assert "Both judges put best ahead; allowing for other judges, the lead is " in out
-    assert "; two judges give a rough idea only." in out
+    assert "; two judges give only a rough idea." in out
     significant = (
         "2 of 3 pairwise differences between students are significant, 2 of them also when judges are "
         "treated as a sample."
@@ -151,7 +151,7 @@ def test_what_is_not_sure_is_called_so_with_what_could_have_been_found(
     write(run, {"one": 0.6, "two": 0.58}, items=30)
     out = coeval("analyze", "--run", run.folder).out
     assert "statistically tied" in " ".join(out.split())
-    assert "If the gap is real, about " in out or "too small for more items to settle it" in out
+    assert "If the gap is real, about " in out or "too small to settle with more items" in out
 
 
 @pytest.mark.process
@@ -218,7 +218,7 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     assert f"statistically tied: on 26 shared items, b is ahead by {100 * reported.by:.1f} " in said
 
 
-@pytest.mark.parametrize(("judges", "by"), [(None, ""), (3, " by these judges")])
+@pytest.mark.parametrize(("judges", "by"), [(None, ""), (3, " with these judges")])
 def test_items_that_settle_a_gap_name_judges_only_if_there_are_any(judges: int | None, by: str) -> None:
     gap = StudentGap(Measured(0.05, -0.02, 0.12, 60, 0), 0.2, 0.2, 0.1, judges=judges)
     assert settling_sentence(gap) == f"If the gap is real, about 240 items would show it{by} (now 60)."

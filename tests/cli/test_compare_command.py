@@ -386,7 +386,7 @@ def test_two_sweeps_are_compared_and_one_checkpoint_is_named(here: Path, coeval:
     assert ended.code == 0, ended.err
     said = " ".join(ended.out.split())
     assert said.startswith("Ship run_b step 300:")
-    assert "significantly more than each of the 5 others" in said
+    assert "significantly better than each of the 5 others" in said
     assert re.search(r"^300 .* 0?<?0\.\d+ +150 ", ended.out, re.MULTILINE), "run against run, step by step"
     document = found(coeval, here / "run_a", here / "run_b")
     assert [one["b"]["step"] for one in document["differences"]] == [100, 200, 300]

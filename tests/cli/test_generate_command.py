@@ -223,7 +223,7 @@ def test_what_a_finished_run_was_made_from_is_written_without_asking(
 
 @pytest.mark.parametrize(
     ("out", "reported"),
-    [("folder", "is a folder"), ("draft.yaml", "is there already; name another file")],
+    [("folder", "is a folder"), ("draft.yaml", "already exists; name another file")],
 )
 def test_nothing_is_asked_where_the_file_cannot_be_written(
     out: str, reported: str, here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch

@@ -264,7 +264,10 @@ def test_columns_that_are_not_named_are_found_by_their_usual_names(
     (here / "odd.csv").write_text("frage,antwort\nWarum?,Darum\n")
     ended = coeval("ingest", "odd.csv", "--config", lab.file)
     assert ended.code == 1
-    assert "which column holds the prompts? --prompt COLUMN says it; odd.csv has frage, antwort" in ended.err
+    assert (
+        "which column holds the prompts? Name it with --prompt COLUMN; odd.csv has frage, antwort"
+        in ended.err
+    )
     ended = coeval("ingest", "odd.csv", "--config", lab.file, "--prompt", "frage", "--attribute", "=x")
     assert (ended.code, "--attribute =x: write NAME=COLUMN" in ended.err) == (1, True)
 

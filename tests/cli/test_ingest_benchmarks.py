@@ -146,10 +146,10 @@ def test_subsets_and_splits_that_are_not_on_disk_are_told(here: Path, lab: Lab, 
     file = parquet(here / "copy" / "physics" / "test.parquet", {"text": "Of physics?"})
     for source, reported in (
         (["copy"], "(.parquet, .jsonl, .ndjson, .csv, .tsv, .json, plain or .gz); it holds physics/"),
-        (["copy", "--subset", "physics"], "copy is here; name the folder or the file of the subset"),
-        (["gsm8k", "--from", "copy", "--subset", "physics"], "copy is here; name the folder"),
+        (["copy", "--subset", "physics"], "copy is local; name the subset's folder or file"),
+        (["gsm8k", "--from", "copy", "--subset", "physics"], "copy is local; name the subset"),
         (["copy/physics", "--split", "tst"], "copy/physics has no split tst; did you mean test?"),
-        (["gsm8k", "--from", file, "--split", "test"], "test.parquet is a single file; leave it out"),
+        (["gsm8k", "--from", file, "--split", "test"], "test.parquet is a single file; leave out the split"),
     ):
         ended = coeval("ingest", *source, "--config", lab.file)
         assert ended.code == 1

@@ -73,7 +73,7 @@ def test_a_file_that_is_there_is_not_proposed_for_what_it_cannot_take(here: Path
     assert coeval(*command).code == 0
     again = coeval(*command)
     assert again.code == 1
-    assert "moods.yaml is there already; name another file, or move this one away" in again.err
+    assert "moods.yaml already exists; name another file, or move this one away" in again.err
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_hundreds_of_labels_are_not_all_named_and_that_is_told(here: Path, coeva
         (MOODS, "uid", ""),
         (MOODS.replace("uid", "review_id"), "review_id", ""),
         (MOODS.replace("3,It", "2,It"), None, "uid has 2 twice (line "),
-        (MOODS.replace("3,It", ",It"), None, "uid is empty or no id (line "),
+        (MOODS.replace("3,It", ",It"), None, "uid is empty or not an id (line "),
         (MOODS.replace("3,It", "1,It").replace("uid", "ticket-id"), None, "ticket-id has 1 twice (line "),
         (MOODS.replace("uid", "grid"), None, ""),
     ],
@@ -193,10 +193,10 @@ def test_a_column_of_ids_is_found(
     ended = coeval("ingest", "moods.csv", "--label", "mood", "--new", "moods.yaml")
     assert ended.code == 0, ended.err
     assert items_of(here / "moods.yaml").id == ids
-    assert (f"Each row has another {ids}: ids are taken from it." in ended.out) is (ids is not None)
-    assert (f"items are numbered, as {rejected}" in ended.err) is bool(rejected)
+    assert (f"{ids} differs in every row: item ids are taken from it." in ended.out) is (ids is not None)
+    assert (f"items are numbered, because {rejected}" in ended.err) is bool(rejected)
     if rejected:
-        assert "--skip-bad takes ids from it and leaves such rows out" in ended.err
+        assert "--skip-bad takes ids from it and skips such rows" in ended.err
 
 
 @pytest.mark.process

@@ -88,7 +88,7 @@ def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     here: Path, coeval: Command
 ) -> None:
     leader, _, related, *more = findings(here, coeval, [KIN, *OTHERS], FIVE, teachers=("red",))
-    family = "Items may suit a student of their teacher's family: red-s (writer0);"
+    family = "Items may favour a student of their teacher's family: red-s (writer0);"
     assert f"{family} add a teacher of another family." in more
     assert leader.startswith("red-s leads ")
     assert related.startswith("red-j is of red-s's family and favours it by ")
@@ -101,7 +101,7 @@ def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
 def test_of_two_families_what_is_usual_cannot_be_told(here: Path, coeval: Command) -> None:
     found = findings(here, coeval, [KIN, *OTHERS], teachers=("red", "own"))
     [said] = [one for one in found if "red-s's family" in one]
-    [warned] = [one for one in found if one.startswith("Items may suit")]
+    [warned] = [one for one in found if one.startswith("Items may favour")]
     assert warned.endswith(": red-s (writer0); compare the scores by teacher.")
     assert said.startswith(
         "red-j is of red-s's family: whether it favours it cannot be tested here; it takes more families, of "

@@ -234,7 +234,7 @@ def test_what_is_no_sheet_is_refused(
         (["--by", "cem", "--among", "anna,ben"], "--by cem is not among anna, ben"),
         (["--item", "haiku"], "--item haiku: no judge scored an answer to such an item"),
         (["--item", "haiku", "--n", "3"], "--item picks answers by hand; leave out --n"),
-        (["--sheet", "x.txt"], "x.txt: a sheet of labels ends in .csv, which Excel opens"),
+        (["--sheet", "x.txt"], "x.txt: name a sheet of labels with .csv, which Excel opens"),
         (["--sheet", "x.csv", "--read", "y.csv"], "--sheet and --read exclude each other"),
     ],
 )

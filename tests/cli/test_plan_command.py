@@ -117,10 +117,10 @@ def test_it_says_what_so_few_items_cannot_cover(here: Path, coeval: Command) -> 
         (
             300,
             True,
-            "V-43 tasks.story.rationale is true, and reasons for 6 factors take about 360 tokens a reply, "
+            "V-43 tasks.story.rationale is true, but reasons for 6 factors take about 360 tokens a reply, "
             "and max_tokens allows fewer (joe 300); set it to 360 or more, or verdicts may be cut off",
         ),
-        (360, None, "story: judges give reasons (`rationale`); their max_tokens is sent as it is"),
+        (360, None, "story: judges give reasons (`rationale`); their max_tokens is sent unchanged"),
         (300, False, ""),
     ],
 )

@@ -121,8 +121,8 @@ def test_gaps_are_told_with_their_reason_and_the_command_that_fills_them(lab: La
     lab.settings["quota"] = {"ann": {"max_calls": 1 + 3}}
     ended = coeval("run", "--config", lab.file)
     assert ended.code == 3
-    assert "warning: Not all that was asked for is there:" in ended.err
-    assert re.search(r"evaluation +3 +\d +[1-3] +\d not asked: quota", ended.err)
+    assert "warning: Some requested records are missing:" in ended.err
+    assert re.search(r"evaluation +3 +\d +[1-3] +\d not requested: quota", ended.err)
     assert "experiment.quota.ann.max_calls" in ended.err
     assert "Raise what is used up first: the warnings above name it.\nAfter that: coeval run " in ended.err
     assert f"After that: coeval run --config {lab.file} --continue" in ended.err

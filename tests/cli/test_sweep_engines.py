@@ -141,7 +141,7 @@ def test_a_sweep_ends_with_its_summary_where_its_own_ray_cluster_dies(
     assert sweep.returncode == 3, warned
     assert f"{out}: 0 of 4 jobs done" in said
     assert "no more servers are started" in warned
-    assert "2 more: left, since the Ray cluster does not answer any more at" in " ".join(warned.split())
+    assert "2 more: left, since the Ray cluster no longer answers at" in " ".join(warned.split())
     assert list(workers_of(out)) == []
 
 

@@ -181,7 +181,7 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
     assert [moment for moment, _ in reported] == [TOLD_AFTER_S, TOLD_AFTER_S + AGAIN_AFTER_S]
     host = nowhere.removeprefix("http://")
     assert reported[0][1] == (
-        f"nothing but failures for 3 s, trying again for 297 s more: POST {host}/chat/completions: "
+        f"only failures for 3 s, trying again for 297 s more: POST {host}/chat/completions: "
         "no connection (Connection refused)"
     )
     assert http.troubles() == {}  # nobody waits any more

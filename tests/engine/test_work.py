@@ -276,7 +276,7 @@ async def test_greedy_decoding_is_not_asked_the_same_again(
 ) -> None:
     tally = Tally()
     with pytest.raises(
-        AskError, match=f"{words}.*; no retry, as the reply at temperature 0 would be the same"
+        AskError, match=f"{words}.*; not retried: at temperature 0 the reply would be the same"
     ):
         await ask(model, lambda _: request_, number, retries=2, tally=tally)
     assert tally.calls == 1

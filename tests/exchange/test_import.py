@@ -247,7 +247,7 @@ def test_numbers_that_no_score_can_be_are_counted(tmp_path: Path, number: str) -
         (
             "a.jsonl",
             b'{"success": true, "provider": "p", "prompt": ""}\n{"a"\n{}\n',
-            "a.jsonl:2 is no result",
+            "a.jsonl:2 is not a promptfoo result",
         ),
         ("samples_x.jsonl", b"{}\n", "has no column for item, model, score"),
         (f"samples_x_{DATE}.jsonl", b"{}\n", "is nothing that lm-eval writes"),
@@ -255,10 +255,10 @@ def test_numbers_that_no_score_can_be_are_counted(tmp_path: Path, number: str) -
         ("a.csv", b"item,model,score\n1,m,good\n", "the score 'good' is no number"),
         ("a.csv", b'item,model,score\n1,m,"1,234"\n', "the score '1,234' is no number"),
         ("a.csv", b"item;model;score\n1;m;1.234,5\n", "the score '1.234,5' is no number"),
-        ("a.csv", b"item,model,score,sample\n1,m,1,1" + b"0" * 5000, "is no whole number from 0 to"),
+        ("a.csv", b"item,model,score,sample\n1,m,1,1" + b"0" * 5000, "is not a whole number from 0 to"),
         ("a.csv", b"item,model,score\n1,m,1\n1,m,0\n", "1 of m has a second score"),
         ("a.csv", b"item,model,score\n1,m,7\n", "say from where to where it can go, such as --scale 1,5"),
-        ("a.txt", b"", "none of the files that can be imported"),
+        ("a.txt", b"", "cannot be imported; supported are"),
     ],
 )
 def test_what_cannot_be_read_writes_nothing(tmp_path: Path, name: str, content: bytes, said: str) -> None:
@@ -454,7 +454,7 @@ def test_repetitions_of_promptfoo_are_samples(tmp_path: Path) -> None:
         assert len({(item, sample) for _, item, sample, _ in found}) == 4
         assert {sample for _, _, sample, _ in found} == {0, 1}
     with load(tmp_path / "b") as reader:
-        assert "does not tell unlabelled entries of a provider apart" in "\n".join(reader.notes())
+        assert "does not distinguish unlabelled entries of a provider" in "\n".join(reader.notes())
 
 
 def test_many_rows_of_promptfoo_take_linear_time(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ log_at_end(Path({str(run)!r}), destinations("mlflow"), lambda said: print("warni
 """
     ended = python(code, environment)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("warning: mlflow:coeval did not take the figures: ")
+    assert ended.stdout.startswith("warning: logging to mlflow:coeval failed: ")
     assert "Connection refused" in ended.stdout
     assert ended.stdout.rstrip().endswith("--to mlflow:coeval")
     assert SECRET not in ended.stdout + ended.stderr
@@ -357,11 +357,11 @@ def test_another_folder_or_recipe_is_another_run(tracker: str, tmp_path: Path, j
         other = lab.path
         lab.models[1]["parameters"]["skill"] = 0.2
         lab.run(continue_run=True, changed="redo")
-        reason = "begins a new run: since it was logged, the judging has changed in story/joe"
+        reason = "starts a new run: since the last log, the judging has changed: story/joe"
     else:
         other = tmp_path / "backup/exp"
         shutil.copytree(lab.path, other)
-        reason = "exp begins a new run: the folder is a copy of one that was logged"
+        reason = "exp starts a new run: the folder is a copy of one that was already logged"
     command = [sys.executable, "-m", "coeval", "log", str(other), "--to", f"{tracker}:mine"]
     ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr.count(reason)) == (0, 1), ended.stderr

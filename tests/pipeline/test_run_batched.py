@@ -142,7 +142,7 @@ async def test_a_batch_that_cannot_be_submitted_is_said_at_once_and_ends(tmp_pat
     assert run.exit_code == 3
     assert run.summary is not None
     assert "files_settings is not set" in notes.said[0]
-    assert notes.said[0].endswith("it is tried again")
+    assert notes.said[0].endswith("trying again")
     assert re.search(r"files_settings is not set.*batch_enabled: false", run.summary.stopped["gpt"])
     assert account(exp)["requests"] == 0
     assert not (exp.path / "pending_batches.json").exists()
@@ -162,7 +162,7 @@ async def test_a_job_whose_id_leads_nowhere_ends_at_once(tmp_path: Path, job_id:
         assert run.exit_code == 3
         assert host.heard == ["upload", "create"], "nothing is asked under such a name"
         assert run.summary is not None
-        assert "which is no id" in run.summary.stopped["gpt"]
+        assert "not an id" in run.summary.stopped["gpt"]
         assert not (exp.path / "pending_batches.json").exists()
         again = await exp.arun(continue_run=True)
     assert again.exit_code == 0

@@ -48,7 +48,7 @@ async def test_a_state_that_cannot_be_read_is_told_and_not_asked_for_without_end
         run = await exp.arun(watcher=notes)
         assert host.heard.count("get") == LOST_LOOKS
         assert (run.exit_code, len(host.jobs)) == (3, 1)
-        told = [note for note in notes.said if "it is tried again" in note]
+        told = [note for note in notes.said if "trying again" in note]
         assert len(told) == 1
         assert "answered" in told[0] or "is no" in told[0]
         assert "is left as it is" in notes.said[-1]

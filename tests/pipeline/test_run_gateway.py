@@ -103,7 +103,9 @@ def test_a_load_balanced_group_is_said_as_what_it_is(tmp_path: Path, coeval: Com
     host = serve(routes_of={"pair-1": ["ok", "better"], "same-1": ["one", "one"]})
     lab = lab_of(tmp_path, through(host, "pair-1"), through(host, "same-1"))
     ended = coeval("run", "--config", lab.file)
-    assert "its name stands for several models or providers, openai/better (3), openai/ok (3)" in ended.out
+    assert (
+        "come from several models or providers behind one name: openai/better (3), openai/ok (3)" in ended.out
+    )
     assert "answers of same-1" not in ended.out
     assert "came from" not in ended.out
 
@@ -121,7 +123,7 @@ def test_a_budget_holds_where_a_private_address_is_a_gateway(
     lab = lab_of(tmp_path, through(host, "priced-1"), total=40, budget_usd=0.10)
     ended = coeval("run", "--config", lab.file)
     assert ended.code == 3
-    assert "counted as free by the budget: priced-1, served at a private address" in ended.err
+    assert "the budget counts these models as free: priced-1, served at a private address" in ended.err
     assert "experiment.budget_usd is $0.10" in ended.err
     [cost] = [one for one in api.open_run(lab.path).results().costs if one.model == "priced-1"]
     assert cost.cost_usd == pytest.approx(0.10)
@@ -135,7 +137,7 @@ def test_a_server_of_ones_own_stays_free_under_a_budget(tmp_path: Path, coeval: 
         lab = lab_of(tmp_path, through(host, "mine-1"), total=20, budget_usd=0.01)
         ended = coeval("run", "--config", lab.file)
     assert ended.code == 0
-    assert "counted as free by the budget: mine-1" in ended.err
+    assert "the budget counts these models as free: mine-1" in ended.err
     assert len(lab.lines("response_collection")) == 20
 
 

@@ -204,7 +204,7 @@ async def test_a_cluster_that_is_dead_is_lost(
         port = dying.port(part)
         await dying.end(part)
         async with asyncio.timeout(30):
-            assert await lost == f"the Ray cluster does not answer any more at 127.0.0.1:{port}"
+            assert await lost == f"the Ray cluster no longer answers at 127.0.0.1:{port}"
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -227,7 +227,7 @@ async def test_a_cluster_that_takes_no_tasks_is_lost(tmp_path: Path, error: Exce
     async with DyingCluster(error) as dying:
         engine = RayEngine(dying, 1, 0, {}, ours=False)
         result = await engine.run(worker(tmp_path, "wait"), engine.slots[0])
-        said = f"the Ray cluster takes no more tasks ({type(error).__name__}: {error})"
+        said = f"the Ray cluster accepts no more tasks ({type(error).__name__}: {error})"
         assert (result.end, result.problem, result.again) == ("failed", said, False)
         async with asyncio.timeout(30):
             assert await engine.lost() == said

@@ -178,7 +178,7 @@ def test_where_nothing_comes_of_the_first_the_rest_is_left(tmp_path: Path) -> No
     board, _ = swept(tmp_path, engine, TimedJudgeWorker(), steps=50)
     assert len(engine.spans) <= 10
     assert board.left >= 45
-    assert any("none of the first came to anything" in problem.why for problem in board.problems)
+    assert any("all of the first failed" in problem.why for problem in board.problems)
     assert board.unavailable
     assert board.waiting == 0
 

@@ -395,8 +395,8 @@ async def test_a_server_command_that_cannot_work_is_told_at_once_and_not_tried_f
     ended = await sweeping.run("--server-command", odd("wrong"), "--served-name", "tiny")
     assert ended.code == 2, ended
     said = " ".join(ended.err.split())
-    assert "step_30: its server ended and is started again: RuntimeError: Sleep mode" in said
-    assert said.count("is started again") == 2, "once for each checkpoint"
+    assert "step_30: its server ended and is restarted: RuntimeError: Sleep mode" in said
+    assert said.count("is restarted") == 2, "once for each checkpoint"
     assert "is tried again" not in said
 
 

@@ -91,7 +91,7 @@ def test_html_that_never_ends_is_left_out_and_named(tmp_path: Path, markup: str)
     found = read_documents(write(tmp_path, good_html=f"<p>{PARAGRAPH}</p><b", bad_html=page), 800)
     assert [passage.source for passage in found.passages] == ["good.html#0"]
     assert [line.partition(" left out ")[2] for line in found.said] == [
-        "(HTML with a tag, a comment or a script that never ends): bad.html"
+        "(HTML with an unclosed tag, comment or script): bad.html"
     ]
 
 

@@ -38,10 +38,10 @@ def cli_page() -> str:
     parts = [
         MADE,
         "# The `coeval` command\n",
-        "Exit codes, of every command: 0 all that was asked for is there; 1 the request was wrong; "
+        "Exit codes, of every command: 0 complete; 1 the request was wrong; "
         "2 a probed model is unavailable; 3 finished, but with gaps; 4 a comparison failed its threshold; "
-        "130 interrupted, with all finished work on disk. Whoever reads the output may stop when he has "
-        "enough (`| head -1`): that changes no exit code. `--help` or `-h` shows a command's section.\n",
+        "130 interrupted, with all finished work on disk. Closing the output early (`| head -1`) does not "
+        "change the exit code. `--help` or `-h` shows a command's section.\n",
         _help(typer.main.get_command(cli.app), "coeval"),
     ]
     return "\n".join(parts)

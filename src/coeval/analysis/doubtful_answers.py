@@ -39,7 +39,7 @@ class CutOffAnswers(NamedTuple):
 
 
 def cut_off_at(counts: Iterable[CutOffAnswers]) -> str:
-    """Say what cut answers off."""
+    """Name what cut answers off."""
     return _where(counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or ")
 
 
@@ -50,7 +50,7 @@ def _where(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both:
 
 
 def cut_off_remedy(counts: Iterable[CutOffAnswers]) -> str:
-    """Say what to raise."""
+    """Name the limit to raise."""
     return _where(
         counts, f"raise {ANSWER_LIMIT}", "raise the server's --max-model-len, where it is yours,", " and "
     )
@@ -177,12 +177,12 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What is to be known of it, in a sentence."""
+        """Describe it in a sentence."""
         if self.others:
             return Incomparable(self.model, OTHER_MODELS, self.clause).sentence
         return (
-            f"the {self._what} of {self.model} are a mixture: its name stands for several models or "
-            f"providers, {_counted(self.several)}"
+            f"the {self._what} of {self.model} come from several models or providers behind one name: "
+            f"{_counted(self.several)}"
         )
 
     @property
@@ -198,7 +198,7 @@ class ServedModel(msgspec.Struct, frozen=True):
 
 
 def marked_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> dict[str, str]:
-    """Add to the labels of students (see `short_names`) those of the ones that another model stood in for."""
+    """Mark the labels of students (see `short_names`) that another model answered for."""
     marked = dict(labels)
     for one in served:
         if one.others and one.role == "student":
@@ -336,11 +336,13 @@ class SampleCopies:
             others = max((share for name, share in shares.items() if name != student), default=1.0)
             if alike >= NEARLY_ALL * items:
                 yield (
-                    f"the samples of {student} do not differ ({alike:,} of {numbered(items, 'item')}): its "
-                    "host may ignore the temperature, or it is 0; further samples add nothing"
+                    f"the samples of {student} do not differ ({alike:,} of {numbered(items, 'item')}): "
+                    "its host may ignore the temperature, or the temperature is 0; more samples "
+                    "add nothing"
                 )
             elif shares[student] - others > _FAR_MORE:
                 yield (
                     f"samples of {student} repeat each other in {repeated:,} of {numbered(items, 'item')}, "
-                    "far more than those of other students: if a gateway's cache makes copies, turn it off"
+                    "far more often than those of other students: if a gateway's cache returns copies, "
+                    "turn it off"
                 )

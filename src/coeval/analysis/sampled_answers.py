@@ -102,13 +102,13 @@ def _bounded(share: Interval) -> tuple[float, float, float]:
 
 
 def pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
-    """Estimate without bias how often one of k answers passes, item by item: ``1 − C(n − c, k) / C(n, k)``;
+    """Estimate (unbiased) how often one of k answers passes, item by item: ``1 − C(n − c, k) / C(n, k)``;
     meaningless where n < k. ``halves``: answers that pass half of the time, as if a coin were thrown."""
     return 1 - pass_all(n, n - passed - halves, halves, k)
 
 
 def pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
-    """Estimate without bias how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves``
+    """Estimate (unbiased) how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves``
     as in `pass_at`."""
     drawn, every = np.arange(k)[:, None], np.zeros(len(n))
     for heads in range(int(halves.max(initial=0)) + 1):  # one by one: together they take gigabytes

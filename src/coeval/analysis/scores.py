@@ -234,8 +234,8 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
 
 
 def unscored_notes(reader: RunReader) -> Iterator[str]:
-    """Say that all failed; name the factors that all answers of a student lack, so that it has no score in a
-    task."""
+    """Report that all failed; name the factors that all answers of a student lack, so that it has no score
+    in a task."""
     [(known, *failed)] = reader.rows(_FAILURES)
     lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
     if lost and not known and not reader.run.files(PAIRS):

@@ -168,7 +168,7 @@ OnlyModels = Annotated[
 ]
 Probe = Annotated[
     ProbeMode | None,
-    typer.Option("--probe", help="Which models to probe first; answer: all, by one token each."),
+    typer.Option("--probe", help="Which models to probe first; answer: all, by a one-token request each."),
 ]
 ProbeOnFail = Annotated[
     Literal["abort", "warn"] | None,

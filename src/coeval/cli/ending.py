@@ -84,7 +84,7 @@ def _tell_failure(error: BaseException) -> int:
         case OSError():  # the files of a run raise StoreError: this is the terminal's, or a pipe's
             return _tell_system_error(error)
         case MemoryError():
-            print("there is no memory left; give this process more (ulimit -v)", file=sys.stderr)
+            print("out of memory; give this process more (ulimit -v)", file=sys.stderr)
             return 1
         case _:
             return _tell(error, 1, prefix="internal error: ")

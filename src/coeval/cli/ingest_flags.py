@@ -111,7 +111,7 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
             "A copy of the benchmark's data; nothing is fetched.", _SOURCE, metavar="PATH", flags=("--from",)
         ),
     ] = None
-    subset: Annotated[_Text, Setting("Subset of a data set of the hub.", _SOURCE)] = None
+    subset: Annotated[_Text, Setting("Subset of a Hub data set.", _SOURCE)] = None
     split: Annotated[_Text, Setting("Split of a data set. Example: --split test", _SOURCE)] = None
     encoding: Annotated[_Text, Setting("Of text that is not UTF-8. Example: cp1252", _SOURCE)] = None
     delimiter: Annotated[_Text, Setting("Of CSV, where it is unusual.", _SOURCE, metavar="CHARACTER")] = None
@@ -131,7 +131,7 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InitKind(StrEnum):
-    """What a new file is about."""
+    """Kind of file that `coeval init` writes."""
 
     DESCRIPTION = "description"
     TABLE = "table"
@@ -155,7 +155,7 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
     model: Annotated[
         _Texts,
         Setting(
-            "A model; repeatable. Without one, they are simulated. Example: --model "
+            "A model; repeatable. Default: simulated models. Example: --model "
             "openai/gpt-4o-mini=student,judge",
             _ALL,
             metavar="INTERFACE/MODEL",
@@ -172,18 +172,21 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
     id: Annotated[
         _Text,
         Setting(
-            "Column of item ids; without it, one named like an id, else numbers.", _TABLE, metavar="COLUMN"
+            "Column of item ids. Default: a column named like an id, else row numbers.",
+            _TABLE,
+            metavar="COLUMN",
         ),
     ] = None
     encoding: Annotated[_Text, Setting("Of text that is not UTF-8, such as cp1252.", _TABLE)] = None
     skip_bad: Annotated[bool, Setting("Leave out rows that make no item.", _TABLE)] = False
     items: Annotated[
-        _Text, Setting("Table of the items; of answers, their own by default.", _STUDENT, metavar="FILE")
+        _Text, Setting("Table of the items. Default for answers: the same table.", _STUDENT, metavar="FILE")
     ] = None
     student: Annotated[_Text, Setting("Its name.", _STUDENT, metavar="NAME")] = None
     response: Annotated[_Text, Setting("Column of the answers.", _ANSWERS, metavar="COLUMN")] = None
     answers_prompt: Annotated[
-        _Text, Setting("Column of their prompts, if --items is another table.", _ANSWERS, metavar="COLUMN")
+        _Text,
+        Setting("Column of the answered prompts, if --items is another table.", _ANSWERS, metavar="COLUMN"),
     ] = None
     tasks: Annotated[_Text, Setting("ifeval, coeval:RUN and others.", _SWEEP, metavar="NAME,…")] = None
 

@@ -93,7 +93,7 @@ def guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
         except CoevalError:
             raise  # reported already
         except MemoryError as error:
-            out = "there is no memory left; give this process more (ulimit -v)"
+            out = "out of memory; give this process more (ulimit -v)"
             raise UsageError(f"{what} cannot be loaded: {out}, or {way_out}") from error
         except BaseException as error:
             if came or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):

@@ -1,4 +1,4 @@
-"""The one error tree. Code tests the class, never the message.
+"""CoEval's errors, one class tree. Code tests the class, never the message.
 
     CoevalError                     everything we raise on purpose
     ├── UsageError                  the request was wrong: exit 1, one message, no traceback

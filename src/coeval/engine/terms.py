@@ -89,9 +89,9 @@ def counted_as_free(
     ]
     if free:
         yield (
-            f"counted as free by the budget: {listed(free)}, served at a private address by an interface for "
-            "servers of your own. What a gateway there says an answer costs is booked; one that says nothing "
-            f"needs a price in {LOCAL_FILE}"
+            f"the budget counts these models as free: {listed(free)}, served at a private address by an "
+            "interface for your own servers. Costs that a gateway there reports are booked; if it "
+            f"reports none, set a price in {LOCAL_FILE}"
         )
 
 

@@ -102,7 +102,7 @@ async def ask(
     retries: int,
     tally: Tally,
 ) -> ValueT:
-    """Ask until ``parse`` accepts the answer, at most ``1 + retries`` times.
+    """Request answers until ``parse`` accepts one, at most ``1 + retries`` times.
 
     ``make(i)`` is the i-th request, from 0. A reply that ``parse`` refuses with `ReplyError`, and a request
     that failed for a passing reason, is retried. Greedy decoding would repeat a refused reply: there only one
@@ -139,11 +139,9 @@ async def ask(
             if isinstance(error, ReplyError) and _repeats(request, make(attempt + 1), tally.last):
                 limit, cut = _higher_limit(request, error), error
                 if limit is None:
-                    error.args = (f"{error}; no retry, as the reply at temperature 0 would be the same",)
+                    error.args = (f"{error}; not retried: at temperature 0 the reply would be the same",)
                     raise
-                log.info(
-                    "%s was cut off at our own limit; it is repeated with %d tokens", request.call, limit
-                )
+                log.info("%s was cut off at CoEval's own limit; retrying with %d tokens", request.call, limit)
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
@@ -166,14 +164,14 @@ def _parsed(
 
 
 def _limit_of(model: Model, request: Request) -> str:
-    """Name what an answer was cut off at, with its value where the user set it."""
+    """Name the limit that cut an answer off, with its value if the user set it."""
     most = request.sampling.max_tokens
     theirs = model.answer_limit == "max_tokens" and most is not None and "max_tokens" not in request.droppable
     return f"your max_tokens of {most}" if theirs else model.answer_limit
 
 
 def _repeats(request: Request, following: Request, completion: Completion | None) -> bool:
-    """Whether the next request would be answered alike: it says the same, and nothing is drawn by chance."""
+    """Check whether a retry would repeat the reply: same messages, temperature 0."""
     greedy = request.sampling.temperature == 0 and following.messages == request.messages
     return greedy and completion is not None and "temperature" not in completion.dropped
 

@@ -42,9 +42,9 @@ class _Tracked(msgspec.Struct, frozen=True):
     def is_of(self, place: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
         """Say why a folder is another run of a tracker; "" where it is this one, moved or grown."""
         if self.place and not any(map(eq, self.place, place)):
-            return "the folder is a copy of one that was logged"
+            return "the folder is a copy of one that was already logged"
         changed = [name for name, recipe in judged_by.items() if self.judged_by.get(name, recipe) != recipe]
-        return f"since it was logged, the judging has changed in {listed(changed, 3)}" if changed else ""
+        return f"since the last log, the judging has changed: {listed(changed, 3)}" if changed else ""
 
 
 class Tracking:
@@ -65,7 +65,7 @@ class Tracking:
         place = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
         before = read_json(self._folder / _FILE, _Tracked, missing=_Tracked(token_hex(8)))
         reason = before.is_of(place, judged_by)
-        self.news = f"{self._folder.name} begins a new run: {reason}" if reason else ""
+        self.news = f"{self._folder.name} starts a new run: {reason}" if reason else ""
         key, sent = (token_hex(8), {}) if reason else (before.key, before.sent)
         self.name = ("" if reason else before.name) or _clean(self._folder.name)
         self._tracked = _Tracked(key, sent, place, before.judged_by | judged_by, self.name)

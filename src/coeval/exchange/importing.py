@@ -153,7 +153,7 @@ def _text(value: Any) -> str:
 def _sample(value: Any, where: str) -> int:
     text = _text(value) or "0"
     if not text.isdecimal() or len(text) > _LONGEST_SAMPLE:
-        raise UsageError(f"{where}: sample {text!r} is no whole number from 0 to 999,999,999")
+        raise UsageError(f"{where}: sample {text!r} is not a whole number from 0 to 999,999,999")
     return int(text)
 
 
@@ -227,6 +227,6 @@ def _read(path: Path, model: str | None, columns: Mapping[str, str] | None) -> l
     if suffix in (*_TABLES, ".json"):
         return read_table(path, model, columns)
     raise UsageError(
-        f"{path} is none of the files that can be imported: Inspect's .eval and .json, lm-eval's "
+        f"{path} cannot be imported; supported are Inspect's .eval and .json, lm-eval's "
         "samples_TASK_DATE.jsonl, promptfoo's .json and .jsonl, tables as .csv, .tsv, .jsonl, .parquet"
     )

@@ -24,7 +24,7 @@ _ERROR = 2
 # Characters of a prompt in a model's name; its label is the whole prompt where the user gave none.
 _LONGEST_PROMPT = 40
 _UNNUMBERED = (
-    "repeated answers are samples: this version does not tell unlabelled entries of a provider apart"
+    "repeated answers count as samples: this version does not distinguish unlabelled entries of a provider"
 )
 
 
@@ -178,7 +178,7 @@ def _of_lines(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
         elif number > len(lines) and tail.strip():
             remarks = ("its last line is cut off",)
         elif number <= len(lines) and lines[number - 1].strip():
-            raise UsageError(f"{path}:{number} is no result of promptfoo: {row}")
+            raise UsageError(f"{path}:{number} is not a promptfoo result: {row}")
     return list(found.values()), path.stem, remarks
 
 

@@ -150,14 +150,14 @@ def _log(found: Any, to: Destination) -> int:
         except CoevalError:
             raise
         except Exception as error:
-            raise UsageError(f"{to} did not take the figures: {_reason(error)}") from error
+            raise UsageError(f"logging to {to} failed: {_reason(error)}") from error
         finally:
             sys.exit, sys.excepthook, sys.stdin = kept
     return sum(map(len, owed.values()))
 
 
 def _reason(error: BaseException) -> str:
-    """What a package says, with the first cause of it where that is not among its words."""
+    """Quote a package's error, with its root cause if the message lacks it."""
     cause = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner

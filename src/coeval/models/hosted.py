@@ -283,7 +283,7 @@ class HostedModel(Model):
     async def _ask_without(
         self, request: Request, sent: Request, error: BadRequest, *, structured: bool
     ) -> Completion:
-        """Ask without what the host refused, if the user did not ask for it. What its words name is learnt at
+        """Retry without what the host refused, if the user did not set it. What its words name is learnt at
         once; a schema that they do not name, or that broke the host, is left out once, and for good where
         that helps: no host lists which of its models follow one.
 

@@ -117,7 +117,7 @@ def figures(report: Report) -> Iterator[Figure]:
 
 
 def figure(report: Report, name: str = "") -> Figure:
-    """Draw a picture of a report, by default its first. Raises UsageError: there is none of that name."""
+    """Draw one picture of a report, by default the first. Raises UsageError: there is none of that name."""
     pictures = _pictures(report)
     if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
         there = f" {name}; there are {listed(pictures)}" if pictures else ""

@@ -55,7 +55,7 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
     not recorded, or is no sheet of labels.
     """
     if path.suffix.lower() != ".csv":
-        raise UsageError(f"{path}: a sheet of labels ends in .csv, which Excel opens")
+        raise UsageError(f"{path}: name a sheet of labels with .csv, which Excel opens")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.parent}")
     if not path.exists():
@@ -164,12 +164,14 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
     if len(data) > _LARGEST:
         raise UsageError(f"{path} has more than {_LARGEST >> 20} MiB: it is no sheet of labels")
     if data[:2] == b"PK":
-        raise UsageError(f"{path} is a workbook; save its worksheet of labels as CSV UTF-8, and read that")
+        raise UsageError(
+            f"{path} is a workbook; save its worksheet of labels as CSV UTF-8, and read that file"
+        )
     try:
         rows = _csv_rows(data)
     except (ValueError, csv.Error) as error:
         raise UsageError(
-            f"{path} is no sheet that can be read: {plain(str(error))[:200]}; save it as CSV UTF-8"
+            f"{path} cannot be read as a sheet: {plain(str(error))[:200]}; save it as CSV UTF-8"
         ) from error
     headings = {cell.strip().lower(): column for column, cell in enumerate(rows[0])} if rows else {}
     if not {"id", "level"} <= headings.keys():

@@ -213,7 +213,7 @@ def interval_plot(table: str, rows: Sequence[str]) -> Spec:
 def item_dots(table: str, flags: Sequence[str]) -> Spec:
     """Of a table with the columns ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and
     ``flag``: the first of ``flags`` is that of items that nothing is wrong with."""
-    title = "difficulty: 100 less the mean score"
+    title = "difficulty (100 − mean score)"
     places = {
         "x": column("difficulty:Q", scale={"domain": [0, 100]}, title=title),
         "y": column("height:Q", title="discrimination"),

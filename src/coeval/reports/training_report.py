@@ -52,7 +52,7 @@ def shipping_section(
         tables.append(_last_steps(found))
     if found.overall:
         means = _overall(found)
-        title = "Mean over the tasks, each counting alike, by step. Shaded: 95% interval of each checkpoint."
+        title = "Mean over tasks, equally weighted, by step. Shaded: 95% interval of each checkpoint."
         plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
         tables.append(means)

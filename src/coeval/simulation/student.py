@@ -301,7 +301,7 @@ class _Writer:
             case {"type": "string"} if not schema.keys() & {"pattern", "format", "minLength", "maxLength"}:
                 return self.text(path)
         raise _unwritable(
-            path, "simulated models follow properties, enums, numbers, texts and lists of these"
+            path, "simulated models support properties, enums, numbers, texts and lists of these"
         )
 
     def text(self, path: str) -> str:
@@ -318,7 +318,7 @@ class _Writer:
         for name in str(reference).removeprefix("#").strip("/").split("/"):
             place = place.get(name) if name and isinstance(place, dict) else place
         if not str(reference).startswith("#") or place is None:
-            raise _unwritable(path, f"the reference {str(reference)[:80]!r} leads to no part of the schema")
+            raise _unwritable(path, f"the reference {str(reference)[:80]!r} matches no part of the schema")
         return place
 
     def _number(self, schema: Mapping[str, Any], path: str, *, whole: bool) -> int | float:
@@ -335,7 +335,7 @@ def _bound(schema: Mapping[str, Any], name: str, usual: float, path: str) -> flo
     """Return ``minimum`` or ``exclusiveMinimum``, or the same of ``maximum``, by what their names share."""
     bound = schema.get(f"m{name}", schema.get(f"exclusiveM{name}", usual))
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not abs(bound) < _LARGEST_WHOLE:
-        raise _unwritable(path, f"its m{name} is no number that fits")
+        raise _unwritable(path, f"its m{name} is not a usable number")
     return float(bound)
 
 

@@ -325,7 +325,7 @@ class RayEngine(SweepEngine):
             try:
                 reference = self._task.remote(*waiting_for(worker, self._environment, worker.key_variable))
             except (self._ray.exceptions.RayError, ConnectionError) as error:
-                self._lost = f"the Ray cluster takes no more tasks ({type(error).__name__}: {error})"
+                self._lost = f"the Ray cluster accepts no more tasks ({type(error).__name__}: {error})"
         if self._lost:
             return WorkerResult(end="failed", problem=self._lost, again=False)
         try:
@@ -355,7 +355,7 @@ class RayEngine(SweepEngine):
             closed = [address for address in addresses if not await _is_open(address)]
             looks = looks + 1 if closed else 0
             if looks == _LOOKS:
-                self._lost = f"the Ray cluster does not answer any more at {closed[0]}"
+                self._lost = f"the Ray cluster no longer answers at {closed[0]}"
         logging.getLogger("coeval").warning("%s: no more servers are started", self._lost)
         await self.aclose()
         return self._lost

@@ -225,7 +225,7 @@ class Scheduler:
         self._tell()
 
     async def run(self, interrupt: asyncio.Event, source: CheckpointWatch | None = None) -> None:
-        """Do all that is owed, and what ``source`` brings. Setting ``interrupt`` has everything that runs end
+        """Do all owed work, and what ``source`` adds. Setting ``interrupt`` has everything that runs end
         soon; cancelling ends it at once. What is finished stays in either case.
 
         Raises WindowExceeded: the settings fit no server; StoreError: the journal cannot be written, or a
@@ -253,7 +253,7 @@ class Scheduler:
         await self._judge_worker.aclose()
 
     async def _leave_when_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Where workers can run nowhere any more, leave what they were to do, and have the rest judged."""
+        """Once no worker can run anywhere, leave their work and have the rest judged."""
         why = await self._engine.lost()
         if not self._no_worker_to_come():
             self._leave(f"{why}; the same command continues", self._running)
@@ -389,7 +389,7 @@ class Scheduler:
             self._given_up += 1
             self._give_up(due, worker.name, problem)
             if self._given_up >= HOPELESS and not self._answered and self._workers:
-                self._leave("none of the first came to anything; mend what they say and start again")
+                self._leave("all of the first failed; fix what they report and start again")
             return
         self.board.tell_problem(worker.name, problem, given_up=False)
         self._workers.appendleft(due)

@@ -104,9 +104,11 @@ class ServedAdapter:
         """
         before = self.server
         if self.answers is None:
-            raise SwapDoubted("the server answers no plain prompt (/v1/completions), which checks a swap")
+            raise SwapDoubted(
+                "the server does not answer plain prompts (/v1/completions), which check a swap"
+            )
         if as_started(before).checkpoint != as_started(after).checkpoint:
-            raise SwapDoubted(f"{after.name} has another base model than {before.name}")
+            raise SwapDoubted(f"{after.name} has a different base model from {before.name}")
         await self._load(after)
         answers = await self._ask_canaries()
         if answers == self.answers:

@@ -134,8 +134,8 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     swap: Annotated[
         Literal["lora"] | None,
         Setting(
-            "Keep a slot's server, and load the next LoRA adapter into it. A swap that eight test prompts do "
-            "not confirm becomes a restart.",
+            "Keep a slot's server and load the next LoRA adapter into it; restart it if eight test "
+            "prompts do not confirm the swap.",
             SERVER,
             shown="a server for each checkpoint",
         ),

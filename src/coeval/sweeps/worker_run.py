@@ -184,7 +184,7 @@ class KeptServer:
         return _HeldServer(up, adapter)
 
     async def _swapped(self, held: _HeldServer, server: WorkerServer, interrupt: asyncio.Event) -> bool:
-        """Whether the running server holds the checkpoint now; where not, it is to be started instead."""
+        """Swap the running server to the checkpoint; False: start a server instead."""
         if held.up.process.down.is_set() or not self._trusted:
             return False
         server.count.state = "starting"
@@ -208,14 +208,14 @@ class KeptServer:
                 return False
             if await adapter.swap(other.server) != other.answers:
                 self._trusted = False
-                raise SwapDoubted(f"a swap to {other.server.name} gave other answers than a start with it")
+                raise SwapDoubted(f"a swap to {other.server.name} changed the answers of a cold start")
             adapter.is_proven = True
         await adapter.swap(after)
         self._note_first(adapter)
         return True
 
     def _note_first(self, adapter: ServedAdapter) -> None:
-        """Remember the answers of an adapter that no other one was loaded before."""
+        """Record the answers of an adapter that was the first in its server."""
         if adapter.loads == 1:
             self._cold[adapter.server.checkpoint] = _ColdStart(adapter.server, adapter.answers)
 
@@ -379,7 +379,7 @@ HELD_BY_OTHERS_S = 60.0
 async def run_worker(
     worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None = None
 ) -> WorkerResult:
-    """Do a worker, and write what came of it into its folder. Setting ``interrupt`` ends it; so does
+    """Run a worker, and write its result into its folder. Setting ``interrupt`` ends it; so does
     cancelling, which kills the server at once. ``kept`` is the slot's server, where that may stay."""
     run = _WorkerRun(worker, keys, interrupt, kept)
     came, again = Came("interrupted", "it was ended at once"), True

@@ -210,7 +210,7 @@ def _html_text(text: str) -> str:
                 closed = re.compile(rf"</\s*+{tag}[\s/>]", re.IGNORECASE).search(text, at)
                 at = closed.start() if closed else len(text)
         if not closed and len(text) - markup.start() > _LONGEST_TAIL:
-            raise _LeftOut("HTML with a tag, a comment or a script that never ends")
+            raise _LeftOut("HTML with an unclosed tag, comment or script")
     if not unseen:
         texts.append(_decode_references(text[at:]))
     lines = (" ".join(line.split()) for line in "".join(texts).split("\n"))

@@ -130,7 +130,7 @@ def _is_table(path: Path) -> bool:
 
 
 def _split_of(path: Path) -> str | None:
-    """By the words of its name."""
+    """Find the split that a file's name mentions; None if none."""
     words = re.split(r"[^a-z]+", path.name.lower())
     return next((_SPLITS[word] for word in words if word in _SPLITS), None)
 
@@ -305,15 +305,14 @@ def local_source(choice: SourceChoice) -> TableSource:
     path = Path(choice.name).expanduser()
     if choice.subset is not None:
         raise UsageError(
-            f"a subset is chosen of data sets of the hub, and {path} is here; name the folder or the file of "
-            "the subset"
+            f"only Hub data sets have subsets, and {path} is local; name the subset's folder or file"
         )
     if path.is_dir():
         return _of_folder(choice, path)
     if not path.exists():
         raise UsageError(_nothing_there(path))
     if choice.split is not None:
-        raise UsageError(f"a split is chosen of data sets, and {path} is a single file; leave it out")
+        raise UsageError(f"only data sets have splits, and {path} is a single file; leave out the split")
     return TableSource(name=choice.name, files=[path], encoding=choice.encoding, delimiter=choice.delimiter)
 
 

@@ -223,7 +223,7 @@ def test_the_tool_takes_the_flags_of_the_readme(tmp_path: Path) -> None:
         (("--name-pattern", "../{step}"), "is no pattern of folders"),
         (("--name-pattern", "step"), "is no pattern of folders"),
         (("--name-pattern", "global_{step}"), "holds no results in folders global_{step}"),
-        (("--steps", "7"), "holds results of none of the steps 7; there are 1"),
+        (("--steps", "7"), "has no results for the steps 7; it has 1"),
     ],
 )
 def test_a_wrong_request_is_one_message(

@@ -69,7 +69,7 @@ def test_a_leader_without_peers_is_significantly_better_than_each(tmp_path: Path
     write_training(tmp_path / "a", drawn({1: 0.2, 2: 0.3, 3: 0.9}, 150, 1))
     found = compare_runs(only(tmp_path / "a"))
     assert found.choices[0].peers == ()
-    assert found.sentences[0].endswith("significantly more than each of the 2 others.")
+    assert found.sentences[0].endswith("significantly better than each of the 2 others.")
     assert found.sentences[1].startswith("Rising at the last step on ifeval: step 3 − step 2 is ")
 
 

@@ -103,7 +103,7 @@ def test_an_aggregate_of_other_samples_is_told(tmp_path: Path, coeval: Command) 
     assert [point.ci95 is not None for point in curve.points] == [True, False, False]
     assert [point.n_runs for point in curve.points] == [2, 2, 3]
     [note] = curve.notes
-    assert "summary_agg.json of steps 2, 3 is not of the samples there are now" in note
+    assert "summary_agg.json of steps 2, 3 does not match the current samples" in note
 
 
 @pytest.mark.process
@@ -127,7 +127,7 @@ def test_a_fitted_headline_has_conclusions_by_the_next_metric(tmp_path: Path) ->
     assert curve.metric == "length_controlled_winrate"
     assert {column.metric for column in curve.columns.values()} == {"win_rate"}
     assert curve.first_better is not None
-    assert any("conclusions are by win_rate" in note for note in curve.notes)
+    assert any("conclusions use win_rate" in note for note in curve.notes)
 
 
 SHIPPED = [
@@ -221,7 +221,7 @@ def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> No
     )
     with pytest.raises(UsageError, match="holds no scores of x yet"):
         training_curves({"a": tmp_path / "a"}, ["x"])
-    with pytest.raises(UsageError, match=r"--base 7: .* holds no results of this step; there are 1, 2"):
+    with pytest.raises(UsageError, match=r"--base 7: .* has no results for this step; it has 1, 2"):
         training_curves({"a": tmp_path / "a"}, base=7)
 
 

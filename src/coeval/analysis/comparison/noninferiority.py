@@ -203,7 +203,7 @@ class GateReport(msgspec.Struct, frozen=True):
 def gate_sides(
     groups: Sequence[Sequence[Side]], policy: GatePolicy, notes: Sequence[str] = (), *, sure: bool = True
 ) -> GateReport:
-    """Hold all others of each group against its first one.
+    """Compare all others of each group with its first one.
 
     A task is NO-GO where the candidate's loss is significantly more than the allowed drop (Holm over all that
     decides), GO where its lower bound lies above that drop, both sides fit and have enough items, and
@@ -335,7 +335,7 @@ class _Draft(NamedTuple):
         return self.found is not None and self.decides
 
     def p_beyond(self, looks: Looks | None) -> float:
-        """That the loss is no more than allowed."""
+        """Test that the loss is no more than allowed."""
         strata = [part.pairs for part in self.row.parts] if self.row is not None else []
         return p_at_any_look(beyond_p_value(strata, self.rule["max_drop"] / 100), looks)
 
@@ -500,9 +500,11 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
         return ""
     if task.other_judges == "unknown":
         why = (
-            ": one judge scored both" if found.judges == 1 else ": no items have scores of two judges of both"
+            ": one judge scored both"
+            if found.judges == 1
+            else ": no item has scores from two judges for both"
         )
-        return f"; whether other judges would agree is not known{why}"
+        return f"; agreement of other judges is unknown{why}"
     least = f"over items and judges at least {points(task.lower_over_judges or 0.0)}"
     if found.judges == 2:
         return f"; what other judges would say can only be guessed from two ({least})"
@@ -516,7 +518,7 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -
     where, allowed = where_of(found), points(task.max_drop)
     n = numbered(found.n, found.counted)
     if task.verdict == "NO-GO":
-        how = "significantly more than" if beyond else "not significantly, and more than"
+        how = "significantly more than" if beyond else "not significantly, but more than"
         # In points of a hundred, as what is allowed, whatever the metric's own scale.
         by, low, high = (-100 * end / found.scale for end in (found.difference, *reversed(found.ci95)))
         loss = difference_text(by, low, high)

@@ -506,9 +506,9 @@ def doubt_of_judges(view: JudgesView) -> str:
     """Whether other judges would agree, where that is not shown: a clause after a semicolon."""
     if not view.interval:
         why = (
-            ": one judge scored both" if view.judges == 1 else ": no items have scores of two judges of both"
+            ": one judge scored both" if view.judges == 1 else ": no item has scores from two judges for both"
         )
-        return f"whether other judges would agree is not known{why}"
+        return f"agreement of other judges is unknown{why}"
     seen = f"{view.interval}; {view.agreeing} of {view.judges} judges see it so"
     if view.judges == 2:
         return f"whether other judges would agree can only be guessed from two ({seen})"

@@ -343,7 +343,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
         raise UsageError(f"{reader.run.path} holds no datapoints; there is nothing to export")
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise UsageError(f"{out} is there already; name a new folder for the data set")
+            raise UsageError(f"{out} already exists; name a new folder for the data set")
         (out / "data").mkdir(parents=True, exist_ok=True)
         (out / "jsonl").mkdir(exist_ok=True)
     except OSError as error:

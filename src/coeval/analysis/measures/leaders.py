@@ -34,7 +34,7 @@ def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | N
 
 
 def leading_pair(ranks: Ranking) -> tuple[str, str]:
-    """Name the best of two or more students, and its rival: the best whom it does not beat significantly, so
+    """Name the best of two or more students, and its rival: the best that it does not beat significantly, so
     that both may have rank 1; the second where it beats all."""
     first, second, *_ = ranks.order
     whole = (name for name in ranks.order[1:] if name not in ranks.partial)
@@ -114,17 +114,20 @@ def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str
     if least is None:
         return "One shared item cannot show a gap: more are needed."
     if by < _LEAST_GAP:
-        return "The gap is too small for more items to settle it."
+        return "The gap is too small to settle with more items."
     if (least / by) ** 2 > _MOST_TIMES:
-        return f"The gap is too small for more items to settle it: {_MOST_TIMES} times as many would not."
+        return (
+            f"The gap is too small to settle with more items: {_MOST_TIMES} times as many would not be "
+            "enough."
+        )
     needed = max(int(float(f"{gap.n * (least / by) ** 2:.2g}")), gap.n + 1)
     price = "" if not usd_per_item else f", about {dollars((needed - gap.n) * usd_per_item)} more"
-    by_whom = "" if gap.judges is None else " by these judges"
+    by_whom = "" if gap.judges is None else " with these judges"
     return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,}{price})."
 
 
 def _judges_must(gap: StudentGap) -> bool:
-    """Whether what judges add to the interval leaves zero in it even with `_MOST_TIMES` the items."""
+    """Check whether the interval over judges includes zero even with `_MOST_TIMES` the items."""
     over = gap.over_judges
     if abs(gap.by) < _LEAST_GAP or over is None or over.low is None or over.high is None:
         return False
@@ -133,7 +136,7 @@ def _judges_must(gap: StudentGap) -> bool:
 
 
 def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
-    """What follows from judges who differ about the `leading_pair`; empty where no judge scored."""
+    """Say whether judges agree about the `leading_pair`; empty where no judge scored."""
     if gap.over_judges is None or gap.judges is None:
         return ""
     first, second = leading_pair(ranks)
@@ -142,7 +145,7 @@ def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
         if gap.judges == 1:
             who = "was used" if ranks.one_judge else f"scored both {first} and {second}"
             return f"Only one judge {who}, so agreement cannot be measured."
-        return "Too few items have scores of both by two judges, so the panel's agreement is unknown."
+        return "Too few items have scores from two judges for both students, so agreement cannot be measured."
     ahead = second if is_behind(first, second, gap) else first
     judges, agreeing = gap.judges, gap.agreeing or 0
     who = f"{agreeing:,} of {judges:,} judges put {ahead} ahead"
@@ -154,7 +157,7 @@ def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
     end = f" ({p_text(gap.p_over_judges_adjusted or 0.0)})" if sure else ", not significant"
     if not sure and _judges_must(gap):
         end += ": more items cannot settle it, more judges can"
-    guess = "; two judges give a rough idea only" if judges == 2 else ""
+    guess = "; two judges give only a rough idea" if judges == 2 else ""
     by = f"{points(one.value)} {half_text(one.value, one.low, one.high)} points"
     what = "lead" if gap.sure else "gap"
     return f"{who}; allowing for other judges, the {what} is {by}{end}{guess}."
@@ -290,7 +293,7 @@ def _missing(order: Sequence[Bounded]) -> str:
 
 
 def _elsewhere(first: str, without_own: Sequence[str]) -> str:
-    """Whether self-judgments put somebody else first."""
+    """Say who leads without self-judgments, if somebody else does; else return ''."""
     if not without_own or without_own[0] == first:
         return ""
     return f"Without {_OWN}, {without_own[0]} has the highest score."
@@ -312,7 +315,7 @@ def _neighbours(ranks: Ranking) -> str:
 
 
 def _steady(ranks: Ranking, without_own: Sequence[str]) -> str:
-    """What was tried and changes nothing."""
+    """Say which changes leave the order as it is."""
     if not without_own:
         return "Every gap to the next student is significant: more items are unlikely to change the order."
     same = list(without_own) == list(ranks.order)

@@ -29,8 +29,8 @@ class PairStudent(Entity, frozen=True):
     strength: Annotated[
         Measured,
         ShownAs(
-            "How likely it wins against one of the others that comparisons link it to, each as likely to be "
-            "met: by Bradley–Terry, ties being half a win. The interval is over items",
+            "Probability of beating a random opponent among the students that comparisons link it to "
+            "(Bradley–Terry; a tie is half a win). The interval is over items",
             "Strength",
             "strength",
             "points",
@@ -39,7 +39,7 @@ class PairStudent(Entity, frozen=True):
     ranks: Annotated[
         tuple[int, int],
         ShownAs(
-            "The best and the worst rank it may have among those that comparisons link it to, by all "
+            "Plausible best and worst rank among the students that comparisons link it to, by all "
             "differences and Holm's adjustment",
             "Ranks",
             "rank",
@@ -96,7 +96,7 @@ class PairMeasures(Record, frozen=True):
 
     groups: Annotated[
         tuple[tuple[str, ...], ...],
-        ShownAs("Students that a chain of comparisons links, the strongest first", elsewhere=FILES),
+        ShownAs("Students linked by a chain of comparisons, strongest first", elsewhere=FILES),
     ]
     students: Annotated[dict[str, PairStudent], ShownAs("Of each student", elsewhere="strengths")]
     rates: Annotated[dict[tuple[str, str], PairRate], ShownAs("Students pairwise", elsewhere="win-rates")]
@@ -109,7 +109,7 @@ def group_sentences(found: PairMeasures) -> Iterator[str]:
     """Name the groups of students between which nothing is known; nothing where comparisons link them all."""
     if len(found.groups) > 1:
         named = "; ".join(listed(group) for group in found.groups)
-        yield f"No chain of comparisons links these groups, so each is ranked by itself: {named}."
+        yield f"No chain of comparisons links these groups, so each is ranked separately: {named}."
 
 
 def pair_sentences(found: PairMeasures) -> Iterator[str]:
@@ -127,7 +127,7 @@ def pair_sentences(found: PairMeasures) -> Iterator[str]:
 
 
 def _strongest(found: PairMeasures, group: Sequence[str]) -> str:
-    """Who is strongest of students that were compared."""
+    """Say who is strongest in a group of compared students."""
     first, *others = group
     lead = found.students[first]
     of = f" of {listed(group)}" if len(found.groups) > 1 else ""
@@ -290,7 +290,7 @@ _Pairs = Mapping[tuple[str, str], float]
 
 
 class _Group(NamedTuple):
-    """Students that a chain of comparisons links, the strongest first; ``p_values``: of all their pairs, the
+    """Students linked by a chain of comparisons, strongest first; ``p_values``: of all their pairs, the
     stronger first."""
 
     strengths: dict[str, Measured]

@@ -50,9 +50,9 @@ class RobustMeasures(Record, frozen=True):
     """``students`` over the datapoints that stay, by J* alone, and their ``ranking``, an order without tests;
     or that it is not ``applicable``, and for what ``reason``: then ``judges`` and what follows are None."""
 
-    applicable: Annotated[bool, ShownAs("Whether there are judges enough", elsewhere=FILES)]
+    applicable: Annotated[bool, ShownAs("Whether there are enough judges", elsewhere=FILES)]
     options: Annotated[RobustOptions, ShownAs("Of the filter", kind="number", elsewhere=FILES)]
-    reason: Annotated[str | None, ShownAs("Why there is none", elsewhere=FILES)] = None
+    reason: Annotated[str | None, ShownAs("Why the filter does not apply", elsewhere=FILES)] = None
     judges: Annotated[tuple[str, ...] | None, ShownAs("J*, best first", elsewhere=FILES)] = None
     teachers: Annotated[tuple[str, ...] | None, ShownAs("T*, best first", elsewhere=FILES)] = None
     datapoints: Annotated[int | None, ShownAs("That stay", elsewhere=FILES)] = None

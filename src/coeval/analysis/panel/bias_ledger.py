@@ -1,4 +1,4 @@
-"""What each judge leans on, held against the other judges of the same answers.
+"""Biases of each judge, compared with the other judges of the same answers.
 
 ``severity`` is how much lower a judge scores than the others do, over the (answer, factor) that it has in
 common with them: the others' mean less its own. ``family`` and ``self`` are those of

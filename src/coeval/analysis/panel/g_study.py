@@ -40,7 +40,8 @@ class Component(Entity, frozen=True):
         Measured, ShownAs("Its variance; below 0: an estimate too", kind="number", elsewhere=FILES)
     ]
     sd: Annotated[
-        Measured, ShownAs("The root of its variance; 0 if that is below", "Scatter, sd", "sd", "points")
+        Measured,
+        ShownAs("Square root of the variance; 0 if the variance is negative", "Scatter, sd", "sd", "points"),
     ]
 
 
@@ -73,7 +74,7 @@ class GStudy(Entity, frozen=True):
     p: Annotated[
         float | None,
         ShownAs(
-            "That students do not differ over items, by these judges: of F",
+            "F test that students do not differ over items, with these judges",
             kind="probability",
             elsewhere=FILES,
         ),

@@ -1,4 +1,4 @@
-"""What a panel's measures come to, in sentences: who leans on what, and how far it can be relied on."""
+"""Sentences on a panel's measures: which judges are biased, and how reliable the panel is."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def reliability(study: GStudy | None) -> Iterator[str]:
     if apart.low is None or apart.low <= 0 or found.low is None or found.low <= 0:
         if study.p is not None and study.p >= ALPHA:
             test = f"an F test over items finds no difference between the students ({p_text(study.p)})"
-            yield f"By these judges, {test}: {figure}."
+            yield f"With these judges, {test}: {figure}."
             return
         yield f"Whether other items and judges would separate the students is open: {figure}."
         return
@@ -171,7 +171,7 @@ def family_teachers(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]
         named = listed([f"{student} ({listed(teachers)})" for student, teachers in wrote.items()])
         others = len(grid.teachers) > sum(map(len, wrote.values()))
         way = "compare the scores by teacher" if others else "add a teacher of another family"
-        yield f"Items may suit a student of their teacher's family: {named}; {way}."
+        yield f"Items may favour a student of their teacher's family: {named}; {way}."
 
 
 def _needed(judges: Mapping[str, JudgeMeasures], bias: Favour) -> str:

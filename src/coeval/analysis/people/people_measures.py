@@ -43,7 +43,7 @@ class PeopleMeasures(Record, frozen=True):
     later: Annotated[
         int,
         ShownAs(
-            "Items added or answered after labels were drawn, in no estimate",
+            "Items added or answered after the labels were drawn; excluded from estimates",
             elsewhere="people",
         ),
     ]
@@ -190,8 +190,8 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
         )
     if found.later:
         yield (
-            f"{numbered(found.later, 'item')}, or answers to them, came after labels were drawn: figures on "
-            "the human scale exclude these."
+            f"{numbered(found.later, 'item')}, or answers to them, were added after the labels were "
+            "drawn: figures on the human scale exclude these."
         )
     if found.stale:
         yield f"{numbered(found.stale, 'label')} of texts that have changed since: in no estimate."

@@ -80,11 +80,11 @@ def evaluated_steps(
         )
     chosen = sorted(found.keys() & set(found if steps is None else steps))
     if not chosen:
-        none = f"{root} holds results of none of the steps {listed(map(str, steps or ()))}"
-        raise UsageError(f"{none}; there are {listed(map(str, sorted(found)))}")
+        none = f"{root} has no results for the steps {listed(map(str, steps or ()))}"
+        raise UsageError(f"{none}; it has {listed(map(str, sorted(found)))}")
     if base is not None and base not in chosen:
         there = listed(map(str, chosen))
-        raise UsageError(f"--base {base}: {root} holds no results of this step; there are {there}")
+        raise UsageError(f"--base {base}: {root} has no results for this step; it has {there}")
     return tuple(EvaluatedStep(step, found[step]) for step in chosen)
 
 

@@ -1,4 +1,4 @@
-"""Judges compared on the checkpoints of a training run, or on one output folder each.
+"""Compare judges on the checkpoints of a training run, or on one output folder each.
 
 Every judge has a folder of its own, in which it judged what the others judged in theirs. Of each task and
 step the difference of their scores is paired by item; over the steps it is asked whether they put the

@@ -59,7 +59,7 @@ class OverallMean(msgspec.Struct, frozen=True):
 
 
 class CheckpointDifference(msgspec.Struct, frozen=True):
-    """Checkpoint b less checkpoint a in a task (None: over tasks), paired by item, in the metric's unit;
+    """Checkpoint b − checkpoint a in a task (None: over tasks), paired by item, in the metric's unit;
     ``p_adjusted`` allows for all of its kind: steps, tasks and runs."""
 
     a: TrainedCheckpoint
@@ -299,13 +299,13 @@ def where_text(task: str | None) -> str:
 def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
     """Name the checkpoint to ship, and those that are as good on this evidence.
 
-    ``Ship step 160: 88.3 overall, significantly more than each of the 7 others.``
+    ``Ship step 160: 88.3 overall, significantly better than each of the 7 others.``
     """
     name = checkpoint_text(one.best, several=several)
     where = f"{metric_text(one.mean, one.unit)} {where_text(one.task)}"
     if not one.peers:
         others = f"each of the {one.of - 1} others" if one.of > 2 else "the other"
-        return f"Ship {name}: {where}, significantly more than {others}."
+        return f"Ship {name}: {where}, significantly better than {others}."
     texts = (
         f"Ship {name}, {where}, or a checkpoint tied with it: {peers}."
         for most in range(_MOST_NAMED, 0, -1)

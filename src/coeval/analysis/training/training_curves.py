@@ -131,7 +131,7 @@ class TaskCurve:
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """The sentence of ``first_better``, if there is one."""
+        """Return the sentence of ``first_better``, or None."""
         return () if self.first_better is None else (self.first_better.sentence,)
 
 
@@ -241,7 +241,7 @@ def _stop(
 def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
     [((metric, unit), _)] = Counter(stop.metric for stop in stops).most_common(1)
     notes = [
-        f"step {stop.checkpoint.step} is left out: its first figure is {stop.metric[0]}, not {metric}"
+        f"step {stop.checkpoint.step} is left out: its first metric is {stop.metric[0]}, not {metric}"
         for stop in stops
         if stop.metric[0] != metric
     ]
@@ -250,8 +250,8 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
     notes += [note for stop in stops for note in _notes(stop, usual)]
     if stale := [str(stop.checkpoint.step) for stop in stops if stop.written and not _is_current(stop)]:
         notes.append(
-            f"summary_agg.json of {'step' if len(stale) == 1 else 'steps'} {listed(stale)} is not of the "
-            "samples there are now; regenerate it with coeval sweep aggregate"
+            f"summary_agg.json of {'step' if len(stale) == 1 else 'steps'} {listed(stale)} does not match the "
+            "current samples; regenerate it with coeval sweep aggregate"
         )
     columns = of_one_metric({stop.checkpoint.step: stop.items for stop in stops if stop.items is not None})
     alike = {stop.checkpoint.step for stop in stops if stop.chosen.how == usual}
@@ -263,9 +263,7 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
         if base is not None and base not in common.steps:
             notes.append(f"nothing is held against step {base}, which no conclusion counts")
         if common.metric != metric:
-            notes.append(
-                f"conclusions are by {common.metric}: {metric} is fitted, and no item has a score in it"
-            )
+            notes.append(f"conclusions use {common.metric}: {metric} is fitted and has no scores per item")
     return TaskCurve(
         task=task,
         metric=metric,

@@ -59,7 +59,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     wait_for_server: Annotated[
         Seconds | None,
         Setting(
-            "Seconds for a server that takes no connections to come back: 300 on this machine, else 35.",
+            "Seconds to wait for a server that refuses connections: 300 on this machine, else 35.",
             SERVER,
             metavar="SECONDS",
         ),
@@ -80,7 +80,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     seed: Annotated[
         int | Literal["none"],
         Setting(
-            "Seed of sampling, where the server takes one, and of bootstraps; none: no seed is sent.",
+            "Seed for sampling, if the server accepts one, and for bootstraps; none sends no seed.",
             SAMPLING,
             metavar="N|none",
         ),
@@ -146,11 +146,11 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
     ] = False
     device: Annotated[str, Setting("With --local: auto (GPU), cuda:0, cpu.", SERVER)] = "auto"
     max_model_len: Annotated[
-        Count | None, Setting("With --local: the most tokens of a prompt and its answer.", SERVER)
+        Count | None, Setting("With --local: maximum tokens of a prompt plus its answer.", SERVER)
     ] = None
     dtype: Annotated[str | None, Setting("With --local: precision, such as bfloat16.", SERVER)] = None
     gpu_memory_utilization: Annotated[
-        Share | None, Setting("With --local and vLLM: share of the GPU's memory to use.", SERVER)
+        Share | None, Setting("With --local and vLLM: fraction of GPU memory to use.", SERVER)
     ] = None
 
     judge_model: Annotated[str | None, Setting("The judge.", JUDGE, shown="the model itself")] = None
@@ -178,7 +178,7 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
         AtLeastZero | None, Setting("Budget for all models together, over all starts.", COURSE)
     ] = None
     probe: Annotated[
-        ProbeMode, Setting("Which models to probe first; answer: all, by one token each.", COURSE)
+        ProbeMode, Setting("Which models to probe first; answer: all, by a one-token request each.", COURSE)
     ] = "resume"
     probe_on_fail: Annotated[
         Literal["abort", "warn"], Setting("What to do if a probed model does not answer.", COURSE)

@@ -162,7 +162,7 @@ def find_assets(
     if reasons:  # of an earlier command's failures, that command has said so
         causes = dict.fromkeys(reason.rpartition(": ")[2] for reason in reasons.values())
         note(
-            f"done without {', '.join(reasons)} ({'; '.join(causes)}); "
+            f"continuing without {', '.join(reasons)} ({'; '.join(causes)}); "
             f"`coeval datasets fetch {' '.join(reasons)}` tries again"
         )
     found |= soon

@@ -67,7 +67,7 @@ def analyze(
         Path | None,
         typer.Option(
             "--out",
-            help="Write NAME.json, .csv, .md or .xlsx, or report.html, into this folder, and measures.json.",
+            help="Write measures.json and NAME.json, .csv, .md or .xlsx, or report.html, into this folder.",
         ),
     ] = None,
     report_format: Annotated[
@@ -153,7 +153,7 @@ def analyze(
     from coeval.pipeline.upkeep.repair import look_for_gaps
 
     if name == "robust" and report_format in ("html", "excel"):
-        raise UsageError("the robust set is a table and a file; use --format json, csv or markdown")
+        raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].of_outputs:
         need_run(folder, f"{name}; ask for {listed([each for each, of in NAMES.items() if of.of_outputs])}")
     robust = RobustOptions(

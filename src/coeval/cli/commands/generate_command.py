@@ -73,7 +73,7 @@ def generate(
         raise UsageError(f"--out {out} is a folder; name a file in it")
     if out.exists() and (not overwrite or out.samefile(config)):
         ways = "name another file" if overwrite else "--overwrite replaces it, or name another file"
-        raise UsageError(f"--out {out} is there already; {ways}")
+        raise UsageError(f"--out {out} already exists; {ways}")
     loaded, found, messages = read_config(config), find_keys(keys), streams.messages()
     refuse_credentials(loaded)
     settled = loaded.with_settings(probe_mode=probe, probe_on_fail=probe_on_fail)

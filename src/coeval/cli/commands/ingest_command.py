@@ -76,7 +76,7 @@ def init(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="The file to write; by default, named like SOURCE."),
+        typer.Argument(metavar="FILE", help="The file to write. Default: named after SOURCE."),
     ] = None,
     keys: KeyFile = None,
     **flags: Any,  # noqa: ARG001  the context has them, and which of them were given
@@ -84,8 +84,9 @@ def init(
     """Write an experiment file for your data, and price it.
 
     KIND is description, table, answers, function or checkpoints. The file has
-    comments, to be edited. No model is called; the file is checked and priced
-    before it is written. `coeval wizard` is another name of this command.
+    comments and is meant to be edited. No model is called; the file is checked
+    and priced before it is written. `coeval wizard` is another name for this
+    command.
 
     \b
     Examples:
@@ -104,7 +105,7 @@ def init(
     given = set_flags(context, InitFlags)
     for name in given:
         if (field := declared(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
-            raise UsageError(f"{field.flags[0]} is not for {kind}; --help says what is")
+            raise UsageError(f"{field.flags[0]} does not apply to {kind}; see --help")
     if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
         file, source = Path(source), None
     write_new_file(kind, source, file, InitFlags(**given), find_keys(keys))

@@ -75,7 +75,7 @@ def _place(flags: IngestFlags) -> ItemPlace | None:
         usable = usable_name(flags.task) or "items"
         raise UsageError(f"--task {quote(flags.task)} cannot be the name of a task; {usable} can")
     if flags.new is not None and flags.new.exists():
-        raise UsageError(f"{flags.new} is there already; name another file, or move this one away")
+        raise UsageError(f"{flags.new} already exists; name another file, or move this one away")
     return None
 
 
@@ -149,11 +149,11 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
 def _with_ids(item_map: ItemMap, ids: IdColumns, console: Console) -> ItemMap:
     """Take ids from the column that tells rows apart, or say why none does."""
     if (column := ids.found) is not None:
-        say(console, f"Each row has another {column}: ids are taken from it.")
+        say(console, f"{column} differs in every row: item ids are taken from it.")
         return structs.replace(item_map, id=column)
     for column, reason in [*ids.rejected.items()][:1]:
-        way = f"--id {quote(column)} --skip-bad takes ids from it and leaves such rows out"
-        warn(streams.messages(), f"items are numbered, as {reason}; {way}")
+        way = f"--id {quote(column)} --skip-bad takes ids from it and skips such rows"
+        warn(streams.messages(), f"items are numbered, because {reason}; {way}")
     return item_map
 
 
@@ -214,7 +214,7 @@ def _map(flags: IngestFlags, source: TableSource, first: Table, place: ItemPlace
     prompt = given or known.prompt or usual.get("prompt")
     if not prompt:
         raise UsageError(
-            f"which column holds the prompts? --prompt COLUMN says it; {first.path} has "
+            f"which column holds the prompts? Name it with --prompt COLUMN; {first.path} has "
             f"{listed(first.columns, 30)}, and none is called {listed(USUAL['prompt'], 10)}"
         )
     attributes = dict(known.attributes) | dict(_pairs(flags.attribute, "--attribute"))

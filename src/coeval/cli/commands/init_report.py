@@ -65,7 +65,7 @@ def write_new_file(
             f"the name of FILE ends in .yaml; that of {place} does not: coeval init {kind} SOURCE FILE"
         )
     if place.exists():
-        raise UsageError(f"{place} is there already; name another file: coeval init {kind} SOURCE FILE")
+        raise UsageError(f"{place} already exists; name another file: coeval init {kind} SOURCE FILE")
     if kind is InitKind.CHECKPOINTS:
         settings = _sweep_settings(source or "", flags)
         plan_of(SweepSettings(**settings))
@@ -144,7 +144,7 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
     columns = _columns(source, flags.encoding)
     if not is_template(prompt) and FieldPath.among(prompt, columns).root not in columns:
         raise UsageError(
-            f"which column of {source} holds the prompts? --answers-prompt COLUMN says it; there are "
+            f"which column of {source} holds the prompts? Name it with --answers-prompt COLUMN; there are "
             f"{listed(columns, 30)}"
         )
     answers = {"path": source, "prompt": prompt, "response": response}
@@ -161,7 +161,7 @@ def _answer_column(path: str, encoding: str | None) -> str:
     if found := [name for name in _ANSWER_COLUMNS if name in columns]:
         return found[0]
     known = listed(columns, 30)
-    raise UsageError(f"which column holds the answers? --response COLUMN says it; {path} has {known}")
+    raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {known}")
 
 
 def _columns(path: str, encoding: str | None) -> Sequence[str]:

@@ -80,7 +80,7 @@ def label(
     named = the_folder(word, run, "label")
     if output_tasks(named):
         raise UsageError(
-            f"{named} holds results without a rubric to label by. To make a run of its answers: coeval "
+            f"{named} has no rubric to label by. To turn its answers into a run: coeval "
             f"export {quote(str(named))} --to csv --out tables, then coeval init answers tables/scores.csv "
             "--prompt prompt --response text (docs/exchange.md)"
         )

@@ -22,7 +22,8 @@ def probe(
         ProbeMode | None,
         typer.Option(
             "--probe",
-            help="full: all; answer: all, by one token each; resume: those with work left; disable: none.",
+            help="full: all; answer: all, by a one-token request each; resume: those with work left; "
+            "disable: none.",
         ),
     ] = None,
     on_fail: Annotated[

@@ -94,11 +94,11 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     elif any(summary.to_ask for summary in gaps):
         if any(summary.missing.get("cut_off") for summary in gaps):
             warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
-        way = "Fill the gaps with the same command: only what is missing is asked for."
+        way = "To fill the gaps, run the same command: it requests only what is missing."
         if any(summary.not_measured for summary in gaps):
             way = (
-                "Most requests failed for a setting or the connection: correct that first. Then the same "
-                "command requests only what is missing."
+                "Most requests failed because of a setting or the connection: fix that first. Then the "
+                "same command requests only what is missing."
             )
         say(messages, way)
         if outcome.errors is not None:

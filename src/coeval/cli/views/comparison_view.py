@@ -45,9 +45,9 @@ if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table d
 # Sweeps compared, on a terminal: what to ship, the best checkpoints, then runs against each other.
 
 _LEGEND = (
-    "In points, on the items that all checkpoints of a task share. tied: with the best, by paired tests "
-    "adjusted for all pairs of checkpoints. p: adjusted for all steps, tasks and pairs of runs. least: the "
-    "true difference that would be detected four times in five."
+    "In points, on the items that all checkpoints of a task share. tied: tied with the best, by "
+    "paired tests adjusted for all pairs of checkpoints. p: adjusted for all steps, tasks and pairs "
+    "of runs. least: the true difference detected four times in five."
 )
 _BEST = [Column("score"), Column("items"), Column("tied", words=True, free=True)]
 

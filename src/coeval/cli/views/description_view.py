@@ -136,7 +136,7 @@ def refuse_place(place: Path, config: Path) -> None:
     Raises UsageError: a page cannot, or should not, take that place.
     """
     if place.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{place} is to be a page; end its name in .html (a browser prints it)")
+        raise UsageError(f"{place} cannot hold a page; end its name in .html (print it from a browser)")
     if place.is_dir() or (place.exists() and place.samefile(config)):
         raise UsageError(f"{place} cannot be replaced by a page; name a new file")
     if not place.parent.is_dir():

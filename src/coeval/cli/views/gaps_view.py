@@ -87,7 +87,7 @@ def show_unscored_checks(folder: RunDir, console: Console) -> None:
 
 def tell_gaps(summary: RunSummary, messages: Console) -> None:
     """A table of what a run, or a part of one, has not made, and why."""
-    warn(messages, "Not all that was asked for is there:")
+    warn(messages, "Some requested records are missing:")
     rows = []
     for phase, outcome in summary.phases.items():
         if outcome.missing:
@@ -104,7 +104,7 @@ _GAPS = {BatchLost.kind: "the batch job failed (reason above)"}
 def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:
     reasons = [f"{count:,} failed: {kind}" for kind, count in outcome.failed.most_common()]
     gaps = ((count, _GAPS.get(kind, kind)) for kind, count in outcome.gaps.most_common())
-    reasons += [f"{count:,} not asked: {why}" for count, why in gaps]
+    reasons += [f"{count:,} not requested: {why}" for count, why in gaps]
     if outcome.unsupplied:
         reasons.append(f"{outcome.unsupplied:,} not supplied")
     if outcome.incomplete:

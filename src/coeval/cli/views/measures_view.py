@@ -291,7 +291,7 @@ def _print_pairs(found: PairMeasures, console: Console) -> None:
 
 
 def _print_studies(measures: RunMeasures, console: Console) -> bool:
-    """Where scores scatter, and what each judge is worth."""
+    """Print variance components and each judge's worth."""
     study = measures.g_study
     printed = False
     if study is not None:

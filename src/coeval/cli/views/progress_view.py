@@ -197,13 +197,13 @@ _TAG = 8
 
 
 def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Say that jobs go on without us."""
+    """Report the jobs that continue at their providers."""
     show_batches(jobs, console)
     submitted = [job for job in jobs if job.state == "submitted"]
     if submitted:
-        say(console, "They go on at their providers; the command below collects what they bring.")
+        say(console, "They continue at their providers; the command below collects the results.")
     if len(submitted) < len(jobs):
-        say(console, "Whether a job without an id was submitted is unknown: the command below looks for it.")
+        say(console, "A job without an id may have been submitted: the command below looks for it.")
 
 
 def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:

@@ -261,7 +261,7 @@ def _limited(check: CommandCheck) -> list[str]:
 
 
 def _environment(passed: Iterable[str]) -> dict[str, str]:
-    """What a program sees of the environment: no more than is ``passed``, and a home that it may write to."""
+    """Build a program's environment: only what is ``passed``, and a writable home."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", *passed) if name in os.environ}
     return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108  the sandbox's own
 

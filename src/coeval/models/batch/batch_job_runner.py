@@ -528,9 +528,9 @@ class BatchJobRunner:
         return JobEnd.LOST
 
     async def _nameless(self, job_id: str) -> JobEnd:
-        """A job was made, and the host's name for it leads nowhere: nobody will know what it has cost."""
+        """Drop a job whose id is unusable: it exists, but its cost will never be known."""
         named = self.queue.source.reported(repr(job_id[:80]))
-        message = f"{self._what} is lost: its host calls it {named}, which is no id. It may have been paid"
+        message = f"{self._what} is lost: its host returned {named}, not an id. It may have been paid"
         self._results.give_up()
         await self._index.lose(self.job.tag, message)
         await self.queue.refuse(f"{message}. To send requests live: {BATCH_OFF}")
@@ -539,7 +539,7 @@ class BatchJobRunner:
         return JobEnd.LOST
 
     async def _give_up(self, error: ModelError) -> JobEnd:
-        """Look after it no more, whatever its provider does: nobody will know what it has cost."""
+        """Abandon the job, whatever its provider does: its cost will never be known."""
         self._results.give_up()
         await self._index.release(self.job.tag)
         self._index.forget(self.job.tag)
@@ -555,7 +555,7 @@ class BatchJobRunner:
         return JobEnd.RELEASED
 
     def _end(self) -> None:
-        """It never came about: its permits and its money come back."""
+        """Forget a job that never came about; release its permits and money."""
         meter = self.queue.source.meter
         meter.settle_job(self.job.tag, meter.bill())
         self._index.forget(self.job.tag)
@@ -573,16 +573,16 @@ class BatchJobRunner:
         return JobEnd.LEFT
 
     def _note(self, error: ModelError) -> None:
-        """Tell of a failure that is tried again, once until something succeeds."""
+        """Report a failure that is retried, once until something succeeds."""
         self.job.note = self.queue.source.reported(str(error))
         _log.info("%s: %s", self._what, self.job.note)
         if not self._is_troubled:
             self._is_troubled = True
-            self._tell(f"{self._what}: {self.job.note}; it is tried again")
+            self._tell(f"{self._what}: {self.job.note}; trying again")
 
 
 def _is_id(job_id: str) -> bool:
-    """Whether it is a name, and no way out of the path that it is put into."""
+    """Check that a job's id is a plain name, which cannot leave its URL path."""
     parts = job_id.split("/")
     return job_id.isprintable() and "\\" not in job_id and not {"", ".", ".."}.intersection(parts)
 

@@ -110,7 +110,7 @@ def cache_apart(
     )
 
 
-FROM_REASONING = "the answer was in `reasoning`, its content null (a reasoning parser that does not fit)"
+FROM_REASONING = "the answer was in `reasoning` and its content null (the reasoning parser does not fit)"
 """The note of an answer that a reasoning parser took for reasoning."""
 
 # For one answer; what is more is no price.

@@ -199,7 +199,7 @@ class Admission:
             self._refused(error)
 
     def stop_above_limit(self, error: ModelError, *, judge: bool) -> None:
-        """Ask the model no more: its host refuses the limit on answers, whatever the prompt is."""
+        """Stop calling the model: its host refuses the limit on answers, whatever the prompt is."""
         way_out = f"Correct {max_tokens(judge=judge)}"
         self._stop("its host refuses answers of that length", error, way_out)
 

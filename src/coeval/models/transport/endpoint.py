@@ -359,7 +359,7 @@ def reported_of(endpoint: Endpoint, now: float) -> str | None:
     if trouble is not None and now - trouble.began >= TOLD_AFTER_S:
         failing_s = now - trouble.began
         left = f" for {endpoint.wait_s - failing_s:.0f} s more" if endpoint.is_awaited else ""
-        return f"nothing but failures for {failing_s:.0f} s, trying again{left}: {trouble.reason}"
+        return f"only failures for {failing_s:.0f} s, trying again{left}: {trouble.reason}"
     return endpoint.silence(now)
 
 

@@ -422,7 +422,7 @@ class Http:
         return Fault(error, again)
 
     def _pointless(self, ask: _Ask[T], error: ModelError) -> str:
-        """Say why another attempt cannot help within the time that is waited; '' where it may."""
+        """Say why another attempt cannot succeed within the longest wait; '' if it may."""
         wait_s, lane = error.retry_after_s or 0.0, ask.call.lane
         if wait_s > LONGEST_HOLD_S:
             until = datetime.now(UTC) + timedelta(seconds=min(wait_s, _LONGEST_SHOWN_S))
@@ -433,7 +433,7 @@ class Http:
         if lasted_s < LONGEST_HOLD_S:
             return ""
         return (
-            f"it has answered nothing else for {lasted_s:.0f} s and names no time to come back: its quota or "
+            f"it has answered nothing else for {lasted_s:.0f} s and gives no time to retry: its quota or "
             "the account's credit may be used up"
         )
 

@@ -74,7 +74,7 @@ def _cramped_reasons(config: Config) -> Iterator[str]:
         rubric = task.declared_rubric
         judged = rubric.keys() - {*task.label_attributes, *task.checks} if isinstance(rubric, dict) else [""]
         if task.rationale and (lacking := config.reasons(task, len(judged)).lacking):
-            yield f"V-43  tasks.{task.name}.rationale is true, and {lacking}, or verdicts may be cut off"
+            yield f"V-43  tasks.{task.name}.rationale is true, but {lacking}, or verdicts may be cut off"
 
 
 def _samples(config: Config) -> Iterator[str]:

@@ -403,8 +403,8 @@ class Experiment(Section):
     )
     probe_mode: ProbeMode = Field(
         default="full",
-        description="Which models to probe before a run: all if any has work, those with work, none. "
-        "`answer`: all, each by a request for one token, listed or not.",
+        description="Which models to probe before a run. `full`: all, if any has work; `resume`: those "
+        "with work; `disable`: none; `answer`: all, each by a one-token request, listed or not.",
     )
     probe_on_fail: Literal["abort", "warn"] = Field(
         default="abort", description="What to do if a model does not answer the probe."

@@ -140,7 +140,7 @@ def _finding(detail: ErrorDetails) -> Finding:
         if (section := _home(path)) is not None:
             return Finding(path, "V-18", f"the key '{path[-1]}' belongs under {section}; move it there")
         if path[0] == "tasks" and len(path) == 3 and path[-1] in _LEFT:
-            return Finding(path, "V-18", f"there is no key '{path[-1]}' any more; {_LEFT[path[-1]]}")
+            return Finding(path, "V-18", f"there is no key '{path[-1]}'; {_LEFT[path[-1]]}")
         known = _known_keys(detail)
         way = WayOut(str(path[-1]), known, "known here:")
         return Finding(path, "V-18", f"the key '{path[-1]}' is unknown", way)

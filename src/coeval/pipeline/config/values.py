@@ -392,14 +392,14 @@ class Parameters(UsualParameters, total=False):
         bool, Field(description="Local models: whether to keep the weights in 4 bits (bitsandbytes).")
     ]
     max_model_len: Annotated[
-        int, Field(ge=1, description="Local models: the most tokens of a prompt and its answer.")
+        int, Field(ge=1, description="Local models: maximum tokens of a prompt plus its answer.")
     ]
     dtype: Annotated[
         Literal["auto", "float32", "float16", "bfloat16"],
-        Field(description="Local models: precision of the weights. Default: auto, that of their file."),
+        Field(description="Local models: precision of the weights. Default: auto, as in their file."),
     ]
     gpu_memory_utilization: Annotated[
-        float, Field(gt=0, le=1, description="Local models by vLLM: the share of the GPU's memory to use.")
+        float, Field(gt=0, le=1, description="Local models on vLLM: fraction of GPU memory to use.")
     ]
 
     callable: Annotated[

@@ -83,7 +83,7 @@ class IdColumns:
     def _note(self, name: str, value: Any) -> str:
         """Remember a value; return why its column is none of ids, or ""."""
         if isinstance(value, bool | float) or not isinstance(value, str | int) or not str(value).strip():
-            return f"{name} is empty or no id"
+            return f"{name} is empty or not an id"
         key = blake2b(str(value).encode(), digest_size=8).digest()
         if key in self._seen[name]:
             return f"{name} has {shortened(str(value), _LONGEST_ID)} twice"

@@ -160,8 +160,8 @@ def _standings(measures: RunMeasures) -> Iterator[_Standing]:
 
 
 def order_sentences(measures: RunMeasures) -> Iterator[str]:
-    """Whether the order stays without self-judgments; nothing where pairs contradict each other, so that the
-    first is significantly not the best."""
+    """Say whether the order stays without self-judgments; nothing where pairs contradict each other, so that
+    the first is significantly not the best."""
     others, order = measures.without_own.ranking, measures.ranking.order
     if len(order) < 2 or not others.order or others.ranges.get(others.order[0], (1, 1))[0] > 1:
         return
@@ -170,7 +170,7 @@ def order_sentences(measures: RunMeasures) -> Iterator[str]:
 
 
 def standing_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
-    """What can be chosen of `standings`."""
+    """Return the toggles of `standings`."""
     scores = tuple(standing.name for standing in _standings(measures))
     several = any(len(found.headline_by_task) > 1 for found in measures.students.values())
     found = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
@@ -207,9 +207,9 @@ def standings(measures: RunMeasures) -> ReportTable:
                 add(standing, task, name, None, score, score.n)
     return ReportTable(
         "standings",
-        "Students by task, and by others' scores alone",
+        "Scores by task, with and without self-judgments",
         (
-            ReportColumn("scores", "Scores", "text", "All, or those of others alone"),
+            ReportColumn("scores", "Scores", "text", "All scores, or without self-judgments"),
             ReportColumn("task", "Task"),
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
@@ -217,8 +217,8 @@ def standings(measures: RunMeasures) -> ReportTable:
             ReportColumn("n", "Items", "count"),
         ),
         tuple(rows),
-        note="A row without a task is the mean over tasks. Without own: scores follow from the differences "
-        "between any two by judges who are neither.",
+        note="A row without a task is the mean over tasks. Without own: scores from pairwise differences, "
+        "each by judges other than the two.",
         links=links,
     )
 

@@ -110,7 +110,7 @@ class SweepView(Progress):
             if self._restarts.get(name) != progress.restarted:
                 self._restarts[name] = progress.restarted
                 warn_at_length(
-                    self._console, f"{name}: its server ended and is started again: {progress.restarted}"
+                    self._console, f"{name}: its server ended and is restarted: {progress.restarted}"
                 )
 
     def _tell_line(self) -> None:
@@ -287,7 +287,7 @@ def _workers(workers: Path) -> Iterator[str]:
         if progress is None or (progress.planned and progress.done >= progress.planned):
             continue
         if progress.state != "ended" and time.time() - progress.at < _RECENT_S:
-            again = f"(its server was started again: {progress.restarted})" if progress.restarted else ""
+            again = f"(its server was restarted: {progress.restarted})" if progress.restarted else ""
             yield " ".join(filter(None, (folder.name, doing(progress), done(progress), again)))
         elif progress.done:
             yield f"{folder.name} was left at {done(progress)} answers"
@@ -297,14 +297,14 @@ def _workers(workers: Path) -> Iterator[str]:
 
 
 def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
-    """Say it; the exit code: 0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130
-    interrupted."""
+    """Print the summary; return the exit code: 0 complete, 2 where no server came up, 3 with gaps or failed
+    jobs, 130 interrupted."""
     whole = board.concluded - board.incomplete
     done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
     if board.incomplete:
         done += f", {board.incomplete:,} with gaps"
     if board.jobs and board.jobs_before:
-        done += f"; {board.jobs_before:,} were done before"
+        done += f"; {board.jobs_before:,} were already done"
     say(results, f"{sweep.out}: {done}")
     if board.unjudged:
         say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")

@@ -85,7 +85,7 @@ def tell_aggregates(
     steps: Sequence[int] | None = None,
     pattern: str = "step_{step}",
 ) -> bool:
-    """Show what checkpoints came to; whether something that was asked for is not there."""
+    """Print the checkpoints' results; return whether something requested is missing."""
     print_aggregates(found, streams.results())
     absent = sorted(set(steps or ()) - {one.checkpoint.step for one in found})
     everywhere = tasks or sorted({task for one in found for task in (*one.tasks, *one.without)})
@@ -125,7 +125,7 @@ def put_together_and_drawn(sweep: Sweep) -> int:
 
 # Five columns of numbers beside a task's name in 80 cells.
 _LONGEST_HEADING = 10
-_LEGEND = "b − a with its 95% interval, in points; p is Holm's over all rows of the two judges"
+_LEGEND = "b − a with its 95% interval, in points; p is adjusted (Holm) for all rows of the two judges"
 
 
 def print_judges(compared: JudgeComparison, console: Console) -> None:

@@ -63,11 +63,11 @@ function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
     const by = Math.abs(difference);
     if (pair.sure) return "";
     if (detectable === null) return "One shared item cannot show a gap: more are needed.";
-    if (by < LEAST_GAP) return "The gap is too small for more items to settle it.";
+    if (by < LEAST_GAP) return "The gap is too small to settle with more items.";
     const times = (detectable / by) ** 2;
-    if (times > MOST_TIMES) return `The gap is too small for more items to settle it: ${MOST_TIMES} times as many would not.`;
+    if (times > MOST_TIMES) return `The gap is too small to settle with more items: ${MOST_TIMES} times as many would not be enough.`;
     const needed = Math.max(Math.trunc(Number((n * times).toPrecision(2))), n + 1);
-    const byWhom = pair.over ? " by these judges" : "";
+    const byWhom = pair.over ? " with these judges" : "";
     return `If the gap is real, about ${needed.toLocaleString("en-US")} items would show it${byWhom} (now ${n.toLocaleString("en-US")}).`;
   }
 
@@ -103,7 +103,7 @@ function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
     if (!over) return "";
     if (over.value === null) {
       const who = new Set(standing.sums.flatMap((task) => task.judges)).size === 1 ? "was used" : `scored both ${name} and ${next}`;
-      return over.judges === 1 ? `Only one judge ${who}, so agreement cannot be measured.` : "Too few items have scores of both by two judges, so the panel's agreement is unknown.";
+      return over.judges === 1 ? `Only one judge ${who}, so agreement cannot be measured.` : "Too few items have scores from two judges for both students, so agreement cannot be measured.";
     }
     const { judges, agreeing } = over;
     const number = judges.toLocaleString("en-US");
@@ -112,7 +112,7 @@ function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
     const said = agreeing === judges ? `${judges === 2 ? "Both" : `All ${number}`} ${ahead}` : some;
     const must = judgesMust() ? ": more items cannot settle it, more judges can" : "";
     const end = pair.sure && over.sure ? ` (${chance(over.adjusted)})` : `, not significant${must}`;
-    const guess = judges === 2 ? "; two judges give a rough idea only" : "";
+    const guess = judges === 2 ? "; two judges give only a rough idea" : "";
     const by = apart({ difference: over.value, low: over.low, high: over.high });
     return `${said}; allowing for other judges, the ${pair.sure ? "lead" : "gap"} is ${by}${end}${guess}.`;
   }
