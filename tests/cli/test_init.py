@@ -212,7 +212,7 @@ def test_checkpoints_become_a_sweep(here: Path, coeval: Command) -> None:
         (("function", "app.py:answer", "--items", "tickets.csv"), "there is no file app.py"),
         (
             ("answers", "other.csv", "--items", "tickets.csv", "--response", "b"),
-            "which column of other.csv holds the prompts? Name it with --answers-prompt COLUMN; there are a, b",
+            "column of other.csv holds the prompts? Name it with --answers-prompt COLUMN; there are a, b",
         ),
         (("description", "x", "--label", "team"), "--label does not apply to description"),
         (("function", "app.py:answer", "--response", "a"), "--response does not apply to function"),

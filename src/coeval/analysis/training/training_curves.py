@@ -249,9 +249,10 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
     [(usual, _)] = Counter(stop.chosen.how for stop in stops).most_common(1)
     notes += [note for stop in stops for note in _notes(stop, usual)]
     if stale := [str(stop.checkpoint.step) for stop in stops if stop.written and not _is_current(stop)]:
+        steps = f"{'step' if len(stale) == 1 else 'steps'} {listed(stale)}"
         notes.append(
-            f"summary_agg.json of {'step' if len(stale) == 1 else 'steps'} {listed(stale)} does not match the "
-            "current samples; regenerate it with coeval sweep aggregate"
+            f"summary_agg.json of {steps} does not match the current samples; "
+            "regenerate it with coeval sweep aggregate"
         )
     columns = of_one_metric({stop.checkpoint.step: stop.items for stop in stops if stop.items is not None})
     alike = {stop.checkpoint.step for stop in stops if stop.chosen.how == usual}
