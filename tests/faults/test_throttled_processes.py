@@ -57,10 +57,8 @@ async def test_five_processes_keep_one_pace_and_go_on_without_one_that_is_killed
         codes = [await program.ended() for program in programs]
     assert codes == [-9, 0, 0, 0, 0]
     assert 4 * 61 < len(host.at) < 5 * 61
-    for first in range(0, len(host.at), 5):
-        for last in range(first + 5, len(host.at), 5):
-            passed_s = host.at[last] - host.at[first]
-            assert last - first <= (passed_s + BURST_S + JOINED_S) / INTERVAL_S + 1
+    for number, at in enumerate(host.at):  # counted from the first: a request may come late, and none early
+        assert number <= (at - host.at[0] + BURST_S + JOINED_S) / INTERVAL_S + 1
     assert state.stat().st_mode & 0o777 == 0o600
 
 
