@@ -108,7 +108,7 @@ async def test_ctrl_c_says_that_jobs_go_on_and_how_to_collect_them(tmp_path: Pat
         said = await ended(process)
     assert said.code == 130, said.text
     assert "batch_0001" in said.text
-    assert "go on at their providers" in said.text
+    assert "continue at their providers" in said.text
     assert f"coeval run --config {exp.file} --continue" in said.text
 
 

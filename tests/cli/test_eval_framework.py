@@ -259,10 +259,10 @@ def test_what_is_done_without_is_said_once(
     assert run(monkeypatch, *how, "--model", "sim-a", "--base-url", host) == 0
     said = " ".join(capsys.readouterr().err.split())
     names = "nltk/punkt_tab, nltk/stopwords, nltk/averaged_perceptron_tagger_eng"
-    assert f"done without {names} (no network here); `coeval datasets fetch {names.replace(',', '')}`" in said
-    assert (said.count("done without"), said.count("http")) == (1, said.count(host))
+    assert f"continuing without {names} (no network here); `coeval datasets fetch {names.replace(',', '')}`" in said
+    assert (said.count("continuing without"), said.count("http")) == (1, said.count(host))
     assert run(monkeypatch, *how, "--model", "sim-a", "--base-url", host) == 0
-    assert "done without" not in capsys.readouterr().err, "the first command has said so"
+    assert "continuing without" not in capsys.readouterr().err, "the first command has said so"
 
 
 @pytest.fixture
@@ -410,7 +410,7 @@ def test_only_responses_that_the_file_lacks_are_to_be_added_to_it(
     show(Outcome([TaskOutcome("ifeval", tmp_path, summary)]), streams.results(), streams.messages())
     shown = capsys.readouterr().err
     assert "1 missing (add the responses to the file), 2 missing, 2 timeout" in shown
-    assert "Fill the gaps with the same command" in shown
+    assert "To fill the gaps, run the same command" in shown
 
 
 def test_given_responses_beyond_the_first_prompts_are_not_unknown(
