@@ -259,7 +259,10 @@ def test_what_is_done_without_is_said_once(
     assert run(monkeypatch, *how, "--model", "sim-a", "--base-url", host) == 0
     said = " ".join(capsys.readouterr().err.split())
     names = "nltk/punkt_tab, nltk/stopwords, nltk/averaged_perceptron_tagger_eng"
-    assert f"continuing without {names} (no network here); `coeval datasets fetch {names.replace(',', '')}`" in said
+    assert (
+        f"continuing without {names} (no network here); `coeval datasets fetch {names.replace(',', '')}`"
+        in said
+    )
     assert (said.count("continuing without"), said.count("http")) == (1, said.count(host))
     assert run(monkeypatch, *how, "--model", "sim-a", "--base-url", host) == 0
     assert "continuing without" not in capsys.readouterr().err, "the first command has said so"
