@@ -46,6 +46,18 @@ class Scale(NamedTuple):
     least: float
     most: float
 
+    @property
+    def width(self) -> float:
+        return self.most - self.least
+
+    def shares(self, scores: _Sums) -> _Sums:
+        """Return scores as shares of the scale, 0 at its least and 1 at its most."""
+        return (scores - self.least) / self.width
+
+    def scores(self, shares: _Sums) -> _Sums:
+        """Return shares of the scale as scores."""
+        return self.least + self.width * shares
+
 
 SHARE = Scale(0.0, 1.0)
 PERCENT = Scale(0.0, 100.0)
@@ -325,21 +337,16 @@ def _interval(strata: Sequence[tuple[Floats, Floats]], scale: Scale) -> Interval
     """Of strata as the sums and sizes of their clusters."""
     means = [float(sums.sum() / sizes.sum()) for sums, sizes in strata]
     mean = sum(means) / len(means)
-    width = scale.most - scale.least
-    share = (mean - scale.least) / width
+    share = scale.shares(mean)
     if not -_ROUNDING <= share <= 1 + _ROUNDING:
         raise ValueError(f"a mean of {mean:g} lies outside the scale, {scale.least:g} to {scale.most:g}")
     scatter = []
     for (sums, sizes), own in zip(strata, means, strict=True):
-        distances = (sums - own * sizes) * len(sums) / sizes.sum() / width
+        distances = (sums - own * sizes) * len(sums) / sizes.sum() / scale.width
         scatter.append(Scatter(len(sums), float(distances @ distances)))
     low, high = mean_bounds(min(max(share, 0.0), 1.0), scatter)
-    return Interval(
-        mean=mean,
-        low=scale.least + width * low,
-        high=scale.least + width * high,
-        n=sum(stratum.items for stratum in scatter),
-    )
+    items = sum(stratum.items for stratum in scatter)
+    return Interval(mean=mean, low=scale.scores(low), high=scale.scores(high), n=items)
 
 
 # --- Tests that are valid at any look at a growing run, whenever one stops

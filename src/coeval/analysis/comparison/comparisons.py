@@ -40,7 +40,7 @@ from coeval.analysis.comparison.paired_difference import (
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import JudgedApart, Side, judged_apart, read_side
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
-from coeval.analysis.intervals import ALPHA, Bounds, Looks, Scale, bounds_at_any_look, joined
+from coeval.analysis.intervals import ALPHA, Bounds, Looks, bounds_at_any_look, joined
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
@@ -440,7 +440,7 @@ def comparison_of(
     over = judges_at_any_look(over, found.difference, looks)
     bounds = None if over is None or over.low is None or over.high is None else (over.low, over.high)
     scale = row.parts[0].scale
-    width = scale.most - scale.least
+    width = scale.width
     low = sum(part.low for part in row.parts) / len(row.parts)
     high = sum(part.high for part in row.parts) / len(row.parts)
     return Comparison(
@@ -450,8 +450,8 @@ def comparison_of(
         metric=row.metric,
         family=row.family,
         unit=row.unit,
-        mean_a=_back(found.mean_a, scale),
-        mean_b=_back(found.mean_b, scale),
+        mean_a=scale.scores(found.mean_a),
+        mean_b=scale.scores(found.mean_b),
         difference=found.difference * width,
         ci95=(found.low * width, found.high * width),
         p=found.p,
@@ -477,10 +477,6 @@ def comparison_of(
 def _at_any_look(found: Difference, looks: Looks, width: float) -> tuple[float, float]:
     low, high = bounds_at_any_look(found.difference, Bounds(found.low, found.high), found.degrees, looks)
     return low * width, high * width
-
-
-def _back(share: float, scale: Scale) -> float:
-    return scale.least + share * (scale.most - scale.least)
 
 
 def adjusted(family: Sequence[Comparison]) -> list[Comparison]:

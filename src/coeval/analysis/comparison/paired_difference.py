@@ -41,6 +41,8 @@ from coeval.analysis.panel.mean_squares import (
 
 # --- Adjusted p-values
 
+_Name = TypeVar("_Name", bound=Hashable)
+
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted so that one below 0.05 is a false one in at most 5 of 100 families (Holm 1979).
@@ -51,6 +53,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     order = np.argsort(p, kind="stable")
     raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     return _in_place(np.minimum(raised, 1.0), order)
+
+
+def holm_by_name(p_values: Mapping[_Name, float | None]) -> dict[_Name, float]:
+    """As `holm`, by name, of those that have a p-value."""
+    known = {name: p for name, p in p_values.items() if p is not None}
+    return dict(zip(known, holm(list(known.values())), strict=True))
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:

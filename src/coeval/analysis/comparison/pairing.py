@@ -319,7 +319,7 @@ class Pairing:
         low = sum(ends[1].get(item, _ANY)[0] - ends[0].get(item, _ANY)[1] for item in missing)
         high = sum(ends[1].get(item, _ANY)[1] - ends[0].get(item, _ANY)[0] for item in missing)
         alike = None if self.clusters is None else self.clusters[a.codes]
-        pairs = PairedScores(_shares(a.values, scale), _shares(b.values, scale), a.weights, alike)
+        pairs = PairedScores(scale.shares(a.values), scale.shares(b.values), a.weights, alike)
         found = float(np.average(pairs.b - pairs.a, weights=pairs.weights)) * len(a.codes)
         items = len(a.codes) + len(missing)
         bounds = (float(found + low) / items, float(found + high) / items)
@@ -345,7 +345,7 @@ class Pairing:
         scale = self._scale(metrics)
         for judge in np.unique(a.judge[a.judge > 0]).tolist():
             of_a, of_b = (_item_means(side.chosen(side.judge == judge)) for side in (a, b))
-            apart = (of_b.values - of_a.values) / (scale.most - scale.least)
+            apart = (of_b.values - of_a.values) / scale.width
             values[np.searchsorted(items, of_a.codes), judge - 1] = apart
         shares = _shares_of(a)
         return ByJudge(values, float(shares[a.judge > 0].sum() / shares.sum()))
@@ -502,7 +502,7 @@ _ANY = (0.0, 1.0)
 def _ends(means: _Means, scale: Scale, every: float | None) -> dict[int, tuple[float, float]]:
     """By item, its mean with the factors that it lacks at 0, and at 1; ``every``: the sum of all factors'
     weights, None where no factor lacks."""
-    shares = _shares(means.values, scale)
+    shares = scale.shares(means.values)
     known = 1.0 if every is None else np.minimum(means.sizes / every, 1.0)
     least = shares * known
     ends = np.stack([least, least + 1 - known], axis=1).tolist()
@@ -515,7 +515,3 @@ def _complete(scores: Units, factors: int) -> Codes:
         np.unique(scores.item * _MOST_METRICS + scores.metric) // _MOST_METRICS, return_counts=True
     )
     return np.asarray(items[counts == factors], np.int64)
-
-
-def _shares(values: Floats, scale: Scale) -> Floats:
-    return (values - scale.least) / (scale.most - scale.least)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.comparison.paired_difference import holm_by_name
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
 from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds
@@ -251,8 +251,7 @@ def measured_pairs(found: Comparisons | None) -> PairMeasures | None:
     if found is None or not len(found.won):
         return None
     groups = [_strengths_in(group) for group in _linked(found)]
-    known = [(pair, p) for group in groups for pair, p in group.p_values.items()]
-    p_values = dict(zip((pair for pair, _ in known), holm([p for _, p in known]), strict=True))
+    p_values = holm_by_name({pair: p for group in groups for pair, p in group.p_values.items()})
     by_task = {
         task: {
             name: strength

@@ -21,7 +21,7 @@ from coeval.analysis.comparison.paired_difference import (
     OverJudges,
     PairedScores,
     at_any_look,
-    holm,
+    holm_by_name,
     judges_at_any_look,
     over_judges,
     paired_difference,
@@ -271,8 +271,8 @@ def _gaps(
     found: Mapping[tuple[str, str], Difference], others: Mapping[tuple[str, str], OverJudges | None]
 ) -> dict[tuple[str, str], StudentGap]:
     """Add Holm's p-values, over all pairs that have a p-value."""
-    adjusted = _holm({pair: one.p for pair, one in found.items()})
-    of_judges = _holm({pair: one.p for pair, one in others.items() if one is not None})
+    adjusted = holm_by_name({pair: one.p for pair, one in found.items()})
+    of_judges = holm_by_name({pair: one.p for pair, one in others.items() if one is not None})
     gaps = {}
     for pair, one in found.items():
         measured = Measured(one.difference, one.low, one.high, one.n, 0)
@@ -289,11 +289,6 @@ def _gaps(
             )
         gaps[pair] = gap
     return gaps
-
-
-def _holm(p_values: Mapping[tuple[str, str], float | None]) -> dict[tuple[str, str], float]:
-    known = {pair: p for pair, p in p_values.items() if p is not None}
-    return dict(zip(known, holm(list(known.values())), strict=True))
 
 
 def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], StudentGap]) -> dict[str, float]:

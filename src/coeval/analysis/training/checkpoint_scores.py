@@ -370,7 +370,7 @@ def common_items(columns: Mapping[int, ItemColumn], lacking_at_most: float = _MO
     least, most_of_scale = scale_of(first.unit)
     known = values[there]
     scale = Scale(float(known.min(initial=least)), float(known.max(initial=most_of_scale)))
-    shares = (values[whole][:, kept] - scale.least) / (scale.most - scale.least)
+    shares = scale.shares(values[whole][:, kept])
     weights = weights[whole][:, kept]
     if not (weights == 1).all():
         means = (shares * weights).sum(axis=0) / weights.sum(axis=0)

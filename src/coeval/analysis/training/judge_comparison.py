@@ -158,11 +158,11 @@ def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_An
     common = common_items(dict(enumerate(columns)))
     of_a, of_b = common.scores.T
     one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
-    width = common.scale.most - common.scale.least
+    width = common.scale.width
     difference = StepDifference(
         step=step,
-        mean_a=common.scale.least + width * one.mean_a,
-        mean_b=common.scale.least + width * one.mean_b,
+        mean_a=common.scale.scores(one.mean_a),
+        mean_b=common.scale.scores(one.mean_b),
         difference=one.difference * width,
         ci95=(one.low * width, one.high * width),
         p=one.p,

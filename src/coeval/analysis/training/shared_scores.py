@@ -44,10 +44,6 @@ class CheckpointMatrix(NamedTuple):
     figures: tuple[float, ...] | None = None
 
     @property
-    def width(self) -> float:
-        return self.scale.most - self.scale.least
-
-    @property
     def items(self) -> int:
         return sum(len(part) for part in self.strata)
 
@@ -57,14 +53,14 @@ class CheckpointMatrix(NamedTuple):
         if self.figures is not None:
             return self.figures
         shares = np.mean([part.mean(axis=0) for part in self.strata], axis=0)
-        return tuple((self.scale.least + self.width * shares).tolist())
+        return tuple(self.scale.scores(shares).tolist())
 
     def interval(self, checkpoint: TrainedCheckpoint) -> tuple[float, float]:
         """The 95% interval of a checkpoint's mean over items, in the metric's unit."""
         columns = [part[:, self.at(checkpoint)] for part in self.strata]
         mean = float(np.clip(np.mean([column.mean() for column in columns]), 0.0, 1.0))
         scatter = [Scatter(len(each), float(((each - each.mean()) ** 2).sum())) for each in columns]
-        low, high = (self.scale.least + self.width * bound for bound in mean_bounds(mean, scatter))
+        low, high = map(self.scale.scores, mean_bounds(mean, scatter))
         shown = self.means[self.at(checkpoint)]
         return min(low, shown), max(high, shown)
 
@@ -178,20 +174,18 @@ def _over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
         return None
     shares = []
     for each in tasks:
-        own = scale_of(each.unit)
         places = [each.at(one) for one in everywhere]
-        values = each.scale.least + each.width * each.strata[0][:, places]
-        shares.append((values - own.least) / (own.most - own.least))
+        shares.append(scale_of(each.unit).shares(each.scale.scores(each.strata[0][:, places])))
     # longer than from 0 to 1 where items of some task score beyond it, as in HealthBench
     least = min(SHARE.least, *(float(part.min()) for part in shares))
     most = max(SHARE.most, *(float(part.max()) for part in shares))
-    strata = tuple((part - least) / (most - least) for part in shares)
+    longer = Scale(least, most)
+    strata = tuple(map(longer.shares, shares))
     figures = None
     if all(each.figures is not None for each in tasks):
         figures = tuple(float(np.mean([_own_share(each, one) for each in tasks])) for one in everywhere)
-    return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, Scale(least, most), figures)
+    return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, longer, figures)
 
 
 def _own_share(shared: CheckpointMatrix, checkpoint: TrainedCheckpoint) -> float:
-    own = scale_of(shared.unit)
-    return (shared.means[shared.at(checkpoint)] - own.least) / (own.most - own.least)
+    return scale_of(shared.unit).shares(shared.means[shared.at(checkpoint)])

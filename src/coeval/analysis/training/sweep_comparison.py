@@ -220,9 +220,8 @@ def choose(shared: CheckpointMatrix) -> CheckpointChoice | None:
 
 def changes(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
     for run in dict.fromkeys(one.run for one in shared.checkpoints):
-        last_two = [TrainedCheckpoint(run, step) for step in sorted(shared.steps(run))[-2:]]
-        for before, last in pairwise(last_two):
-            yield _between(shared, before, last)
+        for before, last in pairwise(sorted(shared.steps(run))[-2:]):
+            yield _between(shared, TrainedCheckpoint(run, before), TrainedCheckpoint(run, last))
 
 
 def differences(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
@@ -247,12 +246,12 @@ def _between(
         unit=shared.unit,
         mean_a=shared.means[shared.at(a)],
         mean_b=shared.means[shared.at(b)],
-        difference=found.difference * shared.width,
-        ci95=(found.low * shared.width, found.high * shared.width),
+        difference=found.difference * shared.scale.width,
+        ci95=(found.low * shared.scale.width, found.high * shared.scale.width),
         p=found.p,
         p_adjusted=None,
         n_items=found.n,
-        minimum_detectable=None if least is None else least * shared.width,
+        minimum_detectable=None if least is None else least * shared.scale.width,
         identical=found.identical,
     )
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.comparison.paired_difference import PairedScores, holm_by_name, paired_difference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import (
@@ -62,10 +62,10 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
         for step, scores in zip(found.steps, found.scores.T, strict=True)
         if step != base
     }
-    p_values = dict(zip(gaps, holm([1.0 if gap.p is None else gap.p for gap in gaps.values()]), strict=True))
+    p_values = holm_by_name({step: 1.0 if gap.p is None else gap.p for step, gap in gaps.items()})
     better = (step for step, p in p_values.items() if step > base and p < ALPHA)
     step = next((step for step in better if gaps[step].difference > 0), None)
-    width, items = found.scale.most - found.scale.least, numbered(len(found.scores), "paired item")
+    width, items = found.scale.width, numbered(len(found.scores), "paired item")
     if step is None:
         least = float(np.median([gap.minimum_detectable or 0.0 for gap in gaps.values()])) * width
         sentence = (

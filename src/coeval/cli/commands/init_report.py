@@ -21,6 +21,7 @@ from coeval.core.errors import UsageError
 from coeval.core.text import listed
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
+from coeval.models.local.callables import find_callable
 from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.names import name_problem
@@ -175,8 +176,8 @@ def _refuse_no_function(source: str) -> None:
     file, _, name = source.rpartition(":")
     if not file or not name:
         raise UsageError(f"{source}: name the function too, as in app.py:answer")
-    if file.endswith(".py") and not Path(file).is_file():
-        raise UsageError(f"there is no file {file} (looked for in {Path.cwd()})")
+    if file.endswith(".py"):
+        find_callable(source)
 
 
 def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:

@@ -33,6 +33,11 @@ REFUSALS_TO_STOP = 3
 DENIALS_TO_STOP = 20
 
 
+def _with_usage(completion: Completion, usage: Usage) -> Completion:
+    """Return the answer with its usage as booked; itself where that is the same, as without a price."""
+    return completion if usage is completion.usage else msgspec.structs.replace(completion, usage=usage)
+
+
 def _unpriced(usage: Usage) -> Usage:
     return usage
 
@@ -163,8 +168,7 @@ class Admission:
             except Draining:
                 self.unsent()
                 raise
-            usage = self.settle(completion.usage)
-            return msgspec.structs.replace(completion, usage=usage)
+            return _with_usage(completion, self.settle(completion.usage))
         try:
             while (money := self.permit_at(reservation)) is not None:
                 await money
@@ -182,7 +186,7 @@ class Admission:
             raise
         finally:
             reservation.close()
-        return msgspec.structs.replace(completion, usage=usage)
+        return _with_usage(completion, usage)
 
     def refusal(self) -> Gap | None:
         """What `permit` would raise now, for those who wait for their turn; it counts nothing."""
