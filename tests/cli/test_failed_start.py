@@ -104,18 +104,21 @@ def test_what_a_run_in_an_older_layout_gave_is_told_in_words(here: Path, coeval:
 
 
 @pytest.mark.process
-def test_a_full_device_is_no_bug_of_ours(lab: Lab) -> None:
+@pytest.mark.parametrize("command", ["results", "status"])
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+def test_a_full_device_is_no_bug_of_ours(lab: Lab, command: str, unbuffered: str) -> None:
     lab.run()
     with Path("/dev/full").open("w") as full:
         shown = subprocess.run(
-            [sys.executable, "-m", "coeval", "results", "--run", str(lab.path)],
+            [sys.executable, "-m", "coeval", command, "--run", str(lab.path)],
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
         )
     assert shown.returncode == 1
-    assert "No space left on device" in shown.stderr
+    assert shown.stderr.count("No space left on device") == 1
     assert "internal error" not in shown.stderr
 
 

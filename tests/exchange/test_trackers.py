@@ -27,6 +27,7 @@ from coeval.exchange.trackers import TRACKERS, destinations
 STUDENTS = {'Qwen/Qwen2.5-72B "x" <b>\u202e|..': "Qwen_Qwen2.5-72B _x_ _b___", "gpt-4o-mini": "gpt-4o-mini"}
 """By what they are called in names of figures."""
 ENDS = ("", "_low", "_high", "_n", "_failed")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 SECRET = "sk-proj-9f8e7d6c5b4a39281706f5e4d3c2b1a0"
 READERS = {
     "mlflow": """
@@ -252,7 +253,8 @@ def test_what_cannot_be_logged_is_refused(
     assert not (run / "tracked.json").exists()
     with pytest.raises(UsageError, match="name a tracker: mlflow, wandb, trackio"):
         log_results(run, ",")
-    ended = coeval("run", "--config", "examples/quickstart.yaml", "--dry-run", "--log-to", "mlflow")
+    monkeypatch.chdir(run)  # `make demo` leaves the example's run in the repository
+    ended = coeval("run", "--config", EXAMPLE, "--dry-run", "--log-to", "mlflow")
     assert (ended.code, "pip install 'mlflow-skinny>=" in ended.err) == (1, True)
 
 

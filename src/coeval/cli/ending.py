@@ -46,10 +46,14 @@ def run_to_exit(command_line: Callable[[], object], face: Face) -> None:
     """
     _open_streams()
     show_log_warnings()
+    end = SystemExit(0)
     try:
         _run(command_line, face)
-    finally:
-        _empty_streams()
+    except SystemExit as raised:
+        end = raised
+    if (unwritten := _empty_streams()) is not None and not end.code:
+        end = SystemExit(_tell_system_error(unwritten))
+    raise end
 
 
 def _run(command_line: Callable[[], object], face: Face) -> None:
@@ -105,18 +109,19 @@ def _open_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _empty_streams() -> None:
-    """Hand over what is left to say; that nobody reads it any more is no error (see `coeval.cli.streams`)."""
+def _empty_streams() -> OSError | None:
+    """Write what is left to say; return why that failed, unless nobody reads it (`coeval.cli.streams`)."""
+    failure = None
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:  # it may have been closed before we began
                 stream.flush()
-        except BrokenPipeError:
+        except OSError as error:
             from coeval.cli.streams import let_go  # here, because most commands end without
 
             let_go(stream)
-        except OSError:
-            pass  # the disk is full: Python says so at its exit, and ends with 120
+            failure = failure if isinstance(error, BrokenPipeError) else error
+    return failure
 
 
 def _interruption(end: SystemExit) -> KeyboardInterrupt | None:

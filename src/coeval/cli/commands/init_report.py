@@ -119,7 +119,11 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
     if kind is InitKind.ANSWERS:
         response = flags.response or _answer_column(source, flags.encoding)
     elif kind is InitKind.FUNCTION:
-        _refuse_no_function(source)
+        file, _, function = source.rpartition(":")
+        if not file or not function:
+            raise UsageError(f"{source}: name the function too, as in app.py:answer")
+        if file.endswith(".py"):
+            find_callable(source)  # which loads nothing
         if flags.items is None:
             raise UsageError("--items is missing: the table with the prompts that the function answers")
         models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))
@@ -169,15 +173,6 @@ def _columns(path: str, encoding: str | None) -> Sequence[str]:
     table = next(find_source(SourceChoice(name=path, encoding=encoding)).tables())
     table.close()
     return table.columns
-
-
-def _refuse_no_function(source: str) -> None:
-    """Raises UsageError: it names no function, or a file that is not there; nothing is loaded."""
-    file, _, name = source.rpartition(":")
-    if not file or not name:
-        raise UsageError(f"{source}: name the function too, as in app.py:answer")
-    if file.endswith(".py"):
-        find_callable(source)
 
 
 def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
