@@ -53,7 +53,9 @@ def test_no_page_breaks_a_rule(browser: Browser, pages: Path, page: str, width: 
 def test_the_brief_of_a_page_is_two_sheets_of_a4(browser: Browser, pages: Path, page: str) -> None:
     opened = browser.new_page()
     opened.goto((pages / f"{page}.html").as_uri())
-    opened.locator(".drawing svg, .lead").first.wait_for()
+    opened.evaluate("window.print = () => { window.printed = true; }")
+    opened.locator("#print").click()
+    opened.wait_for_function("window.printed")
     brief = pypdf.PdfReader(io.BytesIO(opened.pdf(format="A4", prefer_css_page_size=True)))
     opened.close()
     assert len(brief.pages) <= 2
