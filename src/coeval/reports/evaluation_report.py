@@ -241,7 +241,7 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         table.name,
         interval_plot(table.name, shares),
     )
-    tables = (table, _samples(measures)) if measures.samples else (table,)
+    tables = (table, metric_table(measures, sampled=True)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", (), (picture,) if shares else (), tables)
 
 
@@ -251,29 +251,30 @@ def _found(figures: Mapping[str, ModelTasks[_Figure]], metric: MetricScore) -> _
     return None if of_task is None else of_task.get(metric.metric)
 
 
-def _samples(measures: OutputMeasures) -> ReportTable:
-    """Of tasks with several samples of each prompt, what these come to together."""
+def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTable:
+    """Every metric over all samples of its prompts; ``sampled``: of the tasks alone that have several."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for model, tasks in measures.samples.items():
-        for task, found in tasks.items():
-            for metric, of_samples in found.items():
+    for model, tasks in measures.metrics.items():
+        for task, metrics in tasks.items():
+            spreads = measures.samples[model].get(task, {}) if model in measures.samples else {}
+            for metric, value in metrics.items() if spreads or not sampled else ():
                 links[len(rows)] = urlencode({"task": task})
-                value = measures.metrics[model][task][metric]
-                unit, by = of_samples.unit, points_per(of_samples.unit) / 100
-                errors = [
-                    None if each is None else by * each for each in (of_samples.item_se, of_samples.std)
-                ]
-                rows.append((model, task, metric, _share(value, unit), value.n, *errors, of_samples.n_runs))
+                unit = tasks.units.get((task, metric), "share")
+                by, spread = points_per(unit) / 100, spreads.get(metric)
+                errors = (None, None) if spread is None else (spread.item_se, spread.std)
+                scaled = (None if each is None else by * each for each in errors)
+                runs = None if spread is None else spread.n_runs
+                rows.append((model, task, metric, _share(value, unit), value.n, *scaled, runs))
     return ReportTable(
         "samples",
-        "Over all samples",
+        "Over all samples" if sampled else "Metrics",
         (
             ReportColumn("model", "Model"),
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
-            ReportColumn("value", "Points", "points", "Mean over the samples"),
-            ReportColumn("prompts", "Prompts", "count"),
+            ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
+            ReportColumn("prompts", "Prompts", "count", terminal="n"),
             *(
                 msgspec.structs.replace(declared_column(SampleSpread, field), kind="points")
                 for field in ("item_se", "std")
@@ -282,6 +283,7 @@ def _samples(measures: OutputMeasures) -> ReportTable:
         ),
         tuple(rows),
         links=links,
+        names=3,
     )
 
 

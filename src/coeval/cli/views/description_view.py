@@ -8,9 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from coeval.cli.streams import folded, say, warn
+from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.core.errors import UsageError
+from coeval.core.folding import folded
 from coeval.core.plain import plain, plain_lines
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
 from coeval.analysis.run_results import Bill, ModelCost, bill
-from coeval.cli.streams import folded, folded_name, say
+from coeval.cli.streams import say
 from coeval.core.figures import MISSING, gap_text, metric_text
+from coeval.core.folding import folded, folded_name
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars

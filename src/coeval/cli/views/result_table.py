@@ -34,9 +34,10 @@ from coeval.analysis.run_results import (
     missing_sentences,
     unequally_covered_sentence,
 )
-from coeval.cli.streams import folded_name, say, warn
+from coeval.cli.streams import say, warn
 from coeval.cli.views.name_table import print_costs, print_metrics, say_names, without_incomparable
 from coeval.core.figures import bounds_text, points_text
+from coeval.core.folding import folded_name
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed
