@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, declared
+from coeval.core.figures import points_per, share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable
 
 _Record = TypeVar("_Record", bound=Entity)
@@ -83,6 +84,25 @@ def _cell(figure: Any) -> Cell:
         return rank_text(figure)
     found: Cell = figure
     return found
+
+
+def in_points(
+    ends: tuple[float | None, float | None, float | None], unit: str, n: int | None = None
+) -> Measured:
+    """A benchmark's metric with its interval as shares of the scale of its ``unit``."""
+    value, low, high = (None if end is None else share_of_scale(end, unit) for end in ends)
+    return Measured(value, low, high, n, None)
+
+
+def gap_in_points(difference: float, ends: tuple[float, float], unit: str, n: int | None = None) -> Measured:
+    """A difference of a benchmark's metric likewise."""
+    by = points_per(unit) / 100
+    return Measured(by * difference, by * ends[0], by * ends[1], n, None)
+
+
+def error_in_points(error: float | None, unit: str) -> float | None:
+    """A standard error of a benchmark's metric, or the like."""
+    return None if error is None else points_per(unit) / 100 * error
 
 
 def rank_text(ranks: tuple[int, int] | None) -> str | None:

@@ -12,11 +12,11 @@ from coeval.cli.streams import say
 from coeval.core.figures import MISSING
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
-from coeval.reports.content import ReportTable, columns_of
+from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
 from coeval.reports.writers.terminal import as_terminal
 
 
-def show(console: Console, table: ReportTable) -> None:
+def show_table(console: Console, table: ReportTable) -> None:
     """Print a table within the console's width, and its note. Its texts are foreign, and obey nothing."""
     for line in as_terminal(table, console.width):
         console.print(line, soft_wrap=True)
@@ -24,13 +24,42 @@ def show(console: Console, table: ReportTable) -> None:
         say(console, table.note, "dim")
 
 
-def show_each(console: Console, tables: Iterable[ReportTable]) -> bool:
-    """Print those that have rows, each behind an empty line; whether there were any."""
+def show_each(console: Console, tables: Iterable[ReportTable], *, above: bool = True) -> bool:
+    """Print those that have rows, an empty line before each where something stands ``above``; whether there
+    were any."""
     shown = [table for table in tables if table.rows]
-    for table in shown:
-        console.print()
-        show(console, table)
+    for at, table in enumerate(shown):
+        if above or at:
+            console.print()
+        show_table(console, table)
     return bool(shown)
+
+
+def show_rows(
+    console: Console, title: str, columns: Iterable[ReportColumn], rows: Iterable[Sequence[Cell]]
+) -> None:
+    """Print rows, the first cells of which are their names."""
+    show_table(console, ReportTable("", title, tuple(columns), tuple(map(tuple, rows))))
+
+
+# A longer heading would make its column wider than the figures below it.
+_LONGEST_SIDE = 12
+
+
+def pair_headings(a: str, b: str) -> tuple[str, str, str]:
+    """Of two sides' scores and their difference."""
+    return (a, b, "b − a") if max(len(a), len(b)) <= _LONGEST_SIDE else ("a", "b", "b − a")
+
+
+def pair_columns(a: str, b: str) -> tuple[ReportColumn, ...]:
+    """Of two sides' scores, their difference and its p-value."""
+    one, other, difference = pair_headings(a, b)
+    return (
+        ReportColumn("a", one, "points", terminal=one),
+        ReportColumn("b", other, "points", terminal=other),
+        ReportColumn("difference", difference, "gap", terminal=difference),
+        ReportColumn("p", "p", "probability"),
+    )
 
 
 def say_names(console: Console, shown: ShownNames) -> None:

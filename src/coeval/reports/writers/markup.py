@@ -24,7 +24,7 @@ def as_markdown(table: ReportTable) -> str:
     lines = [
         f"| {' | '.join(escaped(column.title) for column in table.columns)} |",
         f"| {' | '.join('---' if column.kind == 'text' else '---:' for column in table.columns)} |",
-        *(f"| {' | '.join(cells)} |" for cells in _rows(table, escaped, "**{}**")),
+        *(f"| {' | '.join(cells)} |" for cells in _rows(table, escaped, str, "**{}**")),
     ]
     return "\n".join(lines + (["", escaped(table.note)] if table.note else []))
 
@@ -60,24 +60,29 @@ def as_latex(table: ReportTable, label: str) -> str:
     lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering"]
     lines += [rf"\begin{{tabular}}{{{figures}}}", r"\toprule"]
     lines += [rf"{' & '.join(in_latex(column.title) for column in table.columns)} \\", r"\midrule"]
-    lines += [rf"{' & '.join(cells)} \\" for cells in _rows(table, in_latex, r"\textbf{{{}}}")]
+    lines += [
+        rf"{' & '.join(cells)} \\" for cells in _rows(table, in_latex, _figure_in_latex, r"\textbf{{{}}}")
+    ]
     lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{in_latex(table.note)}}}"]
     return "\n".join([*lines, rf"\label{{{label}}}", r"\end{table}"])
 
 
-def _rows(table: ReportTable, mark: Callable[[str], str], bold: str) -> Iterator[list[str]]:
+def _figure_in_latex(text: str) -> str:
+    """The brackets of an interval are no argument behind a figure."""
+    return re.sub(r"[^\[\], ]+", lambda part: in_latex(part[0]), text)
+
+
+def _rows(
+    table: ReportTable, words: Callable[[str], str], figure: Callable[[str], str], bold: str
+) -> Iterator[list[str]]:
     """Cells in the medium: of one that is ``bold``, the figure before its interval is."""
     for at, row in enumerate(table.rows):
         cells = []
         for place, (cell, column) in enumerate(zip(row, table.columns, strict=True)):
             text = cell_text(cell, column.kind)
             value, gap, rest = text.partition(" ") if isinstance(cell, Measured) else (text, "", "")
-            if column.kind == "text":
-                value = mark(value)
-            else:  # the brackets of an interval are no link or argument behind a figure
-                value, rest = (
-                    re.sub(r"[^\[\], ]+", lambda part: mark(part[0]), part) for part in (value, rest)
-                )
+            mark = words if column.kind == "text" else figure
+            value, rest = mark(value), mark(rest)
             shown = bold.format(value) if (at, place) in table.bold else value
             cells.append(shown + gap + rest)
         yield cells
