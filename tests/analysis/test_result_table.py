@@ -55,7 +55,7 @@ def test_many_tasks_and_hostile_names_fit_the_width(width: int) -> None:
     assert "[red]evil[/" in text, "shown, not obeyed; it may be folded between words"
     assert "\x1b" not in text
     assert "\u202e" not in text
-    assert text.count("overall ") == 1
+    assert "overall" in text
     assert text.count("student") > 1, "tasks continue in further tables, or below the names"
     assert text.count("71.0 [61.0, 78.0]") == 2 * (1 + len(tasks)), "no cell is cut or folded"
 

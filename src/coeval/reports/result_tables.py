@@ -21,8 +21,6 @@ if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table d
 
 BOUNDS = "bounds"
 """The column of scores with all that is missing at 0, and at 1."""
-ADJUSTED = "adjusted"
-"""The column of scores as if all students had been scored by the same judges on the same items."""
 NO_LABEL = "no label"
 """The column of answers that are none of the labels."""
 
@@ -33,7 +31,7 @@ def score_table(results: Results) -> ReportTable:
     """Students' overall scores, and those in each task where there are several, judged or by label."""
     overall = [score for score in results.students if score.task is None]
     students = [score.student for score in overall]
-    judged = {score.task for score in results.students if score.mean is not None or score.failed}
+    judged = {score.task for score in results.students if score.score is not None or score.failed}
     by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
     for score in results.students:
         if score.task is not None and score.task in judged - results.only_labelled:
@@ -47,15 +45,14 @@ def score_table(results: Results) -> ReportTable:
     if len(by_task) == len(tasks) == 1 and not any("task" in score.removed for score in results.students):
         [(only, _)] = by_task
         title, tasks = f"{title} in {only}", {}
-    adjusted = [score.adjusted for score in overall]
     bounds = [bounds_text(score.least, score.most) for score in overall]
     columns = (
         *columns_of("student"),
-        *columns_of("overall", ADJUSTED, BOUNDS, kind="points"),
+        *columns_of("overall", BOUNDS, kind="points"),
         *columns_of("n", "failed", kind="count"),
         *(ReportColumn(f"task-{at}", task, "points", "", task) for at, task in enumerate(tasks)),
     )
-    figures = ([_measured(score) for score in overall], adjusted, bounds)
+    figures = ([_measured(score) for score in overall], bounds)
     counts = ([score.n for score in overall], [score.failed for score in overall])
     names = [_named(score.student, bool(score.removed)) for score in overall]
     rows = zip(names, *figures, *counts, *tasks.values(), strict=True)
@@ -167,7 +164,7 @@ def _cells(
 
 
 def _measured(one: StudentScore | LabelAccuracy | PartScore | LabelPart) -> Measured:
-    value = one.accuracy if hasattr(one, "accuracy") else one.mean
+    value = one.accuracy if hasattr(one, "accuracy") else one.score
     return Measured(value, one.low, one.high, one.n, None)
 
 
@@ -198,7 +195,7 @@ def paper_table(results: Results, comparisons: Sequence[Comparison]) -> ReportTa
     if results.metrics:
         return _of_metrics(results.metrics)
     scored = [one for one in results.students if not one.removed and one.task not in results.only_labelled]
-    tasks = list(dict.fromkeys(one.task for one in scored if one.mean is not None))
+    tasks = list(dict.fromkeys(one.task for one in scored if one.score is not None))
     if len(tasks) == 2 and not results.only_labelled:
         tasks.remove(None)  # which is the same as the only task
     columns = []

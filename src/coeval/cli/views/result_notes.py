@@ -27,7 +27,7 @@ from coeval.analysis.run_results import (
 )
 from coeval.core.plain import plain
 from coeval.core.text import listed
-from coeval.reports.result_tables import ADJUSTED, BOUNDS, NO_LABEL
+from coeval.reports.result_tables import BOUNDS, NO_LABEL
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
     from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
@@ -48,10 +48,6 @@ def notes(results: Results, *, scored: bool) -> list[str]:
     if any(least != most for least, most in bounds):
         notes.append(
             f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
-        )
-    if any(score.adjusted is not None for score in results.students):
-        notes.append(
-            f"{ADJUSTED}: the score if all had the same judges and items; the order of students follows it."
         )
     if unequal := unequally_covered_sentence(results.students):
         notes.append(plain(unequal))

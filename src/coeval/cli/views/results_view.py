@@ -113,7 +113,7 @@ def render(results: Results, console: Console, labels: Mapping[str, str] | None 
     for said in results.leads:
         say(console, said)
     tables = []
-    scored = any(score.mean is not None or score.failed for score in results.students)
+    scored = any(score.score is not None or score.failed for score in results.students)
     if scored:
         tables.append(score_table(results))
     if results.people:
@@ -140,7 +140,7 @@ def why_nothing(results: Results, by: By) -> str:
     nothing = f"nothing to show by {by}"
     if by in ("factor", "judge") and results.labels:
         return f"{nothing}: labels are compared without a judge; try --by attribute or --by teacher"
-    if results.labels or any(score.mean is not None for score in results.students):
+    if results.labels or any(score.score is not None for score in results.students):
         return f"{nothing}: the items were sampled without any attributes"
     return f"{nothing}: no answer has been scored yet"
 
@@ -173,8 +173,8 @@ def _rows(
         yield {"measure": "score", **_row(score)}
     for label in labels:
         row = _row(label)
-        mean = row.pop("accuracy")
-        yield {"measure": "label accuracy", **row, "mean": mean}
+        accuracy = row.pop("accuracy")
+        yield {"measure": "label accuracy", **row, "score": accuracy}
 
 
 def _row(record: object) -> dict[str, Any]:

@@ -125,10 +125,10 @@ def _beside_scores(measures: RunMeasures) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for name in (*ranking.order, *sorted(students.keys() - set(ranking.order))):
         one = students[name]
-        over = _over_judges(ranking.scores.get(name, one).over_judges)
-        bounds = bounds_text(*(one.bounds.headline or (None, None)))
-        rows.append((name, over, one.overall, one.overall.missing, bounds))
-    known = any(one.headline.value is not None or one.overall.missing for one in students.values())
+        bounds = bounds_text(*(one.bounds.score or (None, None)))
+        mean = one.mean_recorded if ranking.adjusted else None
+        rows.append((name, _over_judges(one.over_judges), mean, one.score.missing, bounds))
+    known = any(one.score.value is not None or one.score.missing for one in students.values())
     note = _OVER_JUDGES * any(row[1] for row in rows)
     return ReportTable(
         "beside-scores",
@@ -136,7 +136,7 @@ def _beside_scores(measures: RunMeasures) -> ReportTable:
         (
             *columns_of("Student"),
             declared_column(StudentMeasures, "over_judges"),
-            declared_column(StudentMeasures, "overall"),
+            ReportColumn("mean_recorded", "Mean of recorded", "points"),
             *columns_of("Missing", kind="count"),
             ReportColumn("bounds", "Bounds", "points"),
         ),
