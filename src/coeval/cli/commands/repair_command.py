@@ -101,17 +101,16 @@ def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Conso
 
 
 def _show_files(report: RepairReport, console: Console) -> None:
-    """By folder; documents, which have no lines, only if damaged."""
-    from coeval.cli.views.table_view import show_table
-    from coeval.reports.content import ReportTable, columns_of
+    """Documents, which have no lines, only if damaged."""
+    from coeval.cli.views.table_view import show_rows
+    from coeval.reports.content import columns_of
 
     rows = [
-        (f"{file.path.parent.name}/", file.path.name, *_figures([file]))
+        (f"{file.path.parent.name}/{file.path.name}", *_figures([file]))
         for file in report.files
         if not file.is_document or file.invalid
     ]
-    columns = (*columns_of("folder", "file"), *columns_of(*_HEADINGS, kind="count"))
-    show_table(console, ReportTable("", "Files", columns, tuple(rows), names=2))
+    show_rows(console, "Files", (*columns_of("file"), *columns_of(*_HEADINGS, kind="count")), rows)
 
 
 def _show_reasons(report: RepairReport, console: Console) -> None:
