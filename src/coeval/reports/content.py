@@ -73,10 +73,12 @@ class ReportTable(msgspec.Struct, frozen=True):
         }
         return tuple(row for row in self.rows if all(row[at] == value for at, value in places.items()))
 
-    def with_columns(self, *names: str) -> ReportTable:
-        """The same with these columns first, which say what a row is of."""
-        places = [next(at for at, column in enumerate(self.columns) if column.name == name) for name in names]
-        places += [at for at in range(len(self.columns)) if at not in places]
+    def with_columns(self, *names: str, last: str = "") -> ReportTable:
+        """The same with these columns first, which say what a row is of, and with that column ``last``."""
+        at_name = {column.name: at for at, column in enumerate(self.columns)}
+        first, end = [at_name[name] for name in names], [at_name[last]] if last else []
+        between = (at for at in range(len(self.columns)) if at not in {*first, *end})
+        places = [*first, *between, *end]
         return msgspec.structs.replace(
             self,
             columns=tuple(self.columns[at] for at in places),

@@ -19,10 +19,8 @@ from coeval.analysis.comparison.comparison_report import (
     shown_over_judges,
 )
 from coeval.analysis.run_results import SIMULATED
-from coeval.analysis.training.sweep_comparison import peers_text
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import (
-    pair_columns,
     pair_headings,
     say_names,
     show_each,
@@ -31,12 +29,12 @@ from coeval.cli.views.table_view import (
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import numbered
 from coeval.reports.content import ReportColumn, ReportTable, columns_of
-from coeval.reports.measure_table import error_in_points, gap_in_points, in_points
+from coeval.reports.training_report import choice_table, run_table
 from coeval.reports.writers.markup import as_markdown, escaped
 
 if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
-    from coeval.analysis.training.sweep_comparison import CheckpointDifference, SweepComparison
+    from coeval.analysis.training.sweep_comparison import SweepComparison
 
 # --- Sweeps
 #
@@ -47,51 +45,22 @@ _LEGEND = (
     "paired tests adjusted for all pairs of checkpoints. p: adjusted for all steps, tasks and pairs "
     "of runs. least: the true difference detected four times in five."
 )
-_BEST = (*columns_of("task", "run", "step"), *columns_of("score", kind="points"))
-_BEST = (*_BEST, *columns_of("items", kind="count"), *columns_of("tied"))
 
 
 def print_sweeps(found: SweepComparison, console: Console) -> None:
     for said in found.sentences:
         say(console, said)
-    several = len(found.folders) > 1
-    best = tuple(
-        (
-            one.task or "overall",
-            one.best.run,
-            str(one.best.step),
-            in_points((one.mean, None, None), one.unit),
-            one.n_items,
-            peers_text(one, several=several) if one.peers else "none",
-        )
-        for one in found.choices
-    )
-    tables = [ReportTable("", "Best checkpoints", _BEST, best, names=3)]
-    show_each(console, [*tables, *map(_against, found.by_task())])
+    show_each(console, [choice_table(found).with_columns("task", "best", last="tied")])
+    table = run_table(found)
+    for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
+        rows = tuple(row for row in table.rows if row[1] == base)
+        title = f"{table.title}: the others less {base}"
+        against = msgspec.structs.replace(table, title=title, rows=rows)
+        show_each(console, [against.with_columns("of", "row")])
     console.print()
     say(console, _LEGEND, "dim")
     for note in found.notes:
         warn(console, note)
-
-
-def _against(of_task: Sequence[CheckpointDifference]) -> ReportTable:
-    """Run against run, a row for each step."""
-    a, b = of_task[0].a.run, of_task[0].b.run
-    rows = tuple(
-        (
-            str(one.b.step),
-            in_points((one.mean_a, None, None), one.unit),
-            in_points((one.mean_b, None, None), one.unit),
-            gap_in_points(one.difference, one.ci95, one.unit),
-            one.p_adjusted,
-            one.n_items,
-            error_in_points(one.minimum_detectable, one.unit),
-        )
-        for one in of_task
-    )
-    least = ReportColumn("least", "least", "points")
-    columns = (*columns_of("step"), *pair_columns(a, b), *columns_of("n", kind="count"), least)
-    return ReportTable("", f"{of_task[0].task or 'overall'}, a: {a}, b: {b}", columns, rows)
 
 
 # --- Runs
