@@ -11,10 +11,12 @@ import pytest
 from cli.invoked import Command
 from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
 
+from coeval import open_run
 from coeval.analysis.training.sweep_comparison import compare_runs, compare_sweeps, read_sweeps
 from coeval.analysis.training.training_curves import training_curves
 from coeval.core.errors import UsageError
 from coeval.reports.training_report import training_report
+from coeval.reports.view.viewed_folder import read_summary
 
 STEPS = (120, 240, 360, 480, 600)
 FALLING = dict(zip(STEPS, (0.7, 0.66, 0.6, 0.55, 0.5), strict=True))
@@ -54,6 +56,26 @@ def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -
             assert (point.mean, list(point.ci95 or ())) == (written["mean"], written["ci95"])
             assert (point.n_items, point.n_runs, point.step in curve.alike) == (250, 2, True)
             assert len(curve.columns[point.step].values) == 250
+
+
+def test_every_face_of_a_checkpoint_has_the_same_figure(tmp_path: Path) -> None:
+    """The curve, the results of its folder, its measures, and its line in the list of `coeval view`."""
+    [run] = training_curves({"a": two_tasks(tmp_path)})
+    compared = compare_runs([run])
+    listed = {step: read_summary(folder).best for step, folder in run.folders.items()}
+    for one in compared.overall:
+        best = listed[one.step]
+        assert best is not None
+        assert best.score == pytest.approx(one.mean, abs=1e-12)
+        opened = open_run(run.folders[one.step])
+        measures = opened.measures()["metrics"]["m"]
+        for metric in opened.results().metrics:
+            [point] = [point for point in run.curves[metric.task].points if point.step == one.step]
+            assert (metric.value, (metric.low, metric.high)) == (point.mean, point.ci95)
+            assert (metric.n, metric.samples) == (point.n_items, point.n_runs)
+            assert measures[metric.task][metric.metric] == point.mean
+    highest = max(listed, key=lambda step: listed[step].score if listed[step] else 0.0)  # type: ignore[union-attr]
+    assert compared.choices[0].best.step == highest
 
 
 @pytest.mark.process

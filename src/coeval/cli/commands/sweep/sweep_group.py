@@ -262,8 +262,7 @@ def plot(
     """Draw the curves of training runs, with the items behind each point.
 
     Writes TASK.png and TASK.svg for print, all_tasks.png and all_tasks.svg, and curves.html, which opens
-    without a network. sem and std need a summary_agg.json of each step (coeval sweep aggregate writes it).
-    docs/training-runs.md explains the figures and sentences.
+    without a network. docs/training-runs.md explains the figures and sentences.
 
     \b
     Examples:
