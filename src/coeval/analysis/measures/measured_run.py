@@ -36,7 +36,8 @@ from coeval.analysis.measures.leaders import (
 )
 from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
+from coeval.analysis.measures.pair_scores import SharedScores
+from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
