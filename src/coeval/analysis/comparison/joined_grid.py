@@ -15,16 +15,8 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.side import Measure, RequestedItem, Side
-from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
-from coeval.analysis.measures.score_grid import (
-    Codes,
-    GridItems,
-    ScoreGrid,
-    TaskDesign,
-    evened,
-    no_levels,
-)
+from coeval.analysis.measures.score_grid import UNSCORED, Codes, GridItems, ScoreGrid, TaskDesign, evened
 from coeval.core.text import numbered
 
 
@@ -141,104 +133,84 @@ def _other_making(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list
 # --- One grid of two
 
 
-JudgesByTask = Mapping[str, Collection[str] | None]
+class _Joined(NamedTuple):
+    """What rows of both sides are numbered by: ``task`` of each item; ``judges`` of each task, None where the
+    sides have none in common."""
+
+    task: Codes
+    judges: Sequence[Collection[str] | None]
+    names: Sequence[str]
+    factors: Sequence[str]
 
 
-class _Columns(NamedTuple):
-    """A side's rows among the judges of both; ``tasks``: of each row, among the shared ones."""
-
-    grid: ScoreGrid
-    item: Codes
-    values: Floats
-    checked: Floats
-
-
-def joined_grid(a: Side, b: Side, measure: Measure, items: SharedItems, judges: JudgesByTask) -> ComparedGrid:
+def joined_grid(
+    a: Side, b: Side, measure: Measure, items: SharedItems, judges: Mapping[str, Collection[str] | None]
+) -> ComparedGrid:
     """Two students, by their labels. ``judges``: by task, those that both have; None: they have none in
     common, and each side's are taken together, as a check would be. Weights are those of ``b``."""
-    tasks = sorted(set(items.tasks))
-    task = np.array([*map({name: at for at, name in enumerate(tasks)}.get, items.tasks)], np.int32)
-    names = sorted({name for shared in judges.values() for name in shared or ()})
     grids = [side.grids[measure].grid for side in (a, b)]
-    factors = sorted({name for grid in grids for name in grid.factors})
-    of_both = [
-        _columns(side, grid, codes, [judges.get(name) for name in tasks], names, task)
+    tasks = sorted(set(items.tasks))
+    number = {name: at for at, name in enumerate(tasks)}
+    joined = _Joined(
+        np.array([number[name] for name in items.tasks], np.int32),
+        [judges.get(name) for name in tasks],
+        sorted({name for shared in judges.values() for name in shared or ()}),
+        sorted({name for grid in grids for name in grid.factors}),
+    )
+    rows = [
+        _aligned(_of_student(grid, side.model, codes), codes, joined)
         for side, grid, codes in zip((a, b), grids, items.codes, strict=True)
     ]
-    values = np.concatenate([own.values for own in of_both])
-    there = np.isfinite(values)
-    scale, place = np.unique(values[there], return_inverse=True)
-    levels = no_levels((len(values), len(names)), len(scale))
-    levels[there] = place
-    sampled = any(grid.sample is not None for grid in grids)
-    weighted = any(grid.weight is not None for grid in grids)
-    return ComparedGrid(
-        ScoreGrid(
-            item=np.concatenate([own.item for own in of_both]),
-            student=np.repeat(np.arange(2), [len(own.item) for own in of_both]),
-            factor=np.concatenate([_factors_of(own.grid, factors) for own in of_both]),
-            levels=levels,
-            items=GridItems(
-                [str(n) for n in range(len(task))], task, np.zeros_like(task), {}, items.clusters
-            ),
-            students=(a.label, b.label),
-            judges=tuple(names),
-            factors=tuple(factors),
-            tasks=tuple(tasks),
-            teachers=(),
-            designs=tuple(_design(name, judges.get(name), grids) for name in tasks),
-            scale=scale,
-            checked=np.concatenate([own.checked for own in of_both]),
-            sample=np.concatenate([_or_zeros(own.grid, own.grid.sample) for own in of_both])
-            if sampled
-            else None,
-            samples={
-                side.label: int(own.grid.times.max(initial=1))
-                for side, own in zip((a, b), of_both, strict=True)
-            },
-            weight=np.concatenate([_or_zeros(own.grid, own.grid.weight) for own in of_both])
-            if weighted
-            else None,
-        )
+    whole = {
+        name: np.concatenate([getattr(grid, name) for grid in rows])
+        for name in ("item", "factor", "checked", "scale", "sample", "weight")
+    }
+    first, second = (grid.levels for grid in rows)
+    levels = np.concatenate([first, np.where(second >= 0, second + len(rows[0].scale), second)])
+    known = GridItems([*map(str, range(len(joined.task)))], joined.task, joined.task * 0, {}, items.clusters)
+    found = ScoreGrid(
+        **whole,
+        student=np.repeat(np.arange(2), [len(grid.item) for grid in rows]),
+        levels=levels,
+        items=known,
+        students=(a.label, b.label),
+        judges=tuple(joined.names),
+        factors=tuple(joined.factors),
+        tasks=tuple(tasks),
+        teachers=(),
+        designs=tuple(_design(name, judges.get(name), grids) for name in tasks),
+        samples={side.label: int(grid.times.max(initial=1)) for side, grid in zip((a, b), rows, strict=True)},
     )
+    sampled = any(grid.sample is not None for grid in grids)
+    return ComparedGrid(found if sampled else found._replace(sample=None))
 
 
-def _or_zeros(grid: ScoreGrid, column: Codes | Floats | None) -> NDArray[np.float64] | Codes:
-    return np.zeros(len(grid.item), np.int64) if column is None else column
+def _of_student(grid: ScoreGrid, name: str, codes: Codes) -> ScoreGrid:
+    """Its rows of items that have a number."""
+    return grid.of_rows((grid.student == grid.students.index(name)) & (codes[grid.item] >= 0))
 
 
-def _columns(
-    side: Side,
-    grid: ScoreGrid,
-    codes: Codes,
-    judges: Sequence[Collection[str] | None],
-    names: Sequence[str],
-    task: Codes,
-) -> _Columns:
-    mine = (grid.student == grid.students.index(side.model)) & (codes[grid.item] >= 0)
-    grid = grid.of_rows(mine)
+def _aligned(grid: ScoreGrid, codes: Codes, joined: _Joined) -> ScoreGrid:
+    """One side's rows by the numbers of both, on its own scale."""
     item = codes[grid.item]
-    of_row = task[item]
-    values = np.full((len(item), len(names)), np.nan)
-    for place, name in enumerate(names):
+    task, values = joined.task[item], grid.values[grid.levels]
+    levels = np.full((len(item), len(joined.names)), UNSCORED, np.int32)
+    for place, name in enumerate(joined.names):
         if name in grid.judges:
-            given = grid.levels[:, grid.judges.index(name)]
-            taken = np.array([shared is not None and name in shared for shared in judges])
-            counts = (given >= 0) & taken[of_row]
-            values[counts, place] = grid.values[given[counts]]
+            counts = np.array([shared is not None and name in shared for shared in joined.judges])[task]
+            levels[:, place] = np.where(counts, grid.levels[:, grid.judges.index(name)], UNSCORED)
+    together = np.array([shared is None for shared in joined.judges])[task] & grid.valid.any(axis=1)
+    means = values.sum(axis=1) / np.maximum(grid.valid.sum(axis=1), 1)
     checked = np.full(len(item), np.nan) if grid.checked is None else grid.checked
-    together = np.array([shared is None for shared in judges])[of_row] & grid.valid.any(axis=1)
-    if together.any():
-        given = grid.levels[together]
-        of_judges = (grid.values[given] * (given >= 0)).sum(axis=1) / (given >= 0).sum(axis=1)
-        checked = checked.copy()
-        checked[together] = of_judges
-    return _Columns(grid, item, values, checked)
-
-
-def _factors_of(grid: ScoreGrid, factors: Sequence[str]) -> Codes:
-    place = {name: at for at, name in enumerate(factors)}
-    return np.array([place[name] for name in grid.factors], np.int64)[grid.factor]
+    places = np.array([joined.factors.index(name) for name in grid.factors], np.int64)
+    return grid._replace(
+        item=item,
+        factor=places[grid.factor],
+        levels=levels,
+        checked=np.where(together, means, checked),
+        sample=np.zeros(len(item), np.int64) if grid.sample is None else grid.sample,
+        weight=np.ones(len(item)) if grid.weight is None else grid.weight,
+    )
 
 
 def _design(task: str, judges: Collection[str] | None, grids: Sequence[ScoreGrid]) -> TaskDesign:
@@ -247,12 +219,6 @@ def _design(task: str, judges: Collection[str] | None, grids: Sequence[ScoreGrid
     first, second = (grid.designs[grid.tasks.index(task)] for grid in grids)
     rows = of_a.factor[of_a.task == of_a.tasks.index(task)]
     known = {of_a.factors[place] for place in np.unique(rows)} | (first.factors if first.weights else set())
-    factors = second.factors & known
-    weights = {name: weight for name, weight in second.weights.items() if name in factors}
-    return TaskDesign(
-        frozenset(judges or ()),
-        frozenset(factors),
-        frozenset(second.checks & factors),
-        second.scales,
-        evened(weights),
-    )
+    factors = frozenset(second.factors & known)
+    weights = evened({name: weight for name, weight in second.weights.items() if name in factors})
+    return TaskDesign(frozenset(judges or ()), factors, second.checks & factors, second.scales, weights)

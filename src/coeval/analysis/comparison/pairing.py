@@ -15,6 +15,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.side import JudgedApart, Measure, MetricName, Side
 from coeval.analysis.intervals import SHARE, Floats, Scale
 from coeval.analysis.measures.pair_scores import SharedScores
+from coeval.analysis.measures.score_grid import evened
 from coeval.analysis.panel.mean_squares import ByJudge
 from coeval.core.text import listed
 
@@ -70,22 +71,22 @@ def other_rubrics(a: Side, b: Side) -> tuple[Mismatch, ...]:
     )
 
 
-def other_weights(a: Side, b: Side) -> tuple[Mismatch, ...]:
-    """The tasks whose factors count otherwise on either side."""
-    of_a, of_b = ({name.key[::2] for name in side.metrics if name.measure == "factor"} for side in (a, b))
-    tasks = {
-        task
-        for task, factor in of_a & of_b
-        if a.weighed.get(task, {}).get(factor) != b.weighed.get(task, {}).get(factor)
-    }
-    return tuple(
-        Mismatch(
-            task,
-            f"{task}: its factors have other weights in {b.place} than in {a.place}; those of {b.place} are "
-            "used",
-        )
-        for task in sorted(tasks)
-    )
+def other_weights(a: Side, b: Side) -> Iterator[Mismatch]:
+    """The tasks in which the factors of both count otherwise against each other on either side."""
+    grids = [side.grids["factor"] for side in (a, b) if "factor" in side.grids]
+    shared = set.intersection(*({*grid.parts} for grid in grids)) if len(grids) == 2 else set()
+    for task in sorted({task for task, _ in shared}):
+        of_a, of_b = (grid.grid.designs[grid.grid.tasks.index(task)].weights for grid in grids)
+        factors = sorted(factor for at, factor in shared if at == task)
+        own = [
+            [*evened({name: weights.get(name, 0.0) for name in factors}).values()] for weights in (of_a, of_b)
+        ]
+        if bool(of_a) != bool(of_b) or not np.allclose(own[0], own[1]):
+            yield Mismatch(
+                task,
+                f"{task}: its factors have other weights in {b.place} than in {a.place}; those of {b.place} "
+                "are used",
+            )
 
 
 class ScoredPairs(NamedTuple):

@@ -71,7 +71,7 @@ class Side:
 
     ``methods``: by task and judge, hashes of how answers were judged. ``rubrics``: by task, what each factor
     asks for. ``families``: of the model and its judges, by name. ``fitted``: metrics that no item has a score
-    in. ``simulated``: simulated models took part. ``weighed``, ``looks``: as in `Reader`. ``compared``: tasks
+    in. ``simulated``: simulated models took part. ``looks``: as in `Reader`. ``compared``: tasks
     judged pairwise. ``scales``: by task and factor, in words.
     ``checks`` reads what `Reader.check_hashes` has. ``served``: by task, whose the answers are, where another
     model gave some.
@@ -89,7 +89,6 @@ class Side:
     families: Mapping[str, str]
     fitted: tuple[str, ...] = ()
     simulated: bool = False
-    weighed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     looks: Looks | None = None
     compared: frozenset[str] = frozenset()
     scales: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -159,7 +158,6 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             ),
             fitted=_fitted(reader),
             simulated=reader.simulated,
-            weighed=reader.weighed,
             looks=reader.looks,
             compared=frozenset(task for task, plan in plans.items() if plan.compares),
             scales={

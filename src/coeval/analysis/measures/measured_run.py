@@ -506,7 +506,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         coverage=benchmark.coverage,
         items=benchmark.items,
         checks=check_measures(grid, students),
-        samples=sample_measures(reader),
+        samples=sample_measures(reader, grid),
         pairs=measured_pairs(read_comparisons(reader)),
         people=people_measures(reader, grid, reweighting),
     )
@@ -519,7 +519,7 @@ def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Ite
     ranks, families = measures.ranking, families_of(reader, grid)
     related = family_judges(grid, measures.judges, ranks, families)
     elsewhere = [*task_leaders(grid, ranks), *family_teachers(grid, ranks, families)]
-    notes = (*label_task_notes(reader), *unscored_notes(reader))
+    notes = (*label_task_notes(reader), *unscored_notes(reader, grid))
     yield from conclusions(measures, notes, related, elsewhere, grid.looks)
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)
