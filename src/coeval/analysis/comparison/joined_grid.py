@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,17 +161,17 @@ def joined_grid(
         _aligned(_of_student(grid, side.model, codes), codes, joined)
         for side, grid, codes in zip((a, b), grids, items.codes, strict=True)
     ]
-    whole = {
+    whole: dict[str, Any] = {
         name: np.concatenate([getattr(grid, name) for grid in rows])
         for name in ("item", "factor", "checked", "scale", "sample", "weight")
     }
-    first, second = (grid.levels for grid in rows)
-    levels = np.concatenate([first, np.where(second >= 0, second + len(rows[0].scale), second)])
+    first, second = (grid.levels.astype(np.int32) for grid in rows)
+    second += len(rows[0].scale) * (second >= 0)
+    whole["levels"] = np.concatenate([first, second])
     known = GridItems([*map(str, range(len(joined.task)))], joined.task, joined.task * 0, {}, items.clusters)
     found = ScoreGrid(
         **whole,
         student=np.repeat(np.arange(2), [len(grid.item) for grid in rows]),
-        levels=levels,
         items=known,
         students=(a.label, b.label),
         judges=tuple(joined.names),
@@ -194,7 +194,7 @@ def _aligned(grid: ScoreGrid, codes: Codes, joined: _Joined) -> ScoreGrid:
     """One side's rows by the numbers of both, on its own scale."""
     item = codes[grid.item]
     task, values = joined.task[item], grid.values[grid.levels]
-    levels = np.full((len(item), len(joined.names)), UNSCORED, np.int32)
+    levels = np.full((len(item), len(joined.names)), UNSCORED, grid.levels.dtype)
     for place, name in enumerate(joined.names):
         if name in grid.judges:
             counts = np.array([shared is not None and name in shared for shared in joined.judges])[task]
