@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -56,11 +57,16 @@ def answer(run: Run, n: int, student: str, there: dict[int, list[tuple[str, str]
     drawn = Random(f"{run.task}{n}{student}")
     for sample, cells in there.items():
         name = answer_name(student, sample)
-        about = {"datapoint_id": run.datapoint_id(n), "student_model_id": student, "task_id": run.task}
+        about: dict[str, Any] = {
+            "datapoint_id": run.datapoint_id(n),
+            "student_model_id": student,
+            "task_id": run.task,
+        }
         about |= {"teacher_model_id": run.teacher, "sample": sample}
         append(run.responses(student), {"id": f"{run.datapoint_id(n)}__{name}", "response": "so", **about})
         for judge in dict.fromkeys(judge for judge, _ in cells):
-            scores, values = {}, {}
+            scores: dict[str, str] = {}
+            values: dict[str, float] = {}
             for factor in [factor for who, factor in cells if who == judge]:
                 if factor == "tone":
                     scores[factor] = level = drawn.choice(["High", "Medium", "Low"])
@@ -68,7 +74,7 @@ def answer(run: Run, n: int, student: str, there: dict[int, list[tuple[str, str]
                 else:
                     values[factor] = value = drawn.choice(FIVE.values if factor == "depth" else (0.0, 1.0))
                 known[run.task, n, student, sample, judge, factor] = value
-            response = {"id": f"{run.datapoint_id(n)}__{name}__{judge}", "judge_model_id": judge, **about}
+            response = {"id": f"{run.datapoint_id(n)}__{name}__{judge}", "judge_model_id": judge} | about
             response |= {"response_id": f"{run.datapoint_id(n)}__{name}", "scores": scores, "values": values}
             append(run.evaluations(judge), response)
 

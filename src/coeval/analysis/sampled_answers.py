@@ -107,9 +107,10 @@ def _score(answers: _Answers, student: str, grid: ScoreGrid) -> SampledScore | N
     some = np.zeros(len(grid.items.ids), bool)
     some[numbers] = True
     columns = (np.ones(len(score)), score > _HALF, score == _HALF, score, score**2)
-    items = _ItemSums(
-        *(np.bincount(at, column, len(numbers)) for column in columns), grid.items.alike_of(some)
+    n, passed, halves, total, squares = (
+        np.bincount(at, column, len(numbers)).astype(np.float64) for column in columns
     )
+    items = _ItemSums(n, passed, halves, total, squares, grid.items.alike_of(some))
     means = items.total / items.n
     several = items.n > 1
     within = (items.squares - items.total * means)[several] / (items.n[several] - 1)
