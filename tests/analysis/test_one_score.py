@@ -163,7 +163,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
         means = dict(zip(STUDENTS, (both.pairs.a, both.pairs.b), strict=True))
         for student in STUDENTS:
             own = [score for (at, _, who), score in items.items() if (at, who) == (task, student)]
-            found = run.measures.students[student].headline_by_task[task]
+            found = run.measures.students[student].mean_recorded_by_task[task]
             assert found.value == pytest.approx(fmean(own), abs=1e-12)
             assert found.n == len(own) == len(means[student])
             assert means[student].tolist() == pytest.approx(own, abs=1e-12)
