@@ -197,9 +197,9 @@ def _aligned(grid: ScoreGrid, codes: Codes, joined: _Joined) -> ScoreGrid:
     levels = np.full((len(item), len(joined.names)), UNSCORED, grid.levels.dtype)
     for place, name in enumerate(joined.names):
         if name in grid.judges:
-            counts = np.array([shared is not None and name in shared for shared in joined.judges])[task]
+            counts = np.array([name in (shared or ()) for shared in joined.judges], bool)[task]
             levels[:, place] = np.where(counts, grid.levels[:, grid.judges.index(name)], UNSCORED)
-    together = np.array([shared is None for shared in joined.judges])[task] & grid.valid.any(axis=1)
+    together = np.array([shared is None for shared in joined.judges], bool)[task] & grid.valid.any(axis=1)
     means = values.sum(axis=1) / np.maximum(grid.valid.sum(axis=1), 1)
     checked = np.full(len(item), np.nan) if grid.checked is None else grid.checked
     places = np.array([joined.factors.index(name) for name in grid.factors], np.int64)
