@@ -36,7 +36,8 @@ from coeval.analysis.measures.leaders import (
 )
 from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
+from coeval.analysis.measures.pair_scores import SharedScores
+from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
@@ -501,7 +502,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         coverage=benchmark.coverage,
         items=benchmark.items,
         checks=check_measures(grid, students),
-        samples=sample_measures(reader),
+        samples=sample_measures(reader, grid),
         pairs=measured_pairs(read_comparisons(reader)),
         people=people_measures(reader, grid, reweighting),
     )
@@ -514,7 +515,7 @@ def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Ite
     ranks, families = measures.ranking, families_of(reader, grid)
     related = family_judges(grid, measures.judges, ranks, families)
     elsewhere = [*task_leaders(grid, measures.students, ranks), *family_teachers(grid, ranks, families)]
-    notes = (*label_task_notes(reader), *unscored_notes(reader))
+    notes = (*label_task_notes(reader), *unscored_notes(reader, grid))
     yield from conclusions(measures, notes, related, elsewhere, grid.looks)
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)

@@ -129,9 +129,6 @@ class Reader:
     beyond_total: tuple[BeyondTotal, ...] = ()
     looks: Looks | None = None
     """The look that this reading is, if others were or will be taken at the run; None: nobody counts."""
-    weighed: Mapping[str, Mapping[str, float]] = {}
-    """Of tasks with weights or checks, the weights of all factors: without a score in each of these an answer
-    has none."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
