@@ -255,15 +255,13 @@ def _best(
 
 
 def _of_metrics(metrics: Sequence[MetricScore]) -> ReportTable:
-    """A row for each model and sample."""
-    several = len({one.sample for one in metrics}) > 1
+    """A row for each model."""
     columns: dict[str, dict[str, Measured]] = {}
     headline: dict[str, str] = {}
     for one in metrics:
-        row = one.model + (f", sample {one.sample}" if several else "")
         cells = columns.setdefault(one.task, {})
-        if row not in cells:
-            cells[row] = in_points((one.value, one.low, one.high), one.unit)
+        if one.model not in cells:
+            cells[one.model] = in_points((one.value, one.low, one.high), one.unit)
             headline.setdefault(one.task, one.metric)
     found = [_PaperColumn(task, cells) for task, cells in columns.items()]
     return _paper("model", found, (f"{task}: {metric}." for task, metric in headline.items()))

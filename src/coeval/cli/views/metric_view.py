@@ -49,14 +49,12 @@ def metric_rows(tasks: Iterable[TaskMetrics], title: str = "") -> ReportTable:
 
 
 def metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
-    """With several samples, below each sample's."""
-    several = len({metric.sample for metric in metrics}) > 1
     tasks = []
-    for (sample, task), found in groupby(metrics, key=lambda metric: (metric.sample, metric.task)):
+    for task, found in groupby(metrics, key=lambda metric: metric.task):
         first, *others = found
         tasks.append(
             TaskMetrics(
-                f"run_{sample} {task}" if several else task,
+                task if first.samples == 1 else f"{task}, {first.samples:,} samples of each prompt",
                 f"not measured: {first.not_measured}" if first.not_measured else "",
                 (f"{first.expected:,} {first.counted}", first.failed),
                 [
