@@ -418,7 +418,7 @@ def _print_students(measures: RunMeasures, console: Console) -> bool:
             "over items, judges": _over_judges(students[name].over_judges),
             "mean of recorded": _text(students[name].mean_recorded) if ranking.adjusted else "",
             "missing": _text(students[name].score.missing),
-            "bounds": bounds_text(*(students[name].bounds.score or (None, None))) or "",
+            "bounds": bounds_text(*(students[name].bounds or (None, None))) or "",
         }
         for name in _best_first(students, ranking)
     }
@@ -530,7 +530,7 @@ def _print_label_students(title: str, found: LabelMeasures, console: Console) ->
             "rank": _rank(found.ranking.ranges.get(name)),
             **_cells(found.students[name]),
             "missing": _text(found.students[name].accuracy.missing),
-            "bounds": bounds_text(*(found.students[name].bounds.accuracy or (None, None))) or "",
+            "bounds": bounds_text(*(found.students[name].bounds or (None, None))) or "",
         }
         for name in found.order
     }

@@ -28,6 +28,7 @@ from coeval.analysis.run_results import (
     LABELS,
     SIMULATED,
     Bounded,
+    both_scales,
     cut_of,
     label_columns,
     missing_label_sentences,
@@ -37,13 +38,13 @@ from coeval.analysis.run_results import (
 from coeval.cli.streams import folded_name, say, warn
 from coeval.cli.views.name_table import print_costs, print_metrics, say_names, without_incomparable
 from coeval.core.figures import bounds_text, points_text
+from coeval.core.html_table import MeasureRow
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
-    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
-    from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
+    from coeval.analysis.run_results import Results
 
 # --- Notes beside a table of scores
 
@@ -82,8 +83,11 @@ def notes(results: Results, *, scored: bool) -> list[str]:
             "mean@N: over N answers to an item, pooled within it. item s.e.: how far other items would move "
             "it; sd in item: how far answers to one item lie apart."
         )
-    if any(each.passes for each in results.sampled):
-        notes.append("pass@N, pass^N: how often one of N answers passes, and all of them; by k in --json.")
+    if any(each.pass_at is not None for each in results.sampled):
+        notes.append(
+            "pass@N, pass^N: how often one of N answers passes, and all of them; by k: coeval analyze "
+            "students --format json."
+        )
     if cut := cut_off_sentence(_cut_off(results.students), "of"):
         notes.append(cut)
     notes += _removed(results)
@@ -123,7 +127,7 @@ def _of_labels(results: Results, scored: bool) -> list[str]:
     return notes
 
 
-def _cut_off(scores: Sequence[StudentScore]) -> list[CutOffAnswers]:
+def _cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
     return [cut_of(score)._replace(name=plain(score.student)) for score in scores if score.task is None]
 
 
@@ -147,12 +151,14 @@ def _removed(results: Results) -> list[str]:
     return notes
 
 
-def _less_scored(scores: Sequence[StudentScore], labels: Sequence[LabelAccuracy]) -> list[str]:
+def _less_scored(scores: Sequence[MeasureRow], labels: Sequence[MeasureRow]) -> list[str]:
     """Students with clearly fewer scores or labels in a task than another one has; no score at all is told
     elsewhere."""
     samples = {s.student: s.samples for s in scores}
     counts = [
-        ((s.task, ""), s.student, s.units / s.samples) for s in scores if s.task and s.units and not s.removed
+        ((s.task, ""), s.student, s.valid_evals / s.samples)
+        for s in scores
+        if s.task and s.valid_evals and not s.removed
     ]
     counts += [
         ((a.task, a.attribute), a.student, a.n / samples.get(a.student, 1)) for a in labels if not a.removed
@@ -217,7 +223,7 @@ def render(results: Results, console: Console, labels: Mapping[str, str] | None 
         for table in _label_tables(results.labels, console.width):
             _print(table, console)
     if results.sampled:
-        shown = [each for each in results.sampled if each.factor is None or each.passes]
+        shown = [each for each in results.sampled if each.factor is None or each.pass_at is not None]
         _print(_sampled_table(shown, console.width), console)
     if results.metrics:
         print_metrics(results.metrics, console)
@@ -243,7 +249,7 @@ def _score_tables(results: Results, width: int) -> list[Table]:
     """One table if every task fits beside the overall score, else that one first and tasks in chunks."""
     scores = results.students
     overall = [score for score in scores if score.task is None]
-    by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
+    by_task: dict[tuple[str, bool], dict[str, MeasureRow]] = {}
     judged = {score.task for score in scores if score.score is not None or score.failed}
     judged -= results.only_labelled
     for score in scores:
@@ -278,11 +284,11 @@ def _score_tables(results: Results, width: int) -> list[Table]:
     return tables
 
 
-def _pair_table(pairs: Sequence[PairStrength], width: int) -> Table:
+def _pair_table(pairs: Sequence[MeasureRow], width: int) -> Table:
     """Students by comparisons of their answers, in points."""
     columns = [
-        ("rank", [one.rank for one in pairs]),
-        ("strength", [one.points for one in pairs]),
+        ("rank", ["–".join(map(str, dict.fromkeys(one.ranks))) for one in pairs]),
+        ("strength", [bracketed(one.strength, one.low, one.high) for one in pairs]),
         ("win rate", [_points(one.win_rate) for one in pairs]),
         ("ties", [f"{one.ties:,}" for one in pairs]),
         ("n", [f"{one.comparisons:,}" for one in pairs]),
@@ -290,11 +296,12 @@ def _pair_table(pairs: Sequence[PairStrength], width: int) -> Table:
     return _table("Pairwise comparisons", [Row(plain(one.student), False) for one in pairs], columns, width)
 
 
-def _people_table(people: Sequence[HumanScore], width: int) -> Table:
+def _people_table(people: Sequence[MeasureRow], width: int) -> Table:
     """Students by judges and by people, in points."""
+    judged, by_people = zip(*map(both_scales, people), strict=True)
     columns = [
-        ("judged", [one.judged_points for one in people]),
-        ("human scale", [one.points or NOTHING for one in people]),
+        ("judged", list(judged)),
+        ("human scale", [one or NOTHING for one in by_people]),
         ("labels", [f"{one.labels:,}" for one in people]),
     ]
     title = f"By judges and by people, {plain(people[0].scale)}, in points"
@@ -311,7 +318,7 @@ def _label_columns(results: Results, students: Sequence[str]) -> list[Column]:
     ]
 
 
-def _label_tables(labels: Sequence[LabelAccuracy], width: int) -> list[Table]:
+def _label_tables(labels: Sequence[MeasureRow], width: int) -> list[Table]:
     """One table if all names fit beside the figures, else one for each label of each task."""
     names = {
         "task": [_named(label.task, "task" in label.removed) for label in labels],
@@ -335,7 +342,7 @@ def _label_tables(labels: Sequence[LabelAccuracy], width: int) -> list[Table]:
     return tables
 
 
-def _label_figures(labels: Sequence[LabelAccuracy]) -> list[Column]:
+def _label_figures(labels: Sequence[MeasureRow]) -> list[Column]:
     columns = [
         ("accuracy", [_accuracy(label) for label in labels]),
         ("right", [f"{label.correct} of {label.n}" for label in labels]),
@@ -349,22 +356,21 @@ def _label_figures(labels: Sequence[LabelAccuracy]) -> list[Column]:
     return columns
 
 
-def _sampled_table(sampled: Sequence[SampledScore], width: int) -> Table:
+def _sampled_table(sampled: Sequence[MeasureRow], width: int) -> Table:
     """Of several answers to an item: the mean over all of them, and how often one or all of them pass."""
     leading = [
         ("task", [plain(each.task) for each in sampled]),
         ("factor", ["(answer)" if each.factor is None else plain(each.factor) for each in sampled]),
     ]
-    passes = [each.passes[-1] if each.passes else None for each in sampled]
     columns = [
         ("mean@N", [bracketed(each.mean, each.low, each.high) for each in sampled]),
         ("item s.e.", [_points(each.item_se) for each in sampled]),
         ("sd in item", [_points(each.sample_sd) for each in sampled]),
     ]
-    if any(passes):
+    if any(each.pass_at is not None for each in sampled):
         columns += [
-            ("pass@N", [bracketed(p.one, p.one_low, p.one_high) if p else NOTHING for p in passes]),
-            ("pass^N", [bracketed(p.all, p.all_low, p.all_high) if p else NOTHING for p in passes]),
+            ("pass@N", [bracketed(each.pass_at, each.pass_at_low, each.pass_at_high) for each in sampled]),
+            ("pass^N", [bracketed(each.pass_all, each.pass_all_low, each.pass_all_high) for each in sampled]),
         ]
     columns.append(("N", [str(each.samples) for each in sampled]))
     rows = [Row(plain(each.student), False) for each in sampled]
@@ -459,7 +465,7 @@ def _widest(texts: Sequence[str]) -> int:
     return max((cell_len(text) for text in texts), default=0)
 
 
-def _cell(score: StudentScore | None) -> str:
+def _cell(score: MeasureRow | None) -> str:
     return NOTHING if score is None else bracketed(score.score, score.low, score.high)
 
 
@@ -467,7 +473,7 @@ def _points(score: float | None) -> str:
     return points_text(score) or NOTHING
 
 
-def _accuracy(label: LabelAccuracy | None) -> str:
+def _accuracy(label: MeasureRow | None) -> str:
     return NOTHING if label is None else bracketed(label.accuracy, label.low, label.high)
 
 

@@ -13,8 +13,9 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
-from coeval.analysis.run_results import LabelAccuracy, label_columns
+from coeval.analysis.run_results import label_columns
 from coeval.analysis.sampled_answers import FactorSamples
+from coeval.core.html_table import MeasureRow
 from coeval.core.plain import plain
 from coeval.core.text import listed
 from coeval.reports.content import (
@@ -36,7 +37,6 @@ from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest
 
 def label_table(evidence: RunEvidence) -> ReportTable:
     """Accuracies, the best first within each label."""
-    failed = {(one.task, one.attribute, one.student): one.failed for one in evidence.results.labels}
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for task, attributes in evidence.measured.measures.labels.items():
@@ -45,8 +45,8 @@ def label_table(evidence: RunEvidence) -> ReportTable:
                 one = found.students[name]
                 links[len(rows)] = urlencode({"student": name, "task": task})
                 counts = (one.correct, one.none_of_the_labels, one.accuracy.n)
-                lost = (failed.get((task, attribute, name), 0), one.accuracy.missing)
-                bounds = _apart(one.bounds.accuracy)
+                lost = (one.failed, one.accuracy.missing)
+                bounds = _apart(one.bounds)
                 rows.append((name, task, attribute, one.accuracy, one.macro_f1, *counts, *lost, *bounds))
     return ReportTable(
         "labels",
@@ -306,32 +306,34 @@ _UNCOMPARED = "No comparison yet: fewer than two students have scores of the sam
 
 def _students(evidence: RunEvidence) -> ReportTable:
     measures, order = evidence.measured.measures, evidence.students
-    failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
     if len(labelled) > _MOST_LABELS:
         labelled = []
+    columns = declared_columns(StudentMeasures)
+    others = [field for field in columns if field not in ("score", "over_judges")]
     rows: list[tuple[Cell, ...]] = []
     for name in order:
         found = measures.students[name]
         ranks = rank_text(measures.ranking.ranges.get(name))
-        counts = (found.score.n, found.valid_evals, failed.get(name, 0), found.score.missing)
+        failed = 0 if found.counts is None else found.counts.failed
+        counts = (found.score.n, *(getattr(found, field) for field in others), failed, found.score.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
         means = (found.score, found.over_judges, *beside)
-        rows.append((name, ranks, *means, *counts, *_apart(found.bounds.score)))
+        rows.append((name, ranks, *means, *counts, *_apart(found.bounds)))
     return ReportTable(
         "students",
         "Students",
         (
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
-            declared_column(StudentMeasures, "score"),
-            declared_column(StudentMeasures, "over_judges"),
+            columns["score"],
+            columns["over_judges"],
             *(
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
             ReportColumn("n", "Items", "count"),
-            declared_column(StudentMeasures, "valid_evals", "scores"),
+            *(columns[field] for field in others),
             ReportColumn(
                 "failed",
                 "Failed",
@@ -347,7 +349,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
     )
 
 
-def _accuracy(label: LabelAccuracy | None) -> Measured | None:
+def _accuracy(label: MeasureRow | None) -> Measured | None:
     return None if label is None else Measured(label.accuracy, label.low, label.high, label.n, None)
 
 
