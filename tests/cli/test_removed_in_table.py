@@ -51,7 +51,7 @@ def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
     assert first.code == 0
     assert "(removed)" not in first.out
     assert "in no mean:" not in first.out
-    assert score(lab, "ann").units == 12 * 2 * 2
+    assert score(lab, "ann").valid_evals == 12 * 2 * 2
     before, models = results(lab), list(lab.models)
     remove(lab, "old", "jud")
     style = lab.tasks[0]["rubric"].pop("style")
@@ -141,7 +141,7 @@ def test_an_heir_that_goes_on_without_a_factor_leaves_it_out(lab: Lab) -> None:
     assert heir.run().results().left_out == ()
     del heir.tasks[0]["rubric"]["style"]
     assert heir.run(continue_run=True).results().left_out == (LeftOut("factor", "story", "style"),)
-    assert score(heir, "ann", "story").units == 12 * 2
+    assert score(heir, "ann", "story").valid_evals == 12 * 2
 
 
 @pytest.mark.parametrize("mode", ["Model", "Extend"])

@@ -304,7 +304,7 @@ def conclusions(
     looks: Looks | None = None,
 ) -> tuple[Conclusion, ...]:
     """Sentences for people, the most important first; ``beside`` is what no score is of
-    (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
+    (`coeval.analysis.score_notes.label_task_notes`), ``related`` are the sentences of `family_judges`,
     ``elsewhere`` those of `task_leaders` and `family_teachers`; ``looks``: as in `leader_sentences`."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
     compared = measures.pairs

@@ -12,7 +12,7 @@ from coeval.analysis.measures.measure_rows import BY_TASK
 from coeval.analysis.measures.run_measures import RemovedMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid, has_task, with_removed
 from coeval.analysis.measures.student_measures import (
-    AnswerCounts,
+    StudentAnswers,
     StudentCounts,
     StudentMeasures,
     item_scores,
@@ -24,9 +24,9 @@ from coeval.analysis.readers.run_reader import RunReader
 
 def answer_counts(reader: RunReader) -> StudentCounts:
     """Count the answers of all students on record, those that are removed included."""
-    found: defaultdict[str, dict[str, AnswerCounts]] = defaultdict(dict)
+    found: defaultdict[str, dict[str, StudentAnswers]] = defaultdict(dict)
     for task, student, *counts in reader.rows(_COUNTS):
-        found[student][task] = AnswerCounts(*counts)
+        found[student][task] = StudentAnswers(*counts)
     return found
 
 

@@ -75,7 +75,7 @@ class StudentScores(Entity, frozen=True):
     ] = None
 
 
-class AnswerCounts(Record, frozen=True):
+class StudentAnswers(Record, frozen=True):
     """A student's answers. ``failed`` are also failed judgments, and factors that a judge or check was asked
     for and did not score."""
 
@@ -116,9 +116,9 @@ class StudentMeasures(StudentScores, frozen=True, kw_only=True):
     bounds_by_task: Annotated[Mapping[str, LeastAndMost], ShownAs("The same of one task", elsewhere=FILES)]
     samples: Annotated[int, ShownAs("Answers to an item", kind="count", elsewhere=FILES)]
     partial: Annotated[bool, ShownAs("Whether it is to do some of the tasks only", elsewhere=FILES)]
-    counts: Annotated[AnswerCounts | None, ShownAs("Answers and failures", elsewhere="students")] = None
+    counts: Annotated[StudentAnswers | None, ShownAs("Answers and failures", elsewhere="students")] = None
     counts_by_task: Annotated[
-        Mapping[str, AnswerCounts] | None, ShownAs("Answers and failures of a task", elsewhere=FILES)
+        Mapping[str, StudentAnswers] | None, ShownAs("Answers and failures of a task", elsewhere=FILES)
     ] = None
 
 
@@ -279,14 +279,14 @@ def student_measures(
     }
 
 
-StudentCounts: TypeAlias = Mapping[str, Mapping[str, AnswerCounts]]
+StudentCounts: TypeAlias = Mapping[str, Mapping[str, StudentAnswers]]
 """By student and task."""
 
 
-def _counted(by_task: Mapping[str, AnswerCounts], tasks: Collection[str]) -> AnswerCounts:
+def _counted(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> StudentAnswers:
     """Sum the counts of some tasks."""
     each = [msgspec.structs.astuple(one) for task, one in by_task.items() if task in tasks]
-    return AnswerCounts(*map(sum, zip(*each, strict=True)))
+    return StudentAnswers(*map(sum, zip(*each, strict=True)))
 
 
 def _known(bounds: Mapping[str, LeastAndMost], scores: Named) -> dict[str, LeastAndMost]:
