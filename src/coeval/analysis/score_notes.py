@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import label_tasks_sentence
-from coeval.core.text import listed, numbered
-from coeval.store.rundir import PAIRS
 
 
 def label_task_notes(reader: RunReader) -> Iterator[str]:
@@ -24,25 +22,6 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
         yield label_tasks_sentence(of_scores, alone)
 
 
-def unscored_notes(reader: RunReader) -> Iterator[str]:
-    """Report that all failed; name the factors that all answers of a student lack, so that it has no score
-    in a task."""
-    [(known, *failed)] = reader.rows(_FAILURES)
-    lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
-    if lost and not known and not reader.run.files(PAIRS):
-        yield f"No scores: {' and '.join(lost)} failed."
-    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for task, student, scored in reader.rows(_UNSCORED) if reader.weighed else ():
-        lacking = tuple(sorted(reader.weighed.get(task, {}).keys() - {*scored}))
-        if not removed_names(reader.planned, student, task):
-            alike.setdefault((task, lacking), []).append(student)
-    for (task, lacking), students in alike.items():
-        yield (
-            f"{listed(students)}: no score in {task}, because no answer is scored in "
-            f"{listed(lacking) or 'every factor'}."
-        )
-
-
 _FAILURES = """
 SELECT (SELECT count(*) FROM scores WHERE value IS NOT NULL) + (SELECT count(*) FROM labels),
        (SELECT count(*) FROM answers WHERE failed), (SELECT count(*) FROM judgments WHERE failed)
@@ -52,9 +31,4 @@ _OF_TASKS = """
 SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
        task IN (SELECT task FROM labels)
 FROM items WHERE NOT failed GROUP BY task ORDER BY task
-"""
-
-_UNSCORED = """
-SELECT task, model, list(DISTINCT metric) FROM weighed_scores WHERE value IS NOT NULL
-GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 """

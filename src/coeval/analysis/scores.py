@@ -15,11 +15,13 @@ import msgspec
 from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.pair_measures import group_sentences
+from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import label_rows, pair_rows, people_rows, sample_rows, student_rows
 from coeval.analysis.run_results import Results, model_costs
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
+from coeval.analysis.training.sample_figures import metric_scores, task_figures
 from coeval.core.errors import StoreError
 from coeval.core.records import CHECK
 
@@ -36,8 +38,22 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
 
 @singledispatch
 def _scored(reader: Reader) -> Results:
+    raise NotImplementedError(type(reader).__name__)
+
+
+@_scored.register
+def _(reader: OutputReader) -> Results:
     """A benchmark's own figures."""
-    return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=reader.metrics)
+    figures = task_figures(reader)
+    scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
+    left_out = [
+        f"run_{left.run} {task} is left out: {left.why}"
+        for task, found in figures.items()
+        for left in found.runs.left_out
+        if (task, left.run) in scored
+    ]
+    notes, metrics = (*reader.notes(), *left_out), metric_scores(reader, figures)
+    return Results((), (), simulated=reader.simulated, notes=notes, metrics=metrics)
 
 
 @_scored.register
@@ -53,7 +69,7 @@ def _(reader: RunReader) -> Results:
         people=people_rows(measures.people),
         leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
-        notes=(*label_task_notes(reader), *unscored_notes(reader), *reader.notes()),
+        notes=(*label_task_notes(reader), *unscored_notes(reader, grid), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
         checks_alone=reader.rows(_ALL_CHECKED) == [(True,)],
