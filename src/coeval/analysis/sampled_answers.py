@@ -147,16 +147,16 @@ def _measured(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples
     mean = items.mean(means)
     place = np.arange(len(means)) if items.clusters is None else items.clusters
     samples = grid.samples[student]
-    at, every = _pass_rates(items, samples) if answers.passes else (None, None)
+    some_pass, all_pass = _pass_rates(items, samples) if answers.passes else (None, None)
     return FactorSamples(
         mean=of_interval(mean, None),
         samples=samples,
         item_se=clustered_error(means, place),
         sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
-        pass_at=_last(at),
-        pass_all=_last(every),
-        pass_at_k=at,
-        pass_all_k=every,
+        pass_at=_last(some_pass),
+        pass_all=_last(all_pass),
+        pass_at_k=some_pass,
+        pass_all_k=all_pass,
     )
 
 
