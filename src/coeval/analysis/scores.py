@@ -43,6 +43,7 @@ from coeval.analysis.measures.student_measures import (
 )
 from coeval.analysis.people.people_measures import human_scores
 from coeval.analysis.planned_names import removed_names
+from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import (
@@ -53,6 +54,7 @@ from coeval.analysis.run_results import (
     model_costs,
 )
 from coeval.analysis.sampled_answers import sampled_scores
+from coeval.analysis.training.sample_figures import metric_scores, task_figures
 from coeval.core.errors import StoreError
 from coeval.core.records import CHECK
 from coeval.core.text import listed, numbered
@@ -71,8 +73,22 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
 
 @singledispatch
 def _scored(reader: Reader) -> Results:
+    raise NotImplementedError(type(reader).__name__)
+
+
+@_scored.register
+def _(reader: OutputReader) -> Results:
     """A benchmark's own figures."""
-    return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=reader.metrics)
+    figures = task_figures(reader)
+    scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
+    left_out = [
+        f"run_{left.run} {task} is left out: {left.why}"
+        for task, found in figures.items()
+        for left in found.runs.left_out
+        if (task, left.run) in scored
+    ]
+    notes, metrics = (*reader.notes(), *left_out), metric_scores(reader, figures)
+    return Results((), (), simulated=reader.simulated, notes=notes, metrics=metrics)
 
 
 @_scored.register
