@@ -228,7 +228,7 @@ def _is_short_for(text: str, name: str) -> bool:
 
 
 HEADINGS = {
-    "score": "score", "overall": "score", "adjusted": "score",
+    "score": "score", "overall": "score", "mean of recorded": "mean recorded",
     "rank": "rank", "ranks": "rank",
     "n": "n", "items": "n", "failed": "failed", "missing": "missing",
     "difference": "difference", "b − a": "difference",
