@@ -35,7 +35,7 @@ from coeval.reports.experiment.judges_section import (
 )
 from coeval.reports.experiment.label_tables import confusion_table, label_table, mistakes
 from coeval.reports.experiment.leading_section import sample_table, standing_table
-from coeval.reports.measure_table import Named, measure_table
+from coeval.reports.measure_table import Named, declared_columns, measure_table
 
 Shown: TypeAlias = ReportTable | Sentence
 
