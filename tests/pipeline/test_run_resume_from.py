@@ -14,7 +14,7 @@ from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, t
 from rich.console import Console
 
 from coeval.api import Run, load_config, open_run, run
-from coeval.cli.views.result_table import render
+from coeval.cli.views.results_view import render
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.plan.preview import forecast
@@ -84,7 +84,7 @@ def test_example_3_has_one_table_however_it_was_last_started(guide: Path) -> Non
     assert shown(run("v5.yaml", continue_run=True)) == table
     alone = open_run(guide / "summarise-v5").results()
     [old] = [score for score in alone.students if (score.student, score.task) == ("gpt4o", None)]
-    assert old.units == 10 * 2 * 2, "both judges are in its mean"
+    assert old.valid_evals == 10 * 2 * 2, "both judges are in its mean"
 
 
 def shown(result: Run) -> str:

@@ -24,7 +24,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentScores, student_measures
 from coeval.core.figures import points
 from coeval.pipeline.plan.run_reading import reading
-from coeval.reports.experiment.leading_section import rank_text
+from coeval.reports.measure_table import rank_text
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
 
@@ -219,7 +219,7 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
         low, high = ranks.ranges.get(row["student"], (None, None))
         if row["ranks"] != (None if low is None else f"{low}" if low == high else f"{low}–{high}"):
             wrong.append(f"{row} ranks {low} {high}")
-        least, most = student.bounds.score or (None, None)
+        least, most = student.bounds or (None, None)
         needed = [None, None] if least == most else [least, most]
         if [row["least"], row["most"]] != [end if end is None else pytest.approx(end) for end in needed]:
             wrong.append(f"{row} bounds: {needed} expected")
