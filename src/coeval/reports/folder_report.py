@@ -22,6 +22,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.plain import plain
 from coeval.pipeline.plan.run_reading import opened
+from coeval.pipeline.upkeep.repair import Missing
 from coeval.reports.content import Report, Sentence, as_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
@@ -33,7 +34,8 @@ from coeval.reports.items.item_browser import ItemBrowser
 class FolderReport:
     """A report, the measures that it shows, and what whoever read the folder has to say.
 
-    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences.
+    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences;
+    ``missing``: the same of a run, as it was counted.
     ``scores`` are packed for filters in a page; ``items`` is what was measured of them, by id, and ``order``
     the students, best first. Of what was measured no more is kept: the scores are as large as what is read
     next.
@@ -43,6 +45,7 @@ class FolderReport:
     measures: Measures
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
+    missing: Missing
     scores: ScoreBlocks | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
@@ -92,6 +95,7 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
         measured.measures,
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
+        evidence.missing,
         score_blocks(evidence) if measured.grid.scored.any() and not reader.sampled else None,
         items,
         measured.measures.ranking.order,
@@ -106,7 +110,7 @@ def _(
 ) -> FolderReport:
     measures, reported = measure_output(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
-    return FolderReport(report, measures, reported, _reported(reported))
+    return FolderReport(report, measures, reported, _reported(reported), Missing(None, ()))
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,10 @@ Each part says by `Part` what it is and which analyses show it, each field of it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
+
+import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement, PanelMeasures
@@ -32,6 +35,7 @@ from coeval.analysis.panel.bias_ledger import LengthContrast
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.people.people_measures import PeopleMeasures
 from coeval.analysis.sampled_answers import FactorSamples
+from coeval.store.jsonl import write_bytes_atomic
 
 _ALL: tuple[Analysis, ...] = (
     "students",
@@ -148,3 +152,13 @@ def shown_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, A
 def plain_measures(measures: Measures, analysis: Analysis = "all") -> dict[str, Any]:
     """As ``measures.json`` has them; a part that is None is an empty object there."""
     return {name: {} if part is None else plain_part(part) for name, part in shown_parts(measures, analysis)}
+
+
+def write_measures(measures: Measures, out: Path) -> Path:
+    """Write ``measures.json`` into ``out``; return where it is.
+
+    Raises StoreError: it cannot be written.
+    """
+    encoded = msgspec.json.encode(plain_measures(measures))
+    write_bytes_atomic(out / "measures.json", msgspec.json.format(encoded, indent=2) + b"\n")
+    return out / "measures.json"
