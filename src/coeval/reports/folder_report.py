@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
-from coeval.analysis.measures.measured_run import measure_output, measure_run
+from coeval.analysis.measures.measured_run import AnalyzedFolder, analyzed_output, measure_output, measure_run
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import Measures
 from coeval.analysis.readers.output_reader import OutputReader
@@ -42,13 +42,17 @@ class FolderReport:
     """
 
     report: Report
-    measures: Measures
+    measured: AnalyzedFolder
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
     missing: Missing
     scores: ScoreBlocks | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
+
+    @property
+    def measures(self) -> Measures:
+        return self.measured.measures
 
     def flag(self, browser: ItemBrowser) -> ItemBrowser:
         """Have the folder's items show what was measured of them."""
@@ -88,11 +92,11 @@ def reported(
 
 @reported.register
 def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
-    measured = measure_run(reader, options)
+    measured = measure_run(reader, options=options)
     evidence, items = evidence_of(reader, measured, notes), measured.measures.items
     return FolderReport(
         experiment_report(evidence),
-        measured.measures,
+        measured.shown,
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
         evidence.missing,
@@ -110,7 +114,7 @@ def _(
 ) -> FolderReport:
     measures, reported = measure_output(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
-    return FolderReport(report, measures, reported, _reported(reported), Missing(None, ()))
+    return FolderReport(report, analyzed_output(measures), reported, _reported(reported), Missing(None, ()))
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:

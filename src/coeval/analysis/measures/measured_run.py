@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import singledispatch
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, singledispatch
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,10 +15,12 @@ from scipy.special import stdtr
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, Floats, Looks, clustered_mean, p_at_any_look
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.benchmark_measures import benchmark_measures
+from coeval.analysis.measures.benchmark_measures import BenchmarkMeasures, benchmark_measures
 from coeval.analysis.measures.judge_measures import (
     FEWEST_COMMON,
+    JudgeAgreement,
     JudgeMeasures,
+    JudgePair,
     PairAgreement,
     PanelMeasures,
     judge_agreement,
@@ -34,15 +36,23 @@ from coeval.analysis.measures.leaders import (
     partial_sentences,
     place_sentences,
 )
-from coeval.analysis.measures.measured import Measured, ModelTasks
+from coeval.analysis.measures.measured import Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
-from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
+from coeval.analysis.measures.ranking import (
+    NOBODY,
+    OthersAlone,
+    Ranking,
+    SharedScores,
+    ranking,
+    without_own_measures,
+)
+from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
     OutputMeasures,
     RunMeasures,
     SampleSpread,
+    parts_of,
 )
 from coeval.analysis.measures.score_grid import (
     UNSCORED,
@@ -449,6 +459,14 @@ def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> st
 # --- Measured run
 
 
+class AnalyzedFolder(NamedTuple):
+    """What an analysis shows of a folder, and all ``models`` that take part: shown names are unique among
+    these."""
+
+    measures: Measures
+    models: tuple[str, ...]
+
+
 class MeasuredRun(NamedTuple):
     """All measures of a run, the scores that they come of, and what they come to."""
 
@@ -456,60 +474,113 @@ class MeasuredRun(NamedTuple):
     grid: ScoreGrid
     conclusions: tuple[Conclusion, ...]
 
+    @property
+    def shown(self) -> AnalyzedFolder:
+        grid = self.grid
+        return AnalyzedFolder(self.measures, (*grid.students, *grid.judges, *grid.teachers))
+
 
 @singledispatch
-def measure(reader: Reader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
-    """All measures of what is read."""
+def measure(
+    reader: Reader,
+    analysis: Analysis = "all",  # noqa: ARG001
+    options: RobustOptions | None = None,  # noqa: ARG001
+) -> AnalyzedFolder:
+    """Measure what an analysis shows of what is read."""
     raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
 
 
 @measure.register
-def _(reader: RunReader, options: RobustOptions | None = None) -> Measures:
-    return measure_run(reader, options).measures
+def _(reader: RunReader, analysis: Analysis = "all", options: RobustOptions | None = None) -> AnalyzedFolder:
+    return measure_run(reader, parts_of(RunMeasures, analysis), options).shown
 
 
 @measure.register
-def _(reader: OutputReader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
-    return measure_output(reader)
+def _(
+    reader: OutputReader,
+    analysis: Analysis = "all",  # noqa: ARG001
+    options: RobustOptions | None = None,  # noqa: ARG001
+) -> AnalyzedFolder:
+    return analyzed_output(measure_output(reader))
 
 
-def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
-    """All measures of a run, and what they come of."""
-    grid = score_grid(reader)
-    reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
-    judged = grid.judged
-    pairs = judge_pairs(judged, reweighting)
-    agreement = judge_agreement(judged, pairs)
-    benchmark = benchmark_measures(reader, grid)
-    students = student_measures(grid)
+def analyzed_output(measures: OutputMeasures) -> AnalyzedFolder:
+    return AnalyzedFolder(measures, (*measures.metrics, *measures.judges))
+
+
+class _ScoredRun:
+    """What several parts are made of, computed when the first of them is."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self.reader, self.grid = reader, score_grid(reader)
+        self.judged = self.grid.judged
+        self.reweighting = Reweighting(len(self.grid.items.ids), cluster=self.grid.items.alike)
+
+    @cached_property
+    def pairs(self) -> list[JudgePair]:
+        return judge_pairs(self.judged, self.reweighting)
+
+    @cached_property
+    def agreement(self) -> dict[str, JudgeAgreement]:
+        return judge_agreement(self.judged, self.pairs)
+
+    @cached_property
+    def benchmark(self) -> BenchmarkMeasures:
+        return benchmark_measures(self.reader, self.grid)
+
+    @cached_property
+    def students(self) -> dict[str, StudentMeasures]:
+        return student_measures(self.grid)
+
+    def judges(self) -> dict[str, JudgeMeasures]:
+        reader, judged = self.reader, self.judged
+        biases, itself = biases_of(reader, judged), consistency_of(reader, judged, self.reweighting)
+        return judge_measures(self.agreement, levels_by_judge(judged), biases, itself)
+
+
+_Part = TypeVar("_Part")
+
+
+def measure_run(
+    reader: RunReader, parts: Collection[str] | None = None, options: RobustOptions | None = None
+) -> MeasuredRun:
+    """Measure ``parts`` of a run, the fields of `RunMeasures` by name (None: all), and nothing else: the
+    others are as those of a run of which nothing is known."""
+    run, how = _ScoredRun(reader), options or RobustOptions()
+    grid, judged, again = run.grid, run.judged, run.reweighting
+
+    def part(name: str, compute: Callable[[], _Part], nothing: _Part) -> _Part:
+        return compute() if parts is None or name in parts else nothing
+
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
         units=int(grid.sums(alike=True).units.sum()),
-        agreement=pair_measures(pairs),
-        panel=panel_measures(judged, reweighting),
-        judges=judge_measures(
-            agreement,
-            levels_by_judge(judged),
-            biases_of(reader, judged),
-            consistency_of(reader, judged, reweighting),
+        agreement=part("agreement", lambda: pair_measures(run.pairs), {}),
+        panel=part("panel", lambda: panel_measures(judged, again), None),
+        judges=part("judges", run.judges, {}),
+        length=part("length", lambda: contrasts_of(reader, judged), {}),
+        g_study=part("g_study", lambda: g_study(judged), None),
+        teachers=part("teachers", lambda: teacher_measures(grid, again), {}),
+        students=part("students", lambda: run.students, {}),
+        ranking=part("ranking", lambda: ranking(grid, run.students), NOBODY),
+        labels=part("labels", lambda: label_measures(reader, grid.students), {}),
+        without_own=part(
+            "without_own", lambda: without_own_measures(grid), OthersAlone(False, (), {}, NOBODY)
         ),
-        length=contrasts_of(reader, judged),
-        g_study=g_study(judged),
-        teachers=teacher_measures(grid, reweighting),
-        students=students,
-        ranking=ranking(grid, students),
-        labels=label_measures(reader, grid.students),
-        without_own=without_own_measures(grid),
-        robust=robust_measures(grid, agreement, options or RobustOptions()),
-        coverage=benchmark.coverage,
-        items=benchmark.items,
-        checks=check_measures(grid, students),
-        samples=sample_measures(reader),
-        pairs=measured_pairs(read_comparisons(reader)),
-        people=people_measures(reader, grid, reweighting),
+        robust=part(
+            "robust",
+            lambda: robust_measures(grid, run.agreement, how),
+            RobustMeasures(applicable=False, options=how),
+        ),
+        coverage=part("coverage", lambda: run.benchmark.coverage, {}),
+        items=part("items", lambda: run.benchmark.items, {}),
+        checks=part("checks", lambda: check_measures(grid, run.students), None),
+        samples=part("samples", lambda: sample_measures(reader), None),
+        pairs=part("pairs", lambda: measured_pairs(read_comparisons(reader)), None),
+        people=part("people", lambda: people_measures(reader, grid, again), None),
     )
-    found = tuple(_concluded(reader, grid, measures))
+    found = part("findings", lambda: tuple(_concluded(reader, grid, measures)), ())
     texts = tuple(conclusion.text for conclusion in found)
     return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, found)
 

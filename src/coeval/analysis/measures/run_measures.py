@@ -138,15 +138,19 @@ class OutputMeasures(Record, frozen=True):
 Measures: TypeAlias = RunMeasures | OutputMeasures
 
 
+def parts_of(measures: type[Measures], analysis: Analysis) -> set[str]:
+    """The fields that an analysis shows."""
+    return {
+        name
+        for name, where in declared(measures).items()
+        if isinstance(where, Part) and (analysis in where.analyses or (analysis == "all" and name != "items"))
+    }
+
+
 def shown_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, Any]]:
     """The parts that an analysis shows, by name, in order."""
-    reported = declared(type(measures))
-    for name, part in entries(measures):
-        where = reported[name]
-        if isinstance(where, Part) and (
-            analysis in where.analyses or (analysis == "all" and name != "items")
-        ):
-            yield name, part
+    names = parts_of(type(measures), analysis)
+    return ((name, part) for name, part in entries(measures) if name in names)
 
 
 def plain_measures(measures: Measures, analysis: Analysis = "all") -> dict[str, Any]:

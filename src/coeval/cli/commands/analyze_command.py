@@ -12,12 +12,11 @@ from coeval.cli.command_names import RunFolder, RunWord, the_folder
 from coeval.core.errors import GAPS, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from coeval.analysis.measures.measured import Analysis
     from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.analysis.measures.run_measures import Measures
     from coeval.analysis.readers.reader import Reader
+    from coeval.core.shown_names import ShownNames
     from coeval.pipeline.upkeep.repair import Missing
     from coeval.reports.files import ReportFiles
     from coeval.reports.folder_report import FolderReport
@@ -192,6 +191,7 @@ def show_analysis(
     from coeval.analysis.measures.measured_run import measure
     from coeval.cli import streams
     from coeval.cli.views.name_table import without_incomparable
+    from coeval.core.shown_names import ShownNames
     from coeval.pipeline.plan.run_reading import opened
     from coeval.pipeline.upkeep.repair import look_for_gaps
     from coeval.store.rundir import RunDir
@@ -203,26 +203,22 @@ def show_analysis(
     with opened(folder, shown=True) as (reader, notes):
         if files is not None:
             found, written = _write_report(reader, notes, name, files, options)
-            measures, missing, notes = found.measures, found.missing, found.notes
+            measured, missing, notes = found.measured, found.missing, found.notes
         else:
-            measures, notes = measure(reader, options), (*reader.notes(), *notes)
-            missing = look_for_gaps(RunDir(folder))
-        labels = None if reader.planned is None else reader.planned.labels
+            measured = measure(reader, NAMES[name].analysis if places.out is None else "all", options)
+            notes, missing = (*reader.notes(), *notes), look_for_gaps(RunDir(folder))
+        names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
     for note in without_incomparable(notes, messages) if shown else notes:
         streams.warn(messages, note)
     if written:
         streams.say(messages, f"written: {written}")
     if shown:
-        _show_measures(measures, name, given, places.out, labels)
+        _show_measures(measured.measures, name, given, places.out, names)
     return missing
 
 
 def _show_measures(
-    measures: Measures,
-    name: str,
-    given: ReportFormat | None,
-    out: Path | None,
-    labels: Mapping[str, str] | None,
+    measures: Measures, name: str, given: ReportFormat | None, out: Path | None, names: ShownNames
 ) -> None:
     """Print the tables of an analysis, or its text, or write that into a folder."""
     from coeval.analysis.measures.run_measures import write_measures
@@ -236,7 +232,7 @@ def _show_measures(
         "markdown": (measures_view.as_markdown, "md"),
     }.get(given or "json", (measures_view.as_json, "json"))
     if given is None and out is None:
-        measures_view.print_measures(measures, analysis, streams.results(), labels)
+        measures_view.print_measures(measures, analysis, streams.results(), names)
     elif out is None:
         typer.echo(text_of(measures, analysis), nl=False)
     else:
@@ -316,7 +312,7 @@ def _write_report(
         written.append(files.page / f"{PAGE}{section and '#'}{section}")
     book = files.others.excel
     if (beside := files.page if book is None else book.parent) is not None:
-        written.append(write_measures(found.measures, beside))
+        written.append(write_measures(found.measured.measures, beside))
     return found, files_reported(written, files.others.figures)
 
 

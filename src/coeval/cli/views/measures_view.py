@@ -174,13 +174,9 @@ Cells: TypeAlias = Mapping[str, str]
 """The cells of a row by their headings."""
 
 
-def print_measures(
-    measures: Measures, analysis: Analysis, console: Console, labels: Mapping[str, str] | None = None
-) -> None:
+def print_measures(measures: Measures, analysis: Analysis, console: Console, names: ShownNames) -> None:
     """The scores, a line for each student, then findings, then a table for each part that there is anything
-    of; ``labels`` as in `short_names`."""
-    models = measures.metrics if isinstance(measures, OutputMeasures) else measures.students
-    names = ShownNames.of((*models, *measures.judges, *measures.teachers), labels)
+    of; ``names`` of models as they are shown."""
     measures = names.renamed(measures)
     shown = dict(shown_parts(measures, analysis))
     if shown.get("simulated"):
