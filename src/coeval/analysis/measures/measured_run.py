@@ -1,28 +1,20 @@
-"""Measure a folder: every part once, from the scores that count."""
+"""Measure a folder: each part that is asked for once, from the scores that count."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, singledispatch
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache, singledispatch
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import stdtr
 
-from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, Floats, Looks, clustered_mean, p_at_any_look
+from coeval.analysis.comparison.paired_difference import paired_difference
+from coeval.analysis.intervals import ALPHA, Looks, p_at_any_look
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.benchmark_measures import BenchmarkMeasures, benchmark_measures
+from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
     FEWEST_COMMON,
-    JudgeAgreement,
     JudgeMeasures,
-    JudgePair,
-    PairAgreement,
-    PanelMeasures,
     judge_agreement,
     judge_measures,
     judge_pairs,
@@ -36,7 +28,8 @@ from coeval.analysis.measures.leaders import (
     partial_sentences,
     place_sentences,
 )
-from coeval.analysis.measures.measured import Analysis, Measured, ModelTasks
+from coeval.analysis.measures.measured import Analysis
+from coeval.analysis.measures.output_measures import measure_output
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
 from coeval.analysis.measures.ranking import (
     NOBODY,
@@ -47,35 +40,19 @@ from coeval.analysis.measures.ranking import (
     without_own_measures,
 )
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
-from coeval.analysis.measures.run_measures import (
-    Measures,
-    OutputMeasures,
-    RunMeasures,
-    SampleSpread,
-    parts_of,
+from coeval.analysis.measures.run_measures import Measures, OutputMeasures, RunMeasures, parts_of
+from coeval.analysis.measures.score_grid import ScoreGrid, levels_by_judge, score_grid
+from coeval.analysis.measures.student_measures import (
+    StudentMeasures,
+    StudentScores,
+    check_measures,
+    student_measures,
 )
-from coeval.analysis.measures.score_grid import (
-    UNSCORED,
-    Codes,
-    GridItems,
-    ScoreGrid,
-    TaskDesign,
-    levels_by_judge,
-    score_grid,
-)
-from coeval.analysis.measures.student_measures import StudentMeasures, check_measures, student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
-from coeval.analysis.panel.bias_ledger import UNKNOWN, Bias, judge_biases, length_findings, severities
+from coeval.analysis.panel.bias_ledger import length_findings
 from coeval.analysis.panel.g_study import g_study
 from coeval.analysis.panel.panel_findings import family_judges, family_teachers, panel_findings, reliability
-from coeval.analysis.panel.panel_reading import (
-    RequestedTwice,
-    biases_of,
-    consistency,
-    consistency_of,
-    contrasts_of,
-    families_of,
-)
+from coeval.analysis.panel.panel_reading import biases_of, consistency_of, contrasts_of, families_of
 from coeval.analysis.people.people_measures import people_measures, people_sentences
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -83,202 +60,8 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Bounded, answer_findings, missing_label_sentences
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.scores import label_task_notes, student_scores, unscored_notes
-from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
 from coeval.core.figures import figure, figure_text, kappa_word, points
 from coeval.core.text import listed, numbered
-
-# --- What the judgments of an output folder of ``eval-framework`` say of its judges
-#
-# Judges who were shown the very same words agree or not, as in a run; a level is what a rubric's factor was
-# given, whether a criterion is met, or whether the answer lost, drew or won against the baseline. What has no
-# such levels (points from 1 to 10) is in no agreement. Where several samples of a prompt were judged, they
-# are answers of their own, and the prompt is what they have in common.
-
-# --- Position bias
-#
-# The value is how much larger an answer's share of a win (a win 1, a tie ½, a loss 0) is where it is shown
-# first than where it is shown second: 0 where a judge minds the answers alone, 1 where it always takes the
-# first.
-#
-# Where a judge saw each pair in both orders, its two verdicts on an answer are paired (`paired_difference`).
-# Where it saw each pair once, in an order that was drawn, the prompts of both orders are two random halves;
-# the means of these are compared, with their intervals combined as those of independent means are (MOVER; Zou
-# and Donner 2008) and Welch's test.
-
-# One value has no variance.
-_FEWEST = 2
-
-
-def shown_both_ways(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
-    """Of T tasks the items' shares, (n_t,) each, where the model's answer was shown first, and second."""
-    strata = [
-        PairedScores(then, now, np.ones(len(now)))
-        for now, then in zip(first, second, strict=True)
-        if len(now)
-    ]
-    if sum(len(stratum.a) for stratum in strata) < _FEWEST:
-        return UNKNOWN
-    found = paired_difference(strata)
-    return Bias(found.difference, found.low, found.high, found.p)
-
-
-def shown_one_way(first: Floats, second: Floats) -> Bias:
-    """Of the items whose answer was shown first, and of the others: (n,) and (m,)."""
-    if min(len(first), len(second)) < _FEWEST:
-        return UNKNOWN
-    now, then = (clustered_mean(shares, np.arange(len(shares))) for shares in (first, second))
-    value = float(first.mean() - second.mean())
-    down = _apart(now.mean, now.low, then.mean, then.high)
-    up = _apart(now.mean, now.high, then.mean, then.low)
-    return Bias(value, max(value - down, -1.0), min(value + up, 1.0), _welch(first, second, value))
-
-
-def _apart(one: float | None, bound: float | None, other: float | None, far: float | None) -> float:
-    return float(np.hypot((one or 0.0) - (bound or 0.0), (other or 0.0) - (far or 0.0)))
-
-
-def _welch(first: Floats, second: Floats, value: float) -> float:
-    """Welch's p-value (1947)."""
-    variances = [float(shares.var(ddof=1)) / len(shares) for shares in (first, second)]
-    total = sum(variances)
-    if total == 0:
-        return float(value == 0)
-    spent = sum(v**2 / (len(s) - 1) for v, s in zip(variances, (first, second), strict=True))
-    return 2 * float(stdtr(total**2 / spent, -abs(value) / total**0.5))
-
-
-class OutputJudges(NamedTuple):
-    """As those of a run; ``panel`` is None of a single judge."""
-
-    agreement: dict[tuple[str, str], PairAgreement]
-    panel: PanelMeasures | None
-    judges: dict[str, JudgeMeasures]
-
-
-def output_judges(reader: OutputReader) -> OutputJudges:
-    """Of all who judged."""
-    units = _units(reader)
-    grid = _grid(units)
-    reweighting = Reweighting(len(grid.items.ids))
-    pairs = judge_pairs(grid, reweighting)
-    ledger = {
-        judge: {"severity": severity, "position": _position(reader, judge)}
-        for judge, severity in severities(grid).items()
-    }
-    question = units.requested * len(units.judges) + units.judge
-    requested = RequestedTwice(units.item, units.judge, question, units.level)
-    itself = consistency(grid.judges, requested, reweighting)
-    return OutputJudges(
-        pair_measures(pairs),
-        panel_measures(grid, reweighting) if len(grid.judges) > 1 else None,
-        judge_measures(judge_agreement(grid, pairs), levels_by_judge(grid), judge_biases(ledger), itself),
-    )
-
-
-class _Units(NamedTuple):
-    """U levels. ``requested`` numbers what was shown, for one factor; ``stands``: it is of the judge's recipe
-    that counts. ``items`` are (task, item), ``students`` (model, sample), all in order."""
-
-    item: Codes
-    student: Codes
-    factor: Codes
-    judge: Codes
-    requested: Codes
-    level: Codes
-    stands: NDArray[np.bool_]
-    items: list[tuple[str, str]]
-    students: list[tuple[str, int]]
-    factors: tuple[str, ...]
-    judges: tuple[str, ...]
-
-
-_UNITS = """
-SELECT task, item, model, sample, factor, judge, level, stands,
-       dense_rank() OVER (ORDER BY task, item) - 1 AS place,
-       dense_rank() OVER (ORDER BY model, sample) - 1 AS student,
-       dense_rank() OVER (ORDER BY content, factor) - 1 AS asked
-FROM graded WHERE content IS NOT NULL AND level IS NOT NULL
-"""
-
-
-def _units(reader: OutputReader) -> _Units:
-    found = {name: np.asarray(column) for name, column in reader.columns(_UNITS).items()}
-    factors, factor = np.unique(found["factor"].astype(str), return_inverse=True)
-    judges, judge = np.unique(found["judge"].astype(str), return_inverse=True)
-    _, items = np.unique(found["place"], return_index=True)
-    _, students = np.unique(found["student"], return_index=True)
-    return _Units(
-        item=found["place"],
-        student=found["student"],
-        factor=factor,
-        judge=judge,
-        requested=found["asked"],
-        level=found["level"],
-        stands=found["stands"].astype(bool),
-        items=[(found["task"][at], found["item"][at]) for at in items],
-        students=[(str(found["model"][at]), int(found["sample"][at])) for at in students],
-        factors=tuple(factors.tolist()),
-        judges=tuple(judges.tolist()),
-    )
-
-
-def _grid(units: _Units) -> ScoreGrid:
-    """A row for each question that was put to judges, a column for each judge."""
-    keys = np.stack([units.item, units.student, units.factor, units.requested], axis=1)[units.stands]
-    rows, row = np.unique(keys, axis=0, return_inverse=True)
-    levels = np.full((len(rows), len(units.judges)), UNSCORED, np.int8)
-    levels[row.reshape(-1), units.judge[units.stands]] = units.level[units.stands]
-    tasks, task = np.unique([task for task, _ in units.items], return_inverse=True)
-    samples = Counter(model for model, _ in units.students)
-    ids = [f"{task}/{item}" for task, item in units.items]
-    of_task = task[units.item]
-    return ScoreGrid(
-        item=rows[:, 0],
-        student=rows[:, 1],
-        factor=rows[:, 2],
-        levels=levels,
-        items=GridItems(ids, task, np.zeros(len(ids), np.int64), {}),
-        students=tuple(
-            f"{model}/run_{sample}" if samples[model] > 1 else model for model, sample in units.students
-        ),
-        judges=units.judges,
-        factors=units.factors,
-        tasks=tuple(tasks.tolist()),
-        teachers=("",),
-        designs=tuple(_design(units, of_task == place) for place in range(len(tasks))),
-    )
-
-
-def _design(units: _Units, here: NDArray[np.bool_]) -> TaskDesign:
-    return TaskDesign(
-        frozenset(units.judges[place] for place in np.unique(units.judge[here])),
-        frozenset(units.factors[place] for place in np.unique(units.factor[here])),
-    )
-
-
-_BOTH = """
-SELECT task, item, avg(share) FILTER (first) AS first, avg(share) FILTER (NOT first) AS second
-FROM compared WHERE stands AND judge = ? GROUP BY ALL ORDER BY task, item
-"""
-
-
-def _position(reader: OutputReader, judge: str) -> Bias:
-    """Of the prompts that it saw in both orders, if there are any; else of the others. The samples of a
-    prompt are one."""
-    found: dict[str, Any] = reader.columns(_BOTH, [judge])
-    first, second = (_filled(found[name]) for name in ("first", "second"))
-    tasks, task = np.unique(found["task"].astype(str), return_inverse=True)
-    both = np.isfinite(first) & np.isfinite(second)
-    if both.any():
-        of_tasks = [both & (task == place) for place in range(len(tasks))]
-        return shown_both_ways([first[of] for of in of_tasks], [second[of] for of in of_tasks])
-    return shown_one_way(first[np.isfinite(first)], second[np.isfinite(second)])
-
-
-def _filled(column: Any) -> Floats:
-    """NaN for NULL."""
-    return np.ma.filled(np.ma.asarray(column, np.float64), np.nan)
-
 
 # --- Conclusions
 #
@@ -326,7 +109,7 @@ def conclusions(
         ("judges", panel_findings(measures.judges)),
         ("judges", length_findings(measures.length)),
         ("judges", reliability(measures.g_study)),
-        ("cost", _missing(students)),
+        ("cost", _missing(students, adjusted=ranks.adjusted)),
     )
     return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
 
@@ -381,25 +164,16 @@ def _why_unknown(judges: Mapping[str, JudgeMeasures]) -> str:
     return f"they have at most {numbered(most, 'score')} in common, fewer than {FEWEST_COMMON}"
 
 
-def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
-    lacking = {name: found.overall.missing or 0 for name, found in students.items()}
+def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iterator[str]:
+    lacking = {name: found.score.missing or 0 for name, found in students.items()}
     total = sum(lacking.values())
     if not total:
         return
     possible = total + sum(found.valid_evals for found in students.values())
     named = [f"{name} {count:,}" for name, count in sorted(lacking.items(), key=lambda one: -one[1]) if count]
     yield f"Missing: {total:,} of {numbered(possible, 'score')} ({listed(named)})."
-    common = [
-        (found.headline_common.value, name)
-        for name, found in students.items()
-        if found.headline_common is not None and found.headline_common.value is not None
-    ]
-    if common:
-        shown = listed((f"{name} {points(value)}" for value, name in sorted(common, reverse=True)), 3)
-        yield (
-            "Students have different items or judges, so scores are adjusted for those that a student lacks. "
-            f"On the scores that all have: {shown}."
-        )
+    if adjusted:
+        yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
 
 class _TaskLeader(NamedTuple):
@@ -411,13 +185,13 @@ class _TaskLeader(NamedTuple):
     leaders: float
 
 
-def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
-    """A sentence. Scores are those of each task alone, as the ranking adjusts them; p-values are multiplied
-    by the number of tasks and of others, of whom the highest was picked (Bonferroni)."""
+def task_leaders(grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[str]:
+    """A sentence. p-values are multiplied by the number of tasks and of others, of whom the highest was
+    picked (Bonferroni)."""
     if len(ranks.order) < 2:
         return
     leader, *others = ranks.order
-    found = list(_leaders(ranks))
+    found = list(_leaders(students, ranks))
     elsewhere = [one for one in found if one.name != leader]
     if not elsewhere:
         if len(found) > 1:
@@ -433,17 +207,16 @@ def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
     yield f"Other students have the highest score in some tasks: {listed(reported)}."
 
 
-def _leaders(ranks: Ranking) -> Iterator[_TaskLeader]:
+def _leaders(students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[_TaskLeader]:
     """Of each task that the leader has a score in; of equals, the leader first."""
     leader = ranks.order[0]
-    for task, own in ranks.scores[leader].headline_by_task.items():
+    for task, own in students[leader].score_by_task.items():
         if own.value is None:
             continue
         score, _, name = max(
             (found.value, name == leader, name)
             for name in ranks.order
-            if (found := ranks.scores[name].headline_by_task.get(task)) is not None
-            and found.value is not None
+            if (found := students[name].score_by_task.get(task)) is not None and found.value is not None
         )
         yield _TaskLeader(task, name, score, own.value)
 
@@ -481,12 +254,9 @@ class MeasuredRun(NamedTuple):
 
 
 @singledispatch
-def measure(
-    reader: Reader,
-    analysis: Analysis = "all",  # noqa: ARG001
-    options: RobustOptions | None = None,  # noqa: ARG001
-) -> AnalyzedFolder:
-    """Measure what an analysis shows of what is read."""
+def measure(reader: Reader, *_: object, **__: object) -> AnalyzedFolder:
+    """Measure what an analysis (default: all) shows of what is read; ``options`` are those of the robust
+    filter."""
     raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
 
 
@@ -496,46 +266,12 @@ def _(reader: RunReader, analysis: Analysis = "all", options: RobustOptions | No
 
 
 @measure.register
-def _(
-    reader: OutputReader,
-    analysis: Analysis = "all",  # noqa: ARG001
-    options: RobustOptions | None = None,  # noqa: ARG001
-) -> AnalyzedFolder:
+def _(reader: OutputReader, *_: object, **__: object) -> AnalyzedFolder:
     return analyzed_output(measure_output(reader))
 
 
 def analyzed_output(measures: OutputMeasures) -> AnalyzedFolder:
     return AnalyzedFolder(measures, (*measures.metrics, *measures.judges))
-
-
-class _ScoredRun:
-    """What several parts are made of, computed when the first of them is."""
-
-    def __init__(self, reader: RunReader) -> None:
-        self.reader, self.grid = reader, score_grid(reader)
-        self.judged = self.grid.judged
-        self.reweighting = Reweighting(len(self.grid.items.ids), cluster=self.grid.items.alike)
-
-    @cached_property
-    def pairs(self) -> list[JudgePair]:
-        return judge_pairs(self.judged, self.reweighting)
-
-    @cached_property
-    def agreement(self) -> dict[str, JudgeAgreement]:
-        return judge_agreement(self.judged, self.pairs)
-
-    @cached_property
-    def benchmark(self) -> BenchmarkMeasures:
-        return benchmark_measures(self.reader, self.grid)
-
-    @cached_property
-    def students(self) -> dict[str, StudentMeasures]:
-        return student_measures(self.grid)
-
-    def judges(self) -> dict[str, JudgeMeasures]:
-        reader, judged = self.reader, self.judged
-        biases, itself = biases_of(reader, judged), consistency_of(reader, judged, self.reweighting)
-        return judge_measures(self.agreement, levels_by_judge(judged), biases, itself)
 
 
 _Part = TypeVar("_Part")
@@ -546,8 +282,13 @@ def measure_run(
 ) -> MeasuredRun:
     """Measure ``parts`` of a run, the fields of `RunMeasures` by name (None: all), and nothing else: the
     others are as those of a run of which nothing is known."""
-    run, how = _ScoredRun(reader), options or RobustOptions()
-    grid, judged, again = run.grid, run.judged, run.reweighting
+    grid, how = score_grid(reader), options or RobustOptions()
+    judged, again = grid.judged, Reweighting(len(grid.items.ids), cluster=grid.items.alike)
+    pairs = cache(lambda: judge_pairs(judged, again))
+    agreement = cache(lambda: judge_agreement(judged, pairs()))
+    benchmark = cache(lambda: benchmark_measures(reader, grid))
+    ranked = cache(lambda: ranking(grid))
+    students = cache(lambda: student_measures(grid, ranked().scores))
 
     def part(name: str, compute: Callable[[], _Part], nothing: _Part) -> _Part:
         return compute() if parts is None or name in parts else nothing
@@ -556,91 +297,52 @@ def measure_run(
         findings=(),
         simulated=reader.simulated,
         units=int(grid.sums(alike=True).units.sum()),
-        agreement=part("agreement", lambda: pair_measures(run.pairs), {}),
+        agreement=part("agreement", lambda: pair_measures(pairs()), {}),
         panel=part("panel", lambda: panel_measures(judged, again), None),
-        judges=part("judges", run.judges, {}),
+        judges=part(
+            "judges",
+            lambda: judge_measures(
+                agreement(),
+                levels_by_judge(judged),
+                biases_of(reader, judged),
+                consistency_of(reader, judged, again),
+            ),
+            {},
+        ),
         length=part("length", lambda: contrasts_of(reader, judged), {}),
         g_study=part("g_study", lambda: g_study(judged), None),
         teachers=part("teachers", lambda: teacher_measures(grid, again), {}),
-        students=part("students", lambda: run.students, {}),
-        ranking=part("ranking", lambda: ranking(grid, run.students), NOBODY),
+        students=part("students", students, {}),
+        ranking=part("ranking", lambda: ranked().ranking, NOBODY),
         labels=part("labels", lambda: label_measures(reader, grid.students), {}),
         without_own=part(
             "without_own", lambda: without_own_measures(grid), OthersAlone(False, (), {}, NOBODY)
         ),
         robust=part(
             "robust",
-            lambda: robust_measures(grid, run.agreement, how),
+            lambda: robust_measures(grid, agreement(), how),
             RobustMeasures(applicable=False, options=how),
         ),
-        coverage=part("coverage", lambda: run.benchmark.coverage, {}),
-        items=part("items", lambda: run.benchmark.items, {}),
-        checks=part("checks", lambda: check_measures(grid, run.students), None),
+        coverage=part("coverage", lambda: benchmark().coverage, {}),
+        items=part("items", lambda: benchmark().items, {}),
+        checks=part("checks", lambda: check_measures(grid, students()), None),
         samples=part("samples", lambda: sample_measures(reader), None),
         pairs=part("pairs", lambda: measured_pairs(read_comparisons(reader)), None),
         people=part("people", lambda: people_measures(reader, grid, again), None),
     )
-    found = part("findings", lambda: tuple(_concluded(reader, grid, measures)), ())
+    nothing: tuple[Conclusion, ...] = ()
+    found = part("findings", lambda: tuple(_concluded(reader, grid, measures)), nothing)
     texts = tuple(conclusion.text for conclusion in found)
     return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, found)
 
 
-def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterable[Conclusion]:
+def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterator[Conclusion]:
     ranks, families = measures.ranking, families_of(reader, grid)
     related = family_judges(grid, measures.judges, ranks, families)
-    elsewhere = [*task_leaders(grid, ranks), *family_teachers(grid, ranks, families)]
+    elsewhere = [*task_leaders(grid, measures.students, ranks), *family_teachers(grid, ranks, families)]
     notes = (*label_task_notes(reader), *unscored_notes(reader))
     yield from conclusions(measures, notes, related, elsewhere, grid.looks)
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)
-    place = {name: at for at, name in enumerate(ranks.order)}
-    scores = sorted(student_scores(reader, grid), key=lambda score: place.get(score.student, len(place)))
-    for text in answer_findings(scores):
+    for text in answer_findings(student_scores(reader, grid, measures.students)):
         yield Conclusion("leads", text)
-
-
-def measure_output(reader: OutputReader) -> OutputMeasures:
-    """Metrics of ``eval-framework``, and what its judgments say of its judges."""
-    sampled = sample_figures(reader)
-    metrics: dict[str, ModelTasks[Measured]] = {}
-    samples: dict[str, ModelTasks[SampleSpread]] = {}
-    units: dict[str, dict[tuple[str, str], str]] = {}
-    found: dict[tuple[str, str], dict[str, Measured]] = {}
-    failed = Counter[tuple[str, str, str]]()
-    for metric in reader.metrics:
-        failed[metric.model, metric.task, metric.metric] += metric.failed
-        if metric.task not in sampled.get(metric.model, {}):
-            measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
-            found.setdefault((metric.model, metric.task), {})[metric.metric] = measured
-        units.setdefault(metric.model, {})[metric.task, metric.metric] = metric.unit
-    for model, tasks in sampled.items():
-        for task, figures in tasks.items():
-            found[model, task] = {
-                name: Measured(one.mean, low, high, one.n_items, failed[model, task, name])
-                for name, one in figures.items()
-                for low, high in [one.ci95 or (None, None)]
-            }
-            samples.setdefault(model, ModelTasks())[task] = {
-                name: _spread(one) for name, one in figures.items()
-            }
-    for (model, task), of_task in found.items():
-        metrics.setdefault(model, ModelTasks())[task] = of_task
-    for model, of_model in metrics.items():
-        of_model.units = units.get(model, {})
-    [(count,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
-    judged = output_judges(reader)
-    return OutputMeasures(
-        findings=tuple(panel_findings(judged.judges)),
-        units=count,
-        agreement=judged.agreement,
-        panel=judged.panel,
-        judges=judged.judges,
-        teachers={},
-        students={},
-        metrics=metrics,
-        samples=samples,
-    )
-
-
-def _spread(one: SampleFigure) -> SampleSpread:
-    return SampleSpread(one.unit, one.std, one.sem, one.n_runs, one.per_run, one.item_se)

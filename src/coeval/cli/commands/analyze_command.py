@@ -269,14 +269,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 
-class _Files(NamedTuple):
-    """What is to be written of a report: a page into the folder ``page``, a workbook, pictures."""
-
-    page: Path | None
-    others: ReportFiles
-
-
-def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) -> _Files:
+def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) -> ReportFiles:
     """Raises UsageError: a folder is missing, or one is a file."""
     from coeval.reports.files import ReportFiles
 
@@ -287,13 +280,14 @@ def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) 
     for place in filter(None, (out, figures)):
         _refuse_file(place)
     stem = "report" if name == "all" else name
-    files = ReportFiles(out / f"{stem}.xlsx" if out is not None and needed == "excel" else None, figures)
+    book, page = (out if needed == kind else None for kind in ("excel", "html"))
+    files = ReportFiles(book / f"{stem}.xlsx" if book is not None else None, figures, page)
     files.check()
-    return _Files(out if needed == "html" else None, files)
+    return files
 
 
 def _write_report(
-    reader: Reader, notes: tuple[str, ...], name: str, files: _Files, options: RobustOptions
+    reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> tuple[FolderReport, str]:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures; return where they are."""
     from coeval.analysis.measures.run_measures import write_measures
@@ -302,18 +296,17 @@ def _write_report(
     from coeval.reports.site.report_file import PAGE, write_report_page
 
     found, section, written = reported(reader, notes, options), NAMES[name].section, list[Path]()
-    if any(files.others):
+    if files.excel is not None or files.figures is not None:
         report = found.cut_to(section) if section else found.report
         if not report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
-        written += write_files(report, files.others)
+        written += write_files(report, files)
     if files.page is not None:
         write_report_page(found, reader, files.page)
         written.append(files.page / f"{PAGE}{section and '#'}{section}")
-    book = files.others.excel
-    if (beside := files.page if book is None else book.parent) is not None:
+    if (beside := files.page if files.excel is None else files.excel.parent) is not None:
         written.append(write_measures(found.measured.measures, beside))
-    return found, files_reported(written, files.others.figures)
+    return found, files_reported(written, files.figures)
 
 
 def _refuse_file(out: Path) -> None:
