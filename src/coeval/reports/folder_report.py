@@ -17,7 +17,6 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures
 from coeval.analysis.measures.measured_run import AnalyzedFolder, analyzed_output, measure_run
 from coeval.analysis.measures.output_measures import measure_output
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import Measures
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -51,10 +50,6 @@ class FolderReport:
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
 
-    @property
-    def measures(self) -> Measures:
-        return self.measured.measures
-
     def flag(self, browser: ItemBrowser) -> ItemBrowser:
         """Have the folder's items show what was measured of them."""
         browser.flag(self.items)
@@ -82,12 +77,8 @@ def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterato
 
 
 @singledispatch
-def reported(
-    reader: Reader,
-    notes: tuple[str, ...] = (),  # noqa: ARG001
-    options: RobustOptions | None = None,  # noqa: ARG001
-) -> FolderReport:
-    """Measure what is read, and report it; ``options`` are those of the robust filter."""
+def reported(reader: Reader, *_: object) -> FolderReport:
+    """Measure what is read, and report it; then come notes, and options of the robust filter."""
     raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
 
 
@@ -108,11 +99,7 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
 
 
 @reported.register
-def _(
-    reader: OutputReader,
-    notes: tuple[str, ...] = (),
-    options: RobustOptions | None = None,  # noqa: ARG001
-) -> FolderReport:
+def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderReport:
     measures, reported = measure_output(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
     return FolderReport(report, analyzed_output(measures), reported, _reported(reported), Missing(None, ()))

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from coeval.analysis.comparison.paired_difference import paired_difference
-from coeval.analysis.intervals import ALPHA, Looks, p_at_any_look
+from coeval.analysis.intervals import ALPHA, p_at_any_look
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
@@ -82,36 +82,34 @@ class Conclusion(NamedTuple):
 _MOST_LABELS = 3
 
 
-def conclusions(
-    measures: RunMeasures,
-    beside: Iterable[str],
-    related: Iterable[str],
-    elsewhere: Iterable[str],
-    looks: Looks | None = None,
-) -> tuple[Conclusion, ...]:
-    """Sentences for people, the most important first; ``beside`` is what no score is of
-    (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
-    ``elsewhere`` those of `task_leaders` and `family_teachers`; ``looks``: as in `leader_sentences`."""
+def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterator[Conclusion]:
+    """Sentences for people, the most important first."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
-    compared = measures.pairs
+    compared, people, families = measures.pairs, measures.people, families_of(reader, grid)
     of_judges = list(_judges(measures.judges, _kappa(measures))) if ranks.order else []
-    leads = leader_sentences(students, ranks, looks) if ranks.order or not (labels or compared) else iter(())
+    leads: Iterable[str] = ()
+    if ranks.order or not (labels or compared):
+        leads = leader_sentences(students, ranks, grid.looks)
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
-        ("leads", pair_sentences(compared) if compared is not None else iter(())),
+        ("leads", pair_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in of_judges)),
-        ("leads", beside),
+        ("leads", label_task_notes(reader)),
+        ("leads", unscored_notes(reader)),
         ("leads", _labels(labels)),
-        ("leads", related),
+        ("leads", family_judges(grid, measures.judges, ranks, families)),
         ("leads", place_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
-        ("where", elsewhere),
+        ("where", task_leaders(grid, students, ranks)),
+        ("where", family_teachers(grid, ranks, families)),
         ("judges", of_judges),
         ("judges", panel_findings(measures.judges)),
         ("judges", length_findings(measures.length)),
         ("judges", reliability(measures.g_study)),
         ("cost", _missing(students, adjusted=ranks.adjusted)),
+        ("leads", people_sentences(people) if people is not None else ()),
+        ("leads", answer_findings(student_scores(reader, grid, students))),
     )
-    return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
+    return (Conclusion(topic, text) for topic, texts in said for text in texts)
 
 
 def _labels(labels: Labels) -> Iterator[str]:
@@ -249,14 +247,13 @@ class MeasuredRun(NamedTuple):
 
     @property
     def shown(self) -> AnalyzedFolder:
-        grid = self.grid
-        return AnalyzedFolder(self.measures, (*grid.students, *grid.judges, *grid.teachers))
+        models = (*self.grid.students, *self.grid.judges, *self.grid.teachers)
+        return AnalyzedFolder(self.measures, models)
 
 
 @singledispatch
 def measure(reader: Reader, *_: object, **__: object) -> AnalyzedFolder:
-    """Measure what an analysis (default: all) shows of what is read; ``options`` are those of the robust
-    filter."""
+    """Measure what an analysis (default: all) shows; ``options`` are those of the robust filter."""
     raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
 
 
@@ -331,18 +328,6 @@ def measure_run(
         people=part("people", lambda: people_measures(reader, grid, again), None),
     )
     nothing: tuple[Conclusion, ...] = ()
-    found = part("findings", lambda: tuple(_concluded(reader, grid, measures)), nothing)
+    found = part("findings", lambda: tuple(conclusions(reader, grid, measures)), nothing)
     texts = tuple(conclusion.text for conclusion in found)
     return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, found)
-
-
-def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterator[Conclusion]:
-    ranks, families = measures.ranking, families_of(reader, grid)
-    related = family_judges(grid, measures.judges, ranks, families)
-    elsewhere = [*task_leaders(grid, measures.students, ranks), *family_teachers(grid, ranks, families)]
-    notes = (*label_task_notes(reader), *unscored_notes(reader))
-    yield from conclusions(measures, notes, related, elsewhere, grid.looks)
-    for text in people_sentences(measures.people) if measures.people is not None else ():
-        yield Conclusion("leads", text)
-    for text in answer_findings(student_scores(reader, grid, measures.students)):
-        yield Conclusion("leads", text)

@@ -159,10 +159,7 @@ def plain_measures(measures: Measures, analysis: Analysis = "all") -> dict[str, 
 
 
 def write_measures(measures: Measures, out: Path) -> Path:
-    """Write ``measures.json`` into ``out``; return where it is.
-
-    Raises StoreError: it cannot be written.
-    """
+    """Write ``measures.json`` into ``out``; return where it is. Raises StoreError: it cannot be written."""
     encoded = msgspec.json.encode(plain_measures(measures))
     write_bytes_atomic(out / "measures.json", msgspec.json.format(encoded, indent=2) + b"\n")
     return out / "measures.json"

@@ -275,8 +275,9 @@ def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) 
 
     out, figures = places
     if needed in ("html", "excel") and out is None:
-        what = "a page" if needed == "html" else needed
-        raise UsageError(f"{what} is written, not shown here; name a folder for it with --out")
+        raise UsageError(
+            f"{'a page' if needed == 'html' else needed} is written, not shown here; name a folder for it with --out"
+        )
     for place in filter(None, (out, figures)):
         _refuse_file(place)
     stem = "report" if name == "all" else name

@@ -39,7 +39,7 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
     with opened(folder, shown=True) as (reader, notes):
         found = reported(reader, notes)
         write_report_page(found, reader, out)
-    write_measures(found.measures, out)
+    write_measures(found.measured.measures, out)
     return found.notes
 
 
