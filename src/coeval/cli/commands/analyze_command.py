@@ -275,7 +275,8 @@ def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) 
 
     out, figures = places
     if needed in ("html", "excel") and out is None:
-        raise UsageError(
+        what = "a page" if needed == "html" else needed
+        raise UsageError(f"{what} is written, not shown here; name a folder for it with --out")
             f"{'a page' if needed == 'html' else needed} is written, not shown here; name a folder for it with --out"
         )
     for place in filter(None, (out, figures)):
