@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.output_measures import shown_both_ways, shown_one_way
+from coeval.analysis.measures.measured_run import shown_both_ways, shown_one_way
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.bias_ledger import (
     Favour,

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from coeval.analysis.load import load
-from coeval.analysis.measures.measured_run import measure
-from coeval.analysis.measures.output_measures import shown_one_way
+from coeval.analysis.measures.measured_run import measure, shown_one_way
 from coeval.analysis.measures.run_measures import plain_measures
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
-from coeval.analysis.measures.measured_run import AnalyzedFolder, analyzed_output, measure_run
-from coeval.analysis.measures.output_measures import measure_output
+from coeval.analysis.measures.measured_run import AnalyzedFolder, analyzed_output, measure_output, measure_run
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader

@@ -3,7 +3,7 @@
 ``severity`` is how much lower a judge scores than the others do, over the (answer, factor) that it has in
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
-(`coeval.analysis.measures.output_measures`). All are in units of a score from 0 to 1. What judges think of
+(`coeval.analysis.measures.measured_run`). All are in units of a score from 0 to 1. What judges think of
 long answers is a matter between two of them (`length_contrasts`).
 """
 
@@ -98,10 +98,10 @@ _MORE = "How much more it gives to it than the other judges do, beside how they 
 class JudgeBiases(Record, frozen=True):
     """Each in order of `BIASES`."""
 
-    severity: Annotated[Leaning, ShownAs("How much lower it scores than others", "strictness", "severity")]
-    family: Annotated[Favour, ShownAs(_MORE, "its family's answers", "family")]
-    own: Annotated[Favour, ShownAs(_MORE, "its own answers", "self")] = msgspec.field(name="self")
-    position: Annotated[Leaning, ShownAs("More of a win if shown first", "the first of two", "position")]
+    severity: Annotated[Leaning, ShownAs("How much lower it scores than others", "strictness")]
+    family: Annotated[Favour, ShownAs(_MORE, "its family's answers")]
+    own: Annotated[Favour, ShownAs(_MORE, "its own answers")] = msgspec.field(name="self")
+    position: Annotated[Leaning, ShownAs("More of a win if shown first", "the first of two")]
 
 
 BIASES = tuple(field.encode_name for field in msgspec.structs.fields(JudgeBiases))

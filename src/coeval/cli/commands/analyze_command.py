@@ -190,7 +190,7 @@ def show_analysis(
     """Show an analysis, or write it: the folder is read and measured once. Return what the folder lacks."""
     from coeval.analysis.measures.measured_run import measure
     from coeval.cli import streams
-    from coeval.cli.views.name_table import without_incomparable
+    from coeval.cli.views.table_view import without_incomparable
     from coeval.core.shown_names import ShownNames
     from coeval.pipeline.plan.run_reading import opened
     from coeval.pipeline.upkeep.repair import look_for_gaps
@@ -277,8 +277,6 @@ def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) 
     if needed in ("html", "excel") and out is None:
         what = "a page" if needed == "html" else needed
         raise UsageError(f"{what} is written, not shown here; name a folder for it with --out")
-            f"{'a page' if needed == 'html' else needed} is written, not shown here; name a folder for it with --out"
-        )
     for place in filter(None, (out, figures)):
         _refuse_file(place)
     stem = "report" if name == "all" else name
