@@ -38,6 +38,7 @@ from coeval.analysis.measures.measured import Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import NOBODY, OthersAlone, Ranking, ranking, without_own_measures
+from coeval.analysis.measures.removed_measures import answer_counts, removed_measures
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
@@ -77,9 +78,10 @@ from coeval.analysis.people.people_measures import people_measures, people_sente
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.result_rows import student_rows
 from coeval.analysis.run_results import Bounded, answer_findings, missing_label_sentences
 from coeval.analysis.sampled_answers import sample_measures
-from coeval.analysis.scores import label_task_notes, student_scores, unscored_notes
+from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, metric_scores, task_figures
 from coeval.core.figures import figure, figure_text, kappa_word, points
 from coeval.core.text import listed, numbered
@@ -300,7 +302,8 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
     """Sentences for people, the most important first."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
     compared, people, families = measures.pairs, measures.people, families_of(reader, grid)
-    of_judges = list(_judges(measures.judges, _kappa(measures))) if ranks.order else []
+    weighted = measures.panel is not None and measures.panel.kappa_weights is not None
+    of_judges = list(_judges(measures.judges, "weighted κ" if weighted else "κ")) if ranks.order else []
     bare = not ranks.order and (labels or compared is not None)
     leads = () if bare else tuple(leader_sentences(students, ranks, grid.looks))
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
@@ -320,7 +323,7 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("judges", reliability(measures.g_study)),
         ("cost", _missing(students, adjusted=ranks.adjusted)),
         ("leads", people_sentences(people) if people is not None else ()),
-        ("leads", answer_findings(student_scores(reader, grid, students))),
+        ("leads", answer_findings(student_rows(measures, reader.planned))),
     )
     return (Conclusion(topic, text) for topic, texts in said for text in texts)
 
@@ -334,16 +337,11 @@ def _labels(labels: Labels) -> Iterator[str]:
         else:
             yield f"No answer has been compared with the labels of {task} ({name}) yet."
     for task, name, found in places:
-        bounds = {one: found.students[one].bounds.accuracy for one in found.ranking.order}
+        bounds = {one: found.students[one].bounds for one in found.ranking.order}
         bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
         yield from missing_label_sentences(f"{task} ({name})", bounded)
     if (more := len(places) - _MOST_LABELS) > 0:
         yield f"{numbered(more, 'more label')}: see coeval analyze labels."
-
-
-def _kappa(measures: RunMeasures) -> str:
-    weighted = measures.panel is not None and measures.panel.kappa_weights is not None
-    return "weighted κ" if weighted else "κ"
 
 
 def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
@@ -497,7 +495,8 @@ def measure_run(
     agreement = cache(lambda: judge_agreement(judged, pairs()))
     benchmark = cache(lambda: benchmark_measures(reader, grid))
     ranked = cache(lambda: ranking(grid))
-    students = cache(lambda: student_measures(grid, ranked().scores))
+    counts = cache(lambda: answer_counts(reader))
+    students = cache(lambda: student_measures(grid, ranked().scores, counts()))
 
     def part(name: str, compute: Callable[[], _Part], nothing: _Part) -> _Part:
         return compute() if parts is None or name in parts else nothing
@@ -527,17 +526,14 @@ def measure_run(
         without_own=part(
             "without_own", lambda: without_own_measures(grid), OthersAlone(False, (), {}, NOBODY)
         ),
-        robust=part(
-            "robust",
-            lambda: robust_measures(grid, agreement(), how),
-            RobustMeasures(applicable=False, options=how),
-        ),
+        robust=part("robust", lambda: robust_measures(grid, agreement(), how), RobustMeasures(False, how)),
         coverage=part("coverage", lambda: benchmark().coverage, {}),
         items=part("items", lambda: benchmark().items, {}),
         checks=part("checks", lambda: check_measures(grid, students()), None),
         samples=part("samples", lambda: sample_measures(reader, grid), None),
         pairs=part("pairs", lambda: measured_pairs(read_comparisons(reader)), None),
         people=part("people", lambda: people_measures(reader, grid, again), None),
+        removed=part("removed", lambda: removed_measures(reader, grid, counts()), None),
     )
     found = part("findings", lambda: tuple(conclusions(reader, grid, measures)), tuple[Conclusion, ...]())
     texts = tuple(conclusion.text for conclusion in found)

@@ -198,11 +198,11 @@ def show_analysis(
 
     needed, messages = given or NAMES[name].usual_format, streams.messages()
     pages = needed in ("html", "excel")
-    shown, written = not pages and bool(needed or places.out or places.figures is None), ""
+    shown = not pages and bool(needed or places.out or places.figures is None)
     files = _report_files(name, needed, places) if pages or places.figures is not None else None
     with opened(folder, shown=True) as (reader, notes):
         if files is not None:
-            found, written = _write_report(reader, notes, name, files, options)
+            found = _write_report(reader, notes, name, files, options)
             measured, missing, notes = found.measured, found.missing, found.notes
         else:
             measured = measure(reader, NAMES[name].analysis if places.out is None else "all", options)
@@ -210,8 +210,6 @@ def show_analysis(
         names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
     for note in without_incomparable(notes, messages) if shown else notes:
         streams.warn(messages, note)
-    if written:
-        streams.say(messages, f"written: {written}")
     if shown:
         _show_measures(measured.measures, name, given, places.out, names)
     return missing
@@ -288,9 +286,10 @@ def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) 
 
 def _write_report(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
-) -> tuple[FolderReport, str]:
-    """Write a page or a workbook with ``measures.json`` beside it, and pictures; return where they are."""
+) -> FolderReport:
+    """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
     from coeval.analysis.measures.run_measures import write_measures
+    from coeval.cli import streams
     from coeval.reports.files import files_reported, write_files
     from coeval.reports.folder_report import reported
     from coeval.reports.site.report_file import PAGE, write_report_page
@@ -306,7 +305,8 @@ def _write_report(
         written.append(files.page / f"{PAGE}{section and '#'}{section}")
     if (beside := files.page if files.excel is None else files.excel.parent) is not None:
         written.append(write_measures(found.measured.measures, beside))
-    return found, files_reported(written, files.figures)
+    streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
+    return found
 
 
 def _refuse_file(out: Path) -> None:

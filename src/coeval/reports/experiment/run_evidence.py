@@ -58,7 +58,7 @@ class RunEvidence(NamedTuple):
 
 def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]) -> RunEvidence:
     """Of a reader that is open already, and what was measured of it."""
-    found, missing = results(reader, notes), look_for_gaps(reader.run)
+    found, missing = results(reader, notes, measured), look_for_gaps(reader.run)
     return RunEvidence(reader, measured, found, missing, answer_costs(reader))
 
 
