@@ -40,13 +40,7 @@ from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import NOBODY, OthersAlone, Ranking, ranking, without_own_measures
 from coeval.analysis.measures.removed_measures import answer_counts, removed_measures
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
-from coeval.analysis.measures.run_measures import (
-    Measures,
-    OutputMeasures,
-    RunMeasures,
-    SampleSpread,
-    parts_of,
-)
+from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, SampleSpread, parts_of
 from coeval.analysis.measures.score_grid import (
     UNSCORED,
     Codes,
@@ -294,6 +288,7 @@ class Conclusion(NamedTuple):
     text: str
 
 
+_Part = TypeVar("_Part")
 # The terminal opens with conclusions; more labels than this are a table's work.
 _MOST_LABELS = 3
 
@@ -444,7 +439,7 @@ def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> st
 class AnalyzedFolder(NamedTuple):
     """What an analysis shows of a folder, and all ``models`` that take part, whether or not it shows them."""
 
-    measures: Measures
+    measures: RunMeasures | OutputMeasures
     models: tuple[str, ...]
 
 
@@ -479,9 +474,6 @@ def _(reader: OutputReader, *_: object, **__: object) -> AnalyzedFolder:
 
 def analyzed_output(measures: OutputMeasures) -> AnalyzedFolder:
     return AnalyzedFolder(measures, (*measures.metrics, *measures.judges))
-
-
-_Part = TypeVar("_Part")
 
 
 def measure_run(

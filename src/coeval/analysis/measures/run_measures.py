@@ -147,11 +147,8 @@ Measures: TypeAlias = RunMeasures | OutputMeasures
 
 def parts_of(measures: type[Measures], analysis: Analysis) -> set[str]:
     """The fields that an analysis shows."""
-    return {
-        name
-        for name, where in declared(measures).items()
-        if isinstance(where, Part) and (analysis in where.analyses or (analysis == "all" and name != "items"))
-    }
+    named = {name: where.analyses for name, where in declared(measures).items() if isinstance(where, Part)}
+    return {name for name, of in named.items() if analysis in of or (analysis == "all" and name != "items")}
 
 
 def shown_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, Any]]:
