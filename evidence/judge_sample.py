@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from coeval.analysis.comparison.comparisons import gatekept
+from coeval.analysis.comparison.family import gatekept
 from coeval.analysis.comparison.paired_difference import PairedScores, holm
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.ranking import Level, Ranking, ranked
@@ -80,17 +80,17 @@ def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
         pair = found.differences["s0", "s1"]
         assert first is not None
         assert pair.over_judges is not None
-        low, high = pair.bounds
+        low, high = pair.difference.low or 0.0, pair.difference.high or 0.0
         wide = pair.over_judges
         true = panel_ranking(random, students, judges, leaning, GAP)
         ahead = true.between(*true.order[:2])
         assert ahead is not None
         right = true.order[0] == "s0"
         counts += (
-            first.sure,
-            first.sure and first.sure_over_judges,
-            right and ahead.sure,
-            right and ahead.sure and ahead.sure_over_judges,
+            first.significant,
+            first.verdict == "leads",
+            right and ahead.significant,
+            right and ahead.verdict == "leads",
             low <= 0 <= high,
             (wide.low or 0) <= 0 <= (wide.high or 0),
         )
@@ -150,7 +150,7 @@ def pages(world: World, repeats: int) -> Pages:
         for name in set(family):
             places = [at for at, one in enumerate(family) if one == name]
             by_family[places] = holm([p[at] for at in places])
-        kept = np.array([one or 0.0 for one in gatekept(p, above)])
+        kept = np.array([0.0 if one is None else one.p for one in gatekept(p, above)])
         differs = np.array(truth)
         for at, adjusted in enumerate((by_family, kept)):
             counts[at] += (adjusted[~differs] < ALPHA).any()

@@ -16,7 +16,7 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.measures.leaders import leader_sentences, place_sentences, settling_sentence
+from coeval.analysis.measures.leaders import gap_text, leader_sentences, place_sentences, settling_sentence
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Level, StudentGap, ranked, ranking
 from coeval.analysis.measures.student_measures import Headline, item_scores, student_measures
@@ -41,7 +41,7 @@ def test_ranges_come_of_all_paired_differences_after_holm() -> None:
         assert reported.p_adjusted == pytest.approx(expected, rel=1e-9)
     for name in names:
         worse_than = sum(
-            reported.sure and name in pair and (reported.by > 0) == (pair[0] == name)
+            reported.significant and name in pair and (reported.by > 0) == (pair[0] == name)
             for pair, reported in found.differences.items()
         )
         assert found.range_of(name)[0] == 1 + worse_than
@@ -127,8 +127,8 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     write(run, {"best": 0.95, "mid": 0.5, "also-mid": 0.5})
     ended = coeval("analyze", "--run", run.folder)
     out = " ".join(ended.out.split())
-    assert "best leads with 9" in out
-    assert ") on 60 shared items (p < 0.001)." in out
+    assert "best leads: " in out
+    assert " on 60 shared items (p < 0.001)." in out
     assert "Both judges put best ahead; allowing for other judges, the lead is " in out
     assert "; two judges give only a rough idea." in out
     significant = (
@@ -150,7 +150,7 @@ def test_what_is_not_sure_is_called_so_with_what_could_have_been_found(
     run = Run(tmp_path / "run")
     write(run, {"one": 0.6, "two": 0.58}, items=30)
     out = coeval("analyze", "--run", run.folder).out
-    assert "statistically tied" in " ".join(out.split())
+    assert "tied" in " ".join(out.split())
     assert "If the gap is real, about " in out or "too small to settle with more items" in out
 
 
@@ -190,10 +190,11 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     students = {name: Headline(Measured(score, 0.0, 1.0, 28, 0), {}) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
     assert reported is not None
-    assert not reported.sure
-    low, high = reported.bounds
-    assert low * high > 0, "the interval leaves zero out"
-    assert f"(p = {reported.p_adjusted:.3f} adjusted for 10 pairs)" in said
+    assert not reported.significant
+    low, high = reported.difference.low or 0.0, reported.difference.high or 0.0
+    assert low * high > 0, "its own interval leaves zero out, that of ten pairs does not"
+    assert reported.ci95_adjusted[0] <= 0 <= reported.ci95_adjusted[1]
+    assert f" are tied: the gap is {gap_text(reported)} points on 28 shared items." in said
 
 
 def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
@@ -215,12 +216,12 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     assert reported.by > 0, "b is ahead where both were scored"
     students = {name: Headline(Measured(score, 0.0, 1.0, 36, 0), {}) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
-    assert f"statistically tied: on 26 shared items, b is ahead by {100 * reported.by:.1f} " in said
+    assert f"are tied: on 26 shared items, b is ahead by {100 * reported.by:.1f} " in said
 
 
 @pytest.mark.parametrize(("judges", "by"), [(None, ""), (3, " with these judges")])
 def test_items_that_settle_a_gap_name_judges_only_if_there_are_any(judges: int | None, by: str) -> None:
-    gap = StudentGap(Measured(0.05, -0.02, 0.12, 60, 0), 0.2, 0.2, 0.1, judges=judges)
+    gap = StudentGap(Measured(0.05, -0.02, 0.12, 60, 0), (-0.02, 0.12), 0.2, 0.2, 0.1, "tied", judges=judges)
     assert settling_sentence(gap) == f"If the gap is real, about 240 items would show it{by} (now 60)."
 
 
@@ -230,7 +231,7 @@ def test_students_who_share_no_score_are_not_called_apart() -> None:
     common = {pair: {"": PairedScores(good, bad, good)} for pair in (("a", "c"), ("b", "c"))}
     levels = {"a": Level(1.0, 20), "b": Level(1.0, 20), "c": Level(0.05, 40)}
     ranks = ranked(levels, common)
-    assert all(reported.sure for reported in ranks.differences.values())
+    assert all(reported.significant for reported in ranks.differences.values())
     assert list(place_sentences(ranks)) == ["2 of 3 pairwise differences between students are significant."]
 
 
@@ -238,7 +239,7 @@ def test_students_who_share_no_score_are_not_called_apart() -> None:
 def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_path: Path) -> None:
     for name, sure in (("poem", True), ("haiku", False)):
         folder = tmp_path / name
-        for task, skills in (("essay", {"ann": 0.95, "ben": 0.3}), (name, {"ann": 0.5, "ben": 0.55})):
+        for task, skills in (("essay", {"ann": 0.95, "ben": 0.02}), (name, {"ann": 0.5, "ben": 0.55})):
             part = Run(folder, task)
             if task == name and sure:
                 skills = {"ann": 0.5, "ben": 0.95}
@@ -246,7 +247,7 @@ def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_
         [said] = [one for one in api.open_run(folder).measures()["findings"] if "in some tasks" in one]
         scores = api.open_run(folder).measures()["students"]
         ben, ann = (scores[who]["headline_by_task"][name] for who in ("ben", "ann"))
-        verdict = "significant" if sure else "not significant"
+        verdict = "leads" if sure else "tied"
         assert said.endswith(f"ben in {name} ({100 * ben:.1f}, ann {100 * ann:.1f}: {verdict}).")
 
 

@@ -85,7 +85,8 @@ def score(student: str, task: str | None, mean: float) -> StudentScore:
 def compared(a: str, b: str, difference: float, p: float) -> Comparison:
     return Comparison(
         a, b, None, "score", "overall", "share", 0.5, 0.5 + difference, difference,
-        (difference - 0.1, difference + 0.1), p, p, p, 40, 0.1, 0, (0.0, 1.0), "paired t", 1.0,
+        (difference - 0.1, difference + 0.1), (difference - 0.1, difference + 0.1), p, p, 40, 0.1, 0,
+        (0.0, 1.0), "paired t", 1.0,
     )  # fmt: skip
 
 

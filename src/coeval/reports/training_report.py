@@ -96,7 +96,7 @@ def _last_steps(found: SweepComparison) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for one in found.changes:
         by = points_per(one.unit) / 100
-        low, high = one.ci95
+        low, high = one.ci95_adjusted
         difference = Measured(by * one.difference, by * low, by * high, one.n_items, None)
         steps = f"{one.b.step} − {one.a.step}"
         rows.append((plain(one.b.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
@@ -153,8 +153,8 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
         others = {one: other, other: one}
     plot = difference_forest(table, others)
     title = (
-        "Run against run at equal steps: differences with their 95% intervals, paired by item. Filled: "
-        "significant after adjustment for all steps and tasks."
+        "Run against run at equal steps: differences, paired by item; p-values and intervals are adjusted "
+        "for all steps and tasks. Filled: significant."
     )
     places = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
     toggles = [PictureToggle("baseline", tuple(others))]
@@ -199,7 +199,7 @@ def _differences(found: SweepComparison) -> ReportTable:
 def _figures(one: CheckpointDifference, base: str) -> tuple[Cell, ...]:
     sign, by = (1 if base == one.a.run else -1), points_per(one.unit) / 100
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
-    low, high = sorted(sign * bound for bound in one.ci95)
+    low, high = sorted(sign * bound for bound in one.ci95_adjusted)
     middle = sign * one.difference
     difference = Measured(by * middle, by * low, by * high, one.n_items, None)
     least = None if one.minimum_detectable is None else by * one.minimum_detectable

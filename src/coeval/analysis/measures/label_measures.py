@@ -14,11 +14,12 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Bounds, Floats, Looks, bounds_of_missing, share_of_items
+from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, with_bounds
-from coeval.analysis.measures.ranking import Level, Ranking, ranked
+from coeval.analysis.measures.ranking import Level, Ranking, family_members, ranked_by, tested_pairs
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 
@@ -89,17 +90,27 @@ class _Compared(NamedTuple):
 
 
 def label_measures(reader: RunReader, students: Sequence[str], *, removed: bool = False) -> Labels:
-    """Labels and tasks that the configuration has lost are left out, unless ``removed``."""
-    found: dict[str, dict[str, LabelMeasures]] = {}
+    """Labels and tasks that the configuration has lost are left out, unless ``removed``. All pairs of
+    students in all labels are tested as one family."""
+    found: dict[tuple[str, str], dict[str, LabelStudent]] = {}
+    common: dict[tuple[str, str], _Common] = {}
     for task, attribute, values in reader.rows(_ATTRIBUTES):
         gone = removed_names(reader.planned, "", task, attribute)
         if not removed and ("task" in gone or "label" in gone):
             continue
         compared = _compared(reader, (task, attribute), students, values)
         measures = {name: _of_student(compared, place) for place, name in enumerate(students)}
-        ranks = _ranking(compared, students, measures, reader.looks)
-        found.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
-    return found
+        found[task, attribute] = measures
+        common[task, attribute] = _common(compared, students, measures)
+    tests = sum(map(tested_pairs, common.values()))
+    members = {name: family_members(of, looks=reader.looks, tests=tests) for name, of in common.items()}
+    verdicts = iter(adjust_family([member for of in members.values() for member in of.values()]))
+    labels: dict[str, dict[str, LabelMeasures]] = {}
+    for (task, attribute), measures in found.items():
+        of_label = members[task, attribute]
+        ranks = ranked_by(_levels(measures), of_label, [next(verdicts) for _ in of_label])
+        labels.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
+    return labels
 
 
 def macro_f1(tables: Floats) -> Floats:
@@ -208,13 +219,19 @@ def _of_student(compared: _Compared, student: int) -> LabelStudent:
     )
 
 
-def _ranking(
-    compared: _Compared,
-    students: Sequence[str],
-    measures: Mapping[str, LabelStudent],
-    looks: Looks | None,
-) -> Ranking:
-    """By accuracy; two are compared on the datapoints that both have labels of."""
+def _levels(measures: Mapping[str, LabelStudent]) -> dict[str, Level]:
+    return {
+        name: Level(found.accuracy.value, found.accuracy.n or 0)
+        for name, found in measures.items()
+        if found.accuracy.value is not None
+    }
+
+
+_Common: TypeAlias = Mapping[tuple[str, str], Mapping[str, PairedScores]]
+
+
+def _common(compared: _Compared, students: Sequence[str], measures: Mapping[str, LabelStudent]) -> _Common:
+    """What two students share: the datapoints that both have labels of."""
     shape = (len(students), int(compared.item.max(initial=-1)) + 1)
     correct, answers = np.zeros(shape), np.zeros(shape)
     np.add.at(correct, (compared.student, compared.item), compared.right)
@@ -222,20 +239,14 @@ def _ranking(
     with np.errstate(invalid="ignore"):
         right = correct / answers  # of several answers to an item, their share; NaN without any
     places = {name: place for place, name in enumerate(students)}
-
-    levels = {
-        name: Level(found.accuracy.value, found.accuracy.n or 0)
-        for name, found in measures.items()
-        if found.accuracy.value is not None
-    }
     common = {}
-    for first, second in combinations(sorted(levels), 2):
+    for first, second in combinations(sorted(_levels(measures)), 2):
         a, b = right[places[first]], right[places[second]]
         both = np.isfinite(a) & np.isfinite(b)
         alike = None if compared.alike is None else compared.alike[both]
         pairs = PairedScores(a[both], b[both], np.ones(int(both.sum())), alike)
         common[first, second] = {"": pairs} if both.any() else {}
-    return ranked(levels, common, looks=looks)
+    return common
 
 
 # By task and label, the values that are expected or stated.

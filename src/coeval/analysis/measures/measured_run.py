@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, Floats, Looks, clustered_mean, p_at_any_look
+from coeval.analysis.intervals import Floats, Looks, clustered_mean
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
@@ -36,7 +36,7 @@ from coeval.analysis.measures.leaders import (
 )
 from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
+from coeval.analysis.measures.ranking import Ranking, ranking, task_verdict, without_own_measures
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
@@ -402,11 +402,11 @@ class _TaskLeader(NamedTuple):
 
 
 def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
-    """A sentence. Scores are those of each task alone, as the ranking adjusts them; p-values are multiplied
-    by the number of tasks and of others, of whom the highest was picked (Bonferroni)."""
+    """A sentence. Scores are those of each task alone, as the ranking adjusts them; the verdict is the
+    family's (`task_verdict`)."""
     if len(ranks.order) < 2:
         return
-    leader, *others = ranks.order
+    leader = ranks.order[0]
     found = list(_leaders(ranks))
     elsewhere = [one for one in found if one.name != leader]
     if not elsewhere:
@@ -414,13 +414,13 @@ def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
             tasks = "both tasks" if len(found) == 2 else f"all {len(found)} tasks"
             yield f"{leader} has the highest score in {tasks}."
         return
-    picked = len(found) * len(others)
     reported = [
         f"{one.name} in {one.task} ({points(one.score)}, {leader} {points(one.leaders)}: "
-        f"{_sureness(grid, leader, one, picked)})"
+        f"{task_verdict(grid, ranks, leader, one.name, one.task) or 'not tested'})"
         for one in elsewhere
     ]
-    yield f"Other students have the highest score in some tasks: {listed(reported)}."
+    why = "; tasks are tested where the overall gap is significant" if "not tested" in reported[0] else ""
+    yield f"Other students have the highest score in some tasks: {listed(reported)}{why}."
 
 
 def _leaders(ranks: Ranking) -> Iterator[_TaskLeader]:
@@ -436,14 +436,6 @@ def _leaders(ranks: Ranking) -> Iterator[_TaskLeader]:
             and found.value is not None
         )
         yield _TaskLeader(task, name, score, own.value)
-
-
-def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> str:
-    shared = SharedScores(grid).paired(leader, one.name).get(one.task)
-    p = paired_difference([shared]).p if shared is not None else None
-    if p is None:
-        return "no test possible"
-    return "significant" if p_at_any_look(p, grid.looks) * picked < ALPHA else "not significant"
 
 
 # --- Measured run

@@ -16,18 +16,25 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.comparison.family import (
+    FamilyMember,
+    FamilyVerdict,
+    LeadVerdict,
+    adjust_family,
+    gatekept,
+    lead_verdict,
+    rank_range,
+)
 from coeval.analysis.comparison.paired_difference import (
     Difference,
-    OverJudges,
     PairedScores,
     at_any_look,
-    holm_by_name,
     judges_at_any_look,
     over_judges,
     paired_difference,
     spread_over_judges,
 )
-from coeval.analysis.intervals import ALPHA, Floats, Looks
+from coeval.analysis.intervals import ALPHA, Floats, Looks, p_at_any_look
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
@@ -53,16 +60,26 @@ _DETECTABLE = "The true difference that would be detected four times in five, am
 
 
 class StudentGap(Entity, frozen=True):
-    """How the second of two students differs from the first, paired by datapoint; ``p_adjusted`` is Holm's
-    over all pairs, None where a single datapoint is all there is."""
+    """How the second of two students differs from the first, paired by datapoint; what is adjusted allows for
+    all pairs (`coeval.analysis.comparison.family`), None where a single datapoint is all there is."""
 
     difference: Annotated[Measured, ShownAs("Paired by item, tasks counting alike", "Difference", kind="gap")]
+    ci95_adjusted: Annotated[
+        tuple[float, float],
+        ShownAs("The interval that leaves 0 out where the adjusted p is below 0.05", elsewhere="differences"),
+    ]
     p: Annotated[float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)]
     p_adjusted: Annotated[
         float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
     ]
     minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
+    verdict: Annotated[
+        LeadVerdict, ShownAs("Of who is ahead: leads, by these judges alone, or tied", elsewhere="leads")
+    ]
     over_judges: Annotated[Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges", kind="gap")] = None
+    ci95_over_judges_adjusted: Annotated[
+        tuple[float, float] | None, ShownAs("The same over items and judges", elsewhere="differences")
+    ] = None
     p_over_judges: Annotated[
         float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)
     ] = None
@@ -76,29 +93,40 @@ class StudentGap(Entity, frozen=True):
     ] = None
 
     @property
-    def sure(self) -> bool:
+    def significant(self) -> bool:
         """Over items, by these judges."""
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
     @property
-    def sure_over_judges(self) -> bool:
-        """Over items and judges."""
-        return self.p_over_judges_adjusted is not None and self.p_over_judges_adjusted < ALPHA
-
-    @property
     def turned(self) -> StudentGap:
         """How the first differs from the second."""
-        over = None if self.over_judges is None else _negative(self.over_judges)
-        return msgspec.structs.replace(self, difference=_negative(self.difference), over_judges=over)
+        wide = self.ci95_over_judges_adjusted
+        return msgspec.structs.replace(
+            self,
+            difference=_negative(self.difference),
+            ci95_adjusted=_turned(self.ci95_adjusted),
+            over_judges=None if self.over_judges is None else _negative(self.over_judges),
+            ci95_over_judges_adjusted=None if wide is None else _turned(wide),
+        )
+
+    @property
+    def adjusted(self) -> Measured:
+        """The difference with its adjusted interval."""
+        low, high = self.ci95_adjusted
+        return self.difference._replace(low=low, high=high)
+
+    @property
+    def adjusted_over_judges(self) -> Measured | None:
+        """The same over items and judges; None where nobody judged."""
+        if self.over_judges is None or self.ci95_over_judges_adjusted is None:
+            return self.over_judges
+        low, high = self.ci95_over_judges_adjusted
+        return self.over_judges._replace(low=low, high=high)
 
     @property
     def by(self) -> float:
         """How far the second is ahead of the first."""
         return self.difference.value or 0.0
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.difference.low or 0.0, self.difference.high or 0.0
 
     @property
     def n(self) -> int:
@@ -110,6 +138,10 @@ def _negative(one: Measured) -> Measured:
     if one.value is None or one.low is None or one.high is None:
         return one
     return one._replace(value=-one.value, low=-one.high, high=-one.low)
+
+
+def _turned(bounds: tuple[float, float]) -> tuple[float, float]:
+    return -bounds[1], -bounds[0]
 
 
 class Level(NamedTuple):
@@ -150,7 +182,7 @@ class Ranking(Record, frozen=True):
         return tuple(name for name in self.order if name in self.scores and _skips_tasks(self.scores[name]))
 
     def between(self, better: str, worse: str) -> StudentGap | None:
-        """How they differ, whichever is named first; `sure` is the same either way."""
+        """How they differ, whichever is named first: the verdict is the same."""
         return self.differences.get((min(better, worse), max(better, worse)))
 
     def range_of(self, student: str) -> tuple[int, int]:
@@ -167,23 +199,6 @@ def _skips_tasks(student: WithHeadline) -> bool:
 
 
 NOBODY = Ranking((), {}, False, {}, {})
-
-
-def rank_range(
-    student: str, order: Collection[str], gaps: Mapping[tuple[str, str], StudentGap]
-) -> tuple[int, int]:
-    """Return the ranks that a student may have: after all significantly better, before all worse ones.
-
-    All pairs are tested as one family, so in 95 of 100 runs no range is too narrow (Holm 1979; Goldstein and
-    Spiegelhalter 1996 for ranges in place of ranks).
-    """
-    better = worse = 0
-    for (first, second), reported in gaps.items():
-        if reported.sure and student in (first, second):
-            ahead = second if reported.by > 0 else first
-            better += ahead != student
-            worse += ahead == student
-    return 1 + better, len(order) - worse
 
 
 def _nobody(first: str, second: str) -> Collection[str]:  # noqa: ARG001
@@ -228,6 +243,51 @@ def ranking(
     return msgspec.structs.replace(whole, scores=scores, one_judge=int(grid.valid.any(axis=0).sum()) == 1)
 
 
+def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task: str) -> LeadVerdict | None:
+    """The verdict on two students in one task, as `coeval compare` has it; None where it is not tested, as
+    their overall difference is not significant."""
+    pair = (min(first, second), max(first, second))
+    gap, shared = ranks.differences.get(pair), SharedScores(grid)
+    if gap is None or not gap.significant:
+        return None
+    strata = shared.paired(*pair)
+    if len(strata) < 2 or task not in strata:
+        return gap.verdict if task in strata else "tied"
+    found = {name: paired_difference([of_task]) for name, of_task in strata.items()}
+    p = {name: p_at_any_look(one.p, grid.looks) for name, one in found.items() if one.p is not None}
+    over_items = _task_p(grid, ranks, pair, p, {at: one.p for at, one in ranks.differences.items()})
+    if lead_verdict(over_items.get(task), None, gap.judges) == "tied":
+        return "tied"
+    over: dict[str, float] = {}
+    for name, one in found.items():
+        judged = {both: shared.by_judge(*both, [name]) for both in ranks.differences}
+        scatter = spread_over_judges(judged, len({name for both in judged for name in both}) - 1)[pair]
+        wide = judges_at_any_look(over_judges(one, judged[pair], scatter), grid.looks)
+        if wide is not None and wide.p is not None:
+            over[name] = wide.p
+    roots = {at: one.p_over_judges for at, one in ranks.differences.items()}
+    wide_p = _task_p(grid, ranks, pair, over, roots) if roots[pair] is not None else {}
+    return lead_verdict(over_items[task], wide_p.get(task), gap.judges)
+
+
+def _task_p(
+    grid: ScoreGrid,
+    ranks: Ranking,
+    pair: tuple[str, str],
+    tasks: Mapping[str, float],
+    pairs: Mapping[tuple[str, str], float | None],
+) -> dict[str, float]:
+    """The p-values of a pair's ``tasks``, adjusted below those of all ``pairs``."""
+    at = list(ranks.differences).index(pair)
+    above: list[int | None] = [*[None] * len(pairs), *[at] * len(tasks)]
+    p_values: list[float | None] = [*pairs.values(), *tasks.values()]
+    if any(len(design.factors) > 1 for design in grid.designs):  # tests of factors share the tasks' level
+        above.append(len(pairs))
+        p_values.append(1.0)
+    found = gatekept(p_values, above)[len(pairs) :]
+    return {name: one.p for name, one in zip(tasks, found, strict=False) if one is not None}
+
+
 def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:
     """How the second of two students differs from the first by the judges of the grid; None where they have
     no score in common."""
@@ -249,46 +309,83 @@ def ranked(
     who is to do some of the tasks only: listed after all others, and without a rank; ``judged``: what each
     judge gave the second of two more than the first, task by task; ``looks``: of a run that grows, so that
     p-values hold at any look."""
+    members = family_members(common, judged, looks)
+    return ranked_by(levels, members, adjust_family(list(members.values())), partial)
+
+
+def tested_pairs(common: Mapping[tuple[str, str], Mapping[str, PairedScores]]) -> int:
+    """Count the pairs that share two items or more."""
+    return sum(sum(len(stratum.a) for stratum in shared.values()) > 1 for shared in common.values())
+
+
+def family_members(
+    common: Mapping[tuple[str, str], Mapping[str, PairedScores]],
+    judged: Mapping[tuple[str, str], Sequence[ByJudge]] = _NO_JUDGES,
+    looks: Looks | None = None,
+    tests: int | None = None,
+) -> dict[tuple[str, str], FamilyMember]:
+    """By pair that shares items, what is tested; as in `ranked`. ``tests``: how many there are in the family;
+    None: these pairs."""
     strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
-    family = sum(sum(len(stratum.a) for stratum in of_pair) > 1 for of_pair in strata.values())
-    found = {pair: paired_difference(of_pair, max(family, 1)) for pair, of_pair in strata.items()}
+    family = max(tested_pairs(common) if tests is None else tests, 1)
+    found = {pair: paired_difference(of_pair, family) for pair, of_pair in strata.items()}
     scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
     others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
-    found = {pair: at_any_look(one, looks, max(family, 1)) for pair, one in found.items()}
-    others = {pair: judges_at_any_look(one, found[pair].difference, looks) for pair, one in others.items()}
-    gaps = _gaps(found, others)
+    return {
+        pair: FamilyMember(
+            at_any_look(one, looks, family), judges_at_any_look(others.get(pair), looks), looks=looks
+        )
+        for pair, one in found.items()
+    }
+
+
+def ranked_by(
+    levels: Mapping[str, Level],
+    members: Mapping[tuple[str, str], FamilyMember],
+    verdicts: Sequence[FamilyVerdict],
+    partial: Collection[str] = (),
+) -> Ranking:
+    """Rank students by tested pairs, each with its verdict."""
+    gaps = {
+        pair: _student_gap(member, verdict)
+        for (pair, member), verdict in zip(members.items(), verdicts, strict=True)
+    }
     moves = _moves(levels, gaps)
     order = sorted(
         levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)
     )
     whole = [name for name in order if name not in partial]
-    among = {pair: gap for pair, gap in gaps.items() if not set(pair) & set(partial)}
-    ranges = {name: rank_range(name, whole, among) for name in whole}
+    ahead = [
+        (b, a) if gap.by > 0 else (a, b)
+        for (a, b), gap in gaps.items()
+        if gap.significant and not {a, b} & set(partial)
+    ]
+    ranges = {name: rank_range(name, whole, ahead) for name in whole}
     return Ranking(tuple(order), ranges, any(moves.values()), {}, gaps)
 
 
-def _gaps(
-    found: Mapping[tuple[str, str], Difference], others: Mapping[tuple[str, str], OverJudges | None]
-) -> dict[tuple[str, str], StudentGap]:
-    """Add Holm's p-values, over all pairs that have a p-value."""
-    adjusted = holm_by_name({pair: one.p for pair, one in found.items()})
-    of_judges = holm_by_name({pair: one.p for pair, one in others.items() if one is not None})
-    gaps = {}
-    for pair, one in found.items():
-        measured = Measured(one.difference, one.low, one.high, one.n, 0)
-        gap = StudentGap(measured, one.p, adjusted.get(pair), one.minimum_detectable)
-        if (other := others.get(pair)) is not None:
-            value = None if other.low is None else one.difference
-            gap = msgspec.structs.replace(
-                gap,
-                over_judges=Measured(value, other.low, other.high, one.n, 0),
-                p_over_judges=other.p,
-                p_over_judges_adjusted=of_judges.get(pair),
-                judges=other.judges,
-                agreeing=other.agreeing,
-            )
-        gaps[pair] = gap
-    return gaps
+def _student_gap(member: FamilyMember, verdict: FamilyVerdict) -> StudentGap:
+    found, over = member.found, member.over
+    gap = StudentGap(
+        Measured(found.difference, found.low, found.high, found.n, 0),
+        verdict.bounds,
+        found.p,
+        verdict.p,
+        found.minimum_detectable,
+        verdict.verdict,
+    )
+    if over is None:
+        return gap
+    value = None if over.low is None else found.difference
+    return msgspec.structs.replace(
+        gap,
+        over_judges=Measured(value, over.low, over.high, found.n, 0),
+        ci95_over_judges_adjusted=verdict.bounds_over_judges,
+        p_over_judges=over.p,
+        p_over_judges_adjusted=verdict.p_over_judges,
+        judges=over.judges,
+        agreeing=over.agreeing,
+    )
 
 
 def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], StudentGap]) -> dict[str, float]:

@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparisons import gatekept
-from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
+from coeval.analysis.comparison.family import FamilyMember, adjust_family
+from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
@@ -60,14 +60,15 @@ _JudgedSteps: TypeAlias = dict[str, dict[int | None, _JudgedStep]]
 
 class StepDifference(msgspec.Struct, frozen=True):
     """How much higher b scores than a at one step (None: the folders are output folders), over ``n_items`` in
-    the metric's unit; ``p_adjusted`` is Holm's over all steps and tasks of the two. ``same_answers``: of the
-    answers that both judged, the share that have the very same words."""
+    the metric's unit; ``p_adjusted`` and ``ci95_adjusted`` allow for all steps and tasks of the two.
+    ``same_answers``: of the answers that both judged, the share that have the very same words."""
 
     step: int | None
     mean_a: float
     mean_b: float
     difference: float
     ci95: tuple[float, float]
+    ci95_adjusted: tuple[float, float]
     p: float | None
     p_adjusted: float | None
     n_items: int
@@ -79,6 +80,8 @@ class _SharedStep(NamedTuple):
 
     columns: tuple[ItemColumn, ItemColumn]
     difference: StepDifference
+    tested: Difference
+    width: float
 
 
 def _judged_steps(
@@ -159,18 +162,20 @@ def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_An
     of_a, of_b = common.scores.T
     one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
     width = common.scale.width
+    own = (one.low * width, one.high * width)
     difference = StepDifference(
         step=step,
         mean_a=common.scale.scores(one.mean_a),
         mean_b=common.scale.scores(one.mean_b),
         difference=one.difference * width,
-        ci95=(one.low * width, one.high * width),
+        ci95=own,
+        ci95_adjusted=own,
         p=one.p,
         p_adjusted=None,
         n_items=one.n,
         same_answers=same / len(known) if known else None,
     )
-    return _SharedStep(columns, difference)
+    return _SharedStep(columns, difference, one, width)
 
 
 def _column(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
@@ -246,7 +251,7 @@ def compare_judges(
     read = {label: _judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
     found: list[TaskJudges] = []
     for a, b in combinations(judges, 2):
-        of_two = []
+        of_two: list[tuple[TaskJudges, Sequence[_SharedStep]]] = []
         for task in tasks or sorted({*read[a], *read[b]}):
             if lacking := [label for label in (a, b) if task not in read[label]]:
                 notes.append(f"{task}: nothing was judged in the folder of {listed(lacking)}")
@@ -254,7 +259,7 @@ def compare_judges(
             shared, of_task = _shared_steps(read[a][task], read[b][task])
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
-                of_two.append(_task_judges(task, {a: read[a][task], b: read[b][task]}, shared))
+                of_two.append((_task_judges(task, {a: read[a][task], b: read[b][task]}, shared), shared))
         found += _adjust(of_two)
     if not found:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
@@ -305,14 +310,17 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
     return float((of_a * of_b).sum() / untied) if untied else None
 
 
-def _adjust(tasks: Sequence[TaskJudges]) -> Iterator[TaskJudges]:
-    """With the p-values of all steps and tasks adjusted together, and the sentences that follow."""
-    p_values = [step.p for one in tasks for step in one.steps]
-    adjusted = iter(gatekept(p_values, [None] * len(p_values)))
-    for one in tasks:
-        steps = tuple(msgspec.structs.replace(step, p_adjusted=next(adjusted)) for step in one.steps)
-        one = msgspec.structs.replace(one, steps=steps)
-        yield msgspec.structs.replace(one, sentences=tuple(_sentences(one)))
+def _adjust(tasks: Sequence[tuple[TaskJudges, Sequence[_SharedStep]]]) -> Iterator[TaskJudges]:
+    """All steps and tasks tested as one family, and the sentences that follow."""
+    verdicts = iter(adjust_family([FamilyMember(step.tested) for _, steps in tasks for step in steps]))
+    for one, shared in tasks:
+        steps = []
+        for step in shared:
+            verdict = next(verdicts)
+            bounds = (verdict.bounds.low * step.width, verdict.bounds.high * step.width)
+            steps.append(msgspec.structs.replace(step.difference, p_adjusted=verdict.p, ci95_adjusted=bounds))
+        tested = msgspec.structs.replace(one, steps=tuple(steps))
+        yield msgspec.structs.replace(tested, sentences=tuple(_sentences(tested)))
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:
@@ -320,7 +328,7 @@ def _sentences(one: TaskJudges) -> Iterator[str]:
     apart = [step for step in one.steps if step.p_adjusted is not None and step.p_adjusted < ALPHA]
     milder = {one.b if step.difference > 0 else one.a for step in apart}
     largest = max(one.steps, key=lambda step: abs(step.difference))
-    by = signed_points(largest.difference, *largest.ci95, one.unit) + " points"
+    by = signed_points(largest.difference, *largest.ci95_adjusted, one.unit) + " points"
     gap = f"{one.b} − {one.a} is {by}"
     if len(one.steps) > 1:
         gap += f" at step {largest.step}, where it is largest"

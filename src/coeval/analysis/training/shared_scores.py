@@ -33,6 +33,7 @@ class CheckpointMatrix(NamedTuple):
 
     ``strata``: (n, C) for each task, which count alike; ``task`` None: over tasks. ``figures``: what the
     benchmark itself reports of each checkpoint, where it is of these very items; None: their means.
+    ``judges``: 1 where one judged them, None where rules did.
     """
 
     task: str | None
@@ -42,6 +43,7 @@ class CheckpointMatrix(NamedTuple):
     strata: tuple[Floats, ...]
     scale: Scale
     figures: tuple[float, ...] | None = None
+    judges: int | None = None
 
     @property
     def items(self) -> int:
@@ -160,6 +162,7 @@ def _of_task(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> Check
         (common.scores,),
         common.scale,
         tuple(figures) if whole else None,
+        1 if any(curve.facts.judge is not None for curve in curves.values()) else None,
     )
 
 
@@ -184,7 +187,8 @@ def _over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
     figures = None
     if all(each.figures is not None for each in tasks):
         figures = tuple(float(np.mean([_own_share(each, one) for each in tasks])) for one in everywhere)
-    return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, longer, figures)
+    judges = next((each.judges for each in tasks if each.judges is not None), None)
+    return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, longer, figures, judges)
 
 
 def _own_share(shared: CheckpointMatrix, checkpoint: TrainedCheckpoint) -> float:

@@ -92,7 +92,7 @@ def _difference_cells(one: CheckpointDifference) -> list[str]:
     return [
         shown_value(one.mean_a, one.unit),
         shown_value(one.mean_b, one.unit),
-        signed_points(one.difference, *one.ci95, one.unit),
+        signed_points(one.difference, *one.ci95_adjusted, one.unit),
         NONE if one.p_adjusted is None else probability(one.p_adjusted),
         f"{one.n_items:,}",
         shown_gap(one.minimum_detectable, one.unit),
@@ -221,7 +221,7 @@ def _with_judges(
     names: Sequence[str], table: Sequence[Sequence[str]], found: Sequence[Comparison], width: int
 ) -> Sequence[Sequence[str]]:
     """The table with the interval over items and judges, where there is one and room for it."""
-    if all(one.ci95_over_judges is None for one in found):
+    if all(one.ci95_over_judges_adjusted is None for one in found):
         return table
     over = ["judges", *map(shown_over_judges, found)]
     wider = [[*row[:3], cell, *row[3:]] for row, cell in zip(table, over, strict=True)]

@@ -368,9 +368,9 @@ def _differences(ranking: Ranking) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for better, worse, found in _ordered(ranking):
-        gap, over = found.difference, found.over_judges
+        gap, over = found.adjusted, found.adjusted_over_judges
         links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
-        sure = (found.p_adjusted, found.sure, over, found.p_over_judges_adjusted, found.agreeing)
+        sure = (found.p_adjusted, found.significant, over, found.p_over_judges_adjusted, found.agreeing)
         rows.append((better, worse, gap, *sure, gap.n, found.minimum_detectable))
     return ReportTable(
         "differences",
@@ -388,9 +388,8 @@ def _differences(ranking: Ranking) -> ReportTable:
             declared_column(StudentGap, "minimum_detectable", "could_be_seen"),
         ),
         tuple(rows),
-        note="Intervals are each pair's own. p allows for all pairs, so an interval may exclude zero if no "
-        "difference is significant. Items are a sample of what these teachers write; over items and judges, "
-        "judges are a sample too. A link leads to the items that the first of the two lost.",
+        note="Intervals and p allow for all pairs. Items are a sample of what these teachers write; over "
+        "items and judges, judges are a sample too. A link leads to the items that the first of two lost.",
         links=links,
     )
 

@@ -125,7 +125,7 @@ def put_together_and_drawn(sweep: Sweep) -> int:
 
 # Five columns of numbers beside a task's name in 80 cells.
 _LONGEST_HEADING = 10
-_LEGEND = "b − a with its 95% interval, in points; p is adjusted (Holm) for all rows of the two judges"
+_LEGEND = "b − a in points; its interval and p are adjusted (Holm) for all rows of the two judges"
 
 
 def print_judges(compared: JudgeComparison, console: Console) -> None:
@@ -162,7 +162,7 @@ def _cells(step: StepDifference, unit: str) -> list[str]:
     return [
         shown_value(step.mean_a, unit),
         shown_value(step.mean_b, unit),
-        signed_points(step.difference, *step.ci95, unit),
+        signed_points(step.difference, *step.ci95_adjusted, unit),
         NONE if step.p_adjusted is None else probability(step.p_adjusted),
         f"{step.n_items:,}",
     ]
