@@ -70,8 +70,8 @@ def test_it_says_so_in_a_sentence_and_in_markdown(two: tuple[Path, Path], coeval
     shown = coeval("compare", *two)
     least = 100 * found(coeval, *two)["comparisons"][0]["minimum_detectable"]
     assert shown.out.splitlines()[0] == (
-        "tuned leads on ifeval: 12.0 ± 5.7 points ahead of base on 200 shared prompts (p < 0.001). With 200 prompts, a "
-        f"true gap of {least:.1f} points would be detected four times in five"
+        "tuned leads on ifeval: 12.0 ± 5.7 points ahead of base on 200 shared prompts (p < 0.001). With 200 "
+        f"prompts, a true gap of {least:.1f} points would be detected four times in five"
     )
     turned = coeval("compare", *reversed(two)).out
     assert turned.startswith("tuned leads on ifeval: 12.0 ± 5.7 points ahead of base")
@@ -197,7 +197,7 @@ def test_students_of_a_run_and_of_the_tasks_that_it_has_left(
     assert list(rows)[:4] == [(None, "score"), ("quiz", "colour"), ("saga", "score"), ("story", "score")]
     assert {("story", "plot"), ("story", "style"), ("quiz", "colour")} <= rows.keys()
     scores = json.loads(coeval("results", "--run", lab.path, "--json").out)
-    means = {(each["task"], each["student"]): each["mean"] for each in scores["students"]}
+    means = {(each["task"], each["student"]): each["score"] for each in scores["students"]}
     for name in (None, "story", "saga"):
         one = rows[name, "score"]
         assert (one["a"], one["b"]) == ("ben", "ann")

@@ -21,7 +21,7 @@ from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import WithHeadline, student_measures
+from coeval.analysis.measures.student_measures import StudentScores, student_measures
 from coeval.core.figures import points
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.experiment.leading_section import rank_text
@@ -153,33 +153,32 @@ def unlike(row: dict[str, Any], name: str, value: float | None, ci95: list[float
     ]
 
 
-def standing(rows: list[dict[str, Any]], scored: Mapping[str, WithHeadline], ranks: Ranking) -> list[str]:
+def standing(rows: list[dict[str, Any]], students: Mapping[str, StudentScores], ranks: Ranking) -> list[str]:
     """Where the rows of one choice of scores differ from Python's students and ranks."""
     wrong: list[str] = []
-    students = {**scored, **ranks.scores}
     overall = [row for row in rows if row["task"] is None]
     if [row["student"] for row in overall if row["score"] is not None] != list(ranks.order):
         wrong.append(f"{overall}: {ranks.order} expected")
     for row in overall:
-        one = students[row["student"]].headline
+        one = students[row["student"]].score
         wrong += unlike_measure(row, "score", one)
         if row["ranks"] != rank_text(ranks.ranges.get(row["student"])):
             wrong.append(f"{row} ranks {ranks.ranges}")
     by_task = [row for row in rows if row["task"] is not None]
-    requested = sorted({task for found in students.values() for task in found.headline_by_task})
+    requested = sorted({task for found in students.values() for task in found.score_by_task})
     if sorted({row["task"] for row in by_task}) != requested:
         wrong.append(f"tasks {requested}")
     for row in by_task:
-        one = students[row["student"]].headline_by_task[row["task"]]
+        one = students[row["student"]].score_by_task[row["task"]]
         wrong += unlike_measure(row, "score", one)
     return wrong
 
 
 def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid) -> list[str]:
     """The same of every choice of scores."""
-    students, others = student_measures(grid), without_own_measures(grid)
-    expected: dict[str, tuple[Mapping[str, WithHeadline], Ranking]] = {
-        "all scores": (students, ranking(grid, students)),
+    (ranks, scores), others = ranking(grid), without_own_measures(grid)
+    expected: dict[str, tuple[Mapping[str, StudentScores], Ranking]] = {
+        "all scores": (scores, ranks),
         "without own": (others.students, others.ranking),
     }
     if not others.judges:  # nobody who scored itself is chosen: nothing is left out
@@ -196,15 +195,15 @@ def of_standings(rows: list[dict[str, Any]], grid: ScoreGrid) -> list[str]:
 
 def sentences(grid: ScoreGrid) -> list[str]:
     """The opening of a page of these scores."""
-    students, others = student_measures(grid), without_own_measures(grid).ranking.order
+    (ranks, scores), others = ranking(grid), without_own_measures(grid).ranking.order
     many = grid.looks is not None and grid.looks.many
-    return score_opening(students, ranking(grid, students), Context(others, at_any_look=many))
+    return score_opening(student_measures(grid, scores), ranks, Context(others, at_any_look=many))
 
 
 def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
     """Where the page and Python differ."""
-    students = student_measures(grid)
-    ranks = ranking(grid, students)
+    ranks, scores = ranking(grid)
+    students = student_measures(grid, scores)
     wrong: list[str] = []
     if found["sentences"] != (said := sentences(grid)):
         wrong.append(f"{found['sentences']}: {said} expected")
@@ -214,22 +213,18 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
     if [row["student"] for row in tables["students"] if row["score"] is not None] != list(ranks.order):
         wrong.append(f"order {ranks.order}")
     for row in tables["students"]:
-        scores = ranks.scores.get(row["student"], students[row["student"]])
-        for column, one in (
-            ("score", scores.headline),
-            ("over_judges", scores.over_judges or NOT_MEASURED),
-            ("units", students[row["student"]].overall),
-        ):
+        student = students[row["student"]]
+        for column, one in (("score", student.score), ("over_judges", student.over_judges or NOT_MEASURED)):
             wrong += unlike_measure(row, column, one)
         low, high = ranks.ranges.get(row["student"], (None, None))
         if row["ranks"] != (None if low is None else f"{low}" if low == high else f"{low}–{high}"):
             wrong.append(f"{row} ranks {low} {high}")
-        least, most = students[row["student"]].bounds.headline or (None, None)
+        least, most = student.bounds.score or (None, None)
         needed = [None, None] if least == most else [least, most]
         if [row["least"], row["most"]] != [end if end is None else pytest.approx(end) for end in needed]:
             wrong.append(f"{row} bounds: {needed} expected")
-        if row["missing"] != students[row["student"]].overall.missing:
-            wrong.append(f"{row} missing {students[row['student']].overall.missing}")
+        if row["missing"] != student.score.missing:
+            wrong.append(f"{row} missing {student.score.missing}")
     if len(tables["differences"]) != len(ranks.differences):
         wrong.append(f"{len(ranks.differences)} differences")
     for row in tables["differences"]:

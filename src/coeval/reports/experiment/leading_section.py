@@ -12,7 +12,7 @@ from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
-from coeval.analysis.measures.student_measures import StudentMeasures, WithHeadline
+from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.analysis.sampled_answers import FactorSamples
 from coeval.core.plain import plain
@@ -142,7 +142,7 @@ class _Standing(NamedTuple):
     """Students by all scores, or by those of others, as they are ranked."""
 
     name: str
-    students: Mapping[str, WithHeadline]
+    students: Mapping[str, StudentScores]
     ranking: Ranking
 
     @property
@@ -154,7 +154,7 @@ class _Standing(NamedTuple):
 def _standings(measures: RunMeasures) -> Iterator[_Standing]:
     """Those that there are; that of all scores first."""
     whole, others = measures.ranking, measures.without_own
-    yield _Standing(ALL, {**measures.students, **whole.scores}, whole)
+    yield _Standing(ALL, measures.students, whole)
     if others.applicable:
         yield _Standing(WITHOUT_OWN, others.students, others.ranking)
 
@@ -172,7 +172,7 @@ def order_sentences(measures: RunMeasures) -> Iterator[str]:
 def standing_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
     """Return the toggles of `standings`."""
     scores = tuple(standing.name for standing in _standings(measures))
-    several = any(len(found.headline_by_task) > 1 for found in measures.students.values())
+    several = any(len(found.score_by_task) > 1 for found in measures.students.values())
     found = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
     return tuple(toggle for toggle in found if len(toggle.choices) > 1)
 
@@ -193,14 +193,14 @@ def standings(measures: RunMeasures) -> ReportTable:
     for standing in _standings(measures):
         students, ranges = standing.students, standing.ranking.ranges
         for name in standing.order:
-            headline = students[name].headline
-            add(standing, None, name, rank_text(ranges.get(name)), headline, headline.n)
-        tasks = sorted({task for found in students.values() for task in found.headline_by_task})
+            score = students[name].score
+            add(standing, None, name, rank_text(ranges.get(name)), score, score.n)
+        tasks = sorted({task for found in students.values() for task in found.score_by_task})
         for task in tasks if len(tasks) > 1 else ():
             scored = [
-                (students[name].headline_by_task[task], name)
+                (students[name].score_by_task[task], name)
                 for name in standing.order
-                if task in students[name].headline_by_task
+                if task in students[name].score_by_task
             ]
             scored.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
             for score, name in scored:
@@ -231,10 +231,6 @@ def rank_text(ranks: tuple[int, int] | None) -> str | None:
     return f"{low}" if low == high else f"{low}–{high}"
 
 
-_SCORE = (
-    "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95% interval. "
-    "Adjusted where a student lacks judges or items that others have"
-)
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
 _ACCURACY = "Share of right labels, of the whole run whatever the filter; in no score"
@@ -247,7 +243,7 @@ _BY_LABEL = "No judge scored an answer: students are ranked by how often they st
 
 
 def leading_section(evidence: RunEvidence) -> ReportSection:
-    """Students by their headline, every two of them on the same items, and how often labels are right."""
+    """Students by their score, every two of them on the same items, and how often labels are right."""
     measures, students = evidence.measured.measures, evidence.students
     judged = bool(measures.ranking.order) or not measures.labels
     ranking = measures.ranking
@@ -318,25 +314,22 @@ def _students(evidence: RunEvidence) -> ReportTable:
     for name in order:
         found = measures.students[name]
         ranks = rank_text(measures.ranking.ranges.get(name))
-        headline = measures.ranking.scores.get(name, found).headline
-        counts = (headline.n, found.valid_evals, failed.get(name, 0), found.overall.missing)
+        counts = (found.score.n, found.valid_evals, failed.get(name, 0), found.score.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
-        over = measures.ranking.scores.get(name, found).over_judges
-        means = (headline, over, *beside, found.overall)
-        rows.append((name, ranks, *means, *counts, *_apart(found.bounds.headline)))
+        means = (found.score, found.over_judges, *beside)
+        rows.append((name, ranks, *means, *counts, *_apart(found.bounds.score)))
     return ReportTable(
         "students",
         "Students",
         (
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
-            ReportColumn("score", "Score", "points", _SCORE),
+            declared_column(StudentMeasures, "score"),
             declared_column(StudentMeasures, "over_judges"),
             *(
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
-            declared_column(StudentMeasures, "overall", "units"),
             ReportColumn("n", "Items", "count"),
             declared_column(StudentMeasures, "valid_evals", "scores"),
             ReportColumn(
@@ -451,7 +444,7 @@ def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
     measures = evidence.measured.measures
     ranking = measures.ranking
     if ranking.order or not (measures.labels or measures.pairs):
-        scores = {name: ranking.scores[name].headline for name in ranking.order}
+        scores = {name: measures.students[name].score for name in ranking.order}
         meaning = "0 to 100, with its 95% interval over items"
         return SCORE_TITLE, meaning, {name: (one, ranking.ranges.get(name)) for name, one in scores.items()}
     if measures.pairs is not None:

@@ -146,7 +146,6 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, spent }) {
     ranks: ways[0].rank(at),
     ...measured("score", scores[at]),
     ...measured("over_judges", overJudges[at] ?? NO_MEAN),
-    ...measured("units", found[at].overall.mean()),
     n: scores[at].n,
     scores: found[at].units,
     failed: null,
