@@ -79,9 +79,8 @@ def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
         first = found.between(*found.order[:2])
         pair = found.differences["s0", "s1"]
         assert first is not None
-        assert pair.over_judges is not None
-        low, high = pair.difference.low or 0.0, pair.difference.high or 0.0
-        wide = pair.over_judges
+        assert pair.ci95_over_judges is not None
+        (low, high), wide = pair.ci95, pair.ci95_over_judges
         true = panel_ranking(random, students, judges, leaning, GAP)
         ahead = true.between(*true.order[:2])
         assert ahead is not None
@@ -92,7 +91,7 @@ def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
             right and ahead.significant,
             right and ahead.verdict == "leads",
             low <= 0 <= high,
-            (wide.low or 0) <= 0 <= (wide.high or 0),
+            wide[0] <= 0 <= wide[1],
         )
     return Leads(*(counts / repeats).tolist())
 

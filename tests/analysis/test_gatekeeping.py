@@ -82,7 +82,7 @@ def test_a_comparison_of_students_has_the_second_interval_of_their_run(tmp_path:
         for name in ("p_adjusted", "ci95_adjusted", "p_over_judges_adjusted", "ci95_over_judges_adjusted"):
             assert getattr(one, name) == pytest.approx(gap[name]), name
         assert one.verdict == gap["verdict"]
-        assert one.ci95_over_judges == pytest.approx(gap["ci95"]["over_judges"])
+        assert one.ci95_over_judges == pytest.approx(gap["ci95_over_judges"])
         assert one.p_over_judges == pytest.approx(gap["p_over_judges"])
         assert (one.judges, one.agreeing) == (3, gap["agreeing"])
         assert one.ci95_over_judges is not None

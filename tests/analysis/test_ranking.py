@@ -14,10 +14,11 @@ from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 import coeval as api
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.leaders import gap_text, leader_sentences, place_sentences, settling_sentence
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.ranking import Level, StudentGap, ranked, ranking
+from coeval.analysis.measures.ranking import Level, ranked, ranking
 from coeval.analysis.measures.student_measures import StudentScores, item_scores
 from coeval.core.figures import points
 from evidence.measure_coverage import World, drawn_grid
@@ -41,7 +42,7 @@ def test_ranges_come_of_all_paired_differences_after_holm() -> None:
         assert reported.p_adjusted == pytest.approx(expected, rel=1e-9)
     for name in names:
         worse_than = sum(
-            reported.significant and name in pair and (reported.by > 0) == (pair[0] == name)
+            reported.significant and name in pair and (reported.difference > 0) == (pair[0] == name)
             for pair, reported in found.differences.items()
         )
         assert found.range_of(name)[0] == 1 + worse_than
@@ -197,7 +198,7 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     said = " ".join(leader_sentences(students, ranks))
     assert reported is not None
     assert not reported.significant
-    low, high = reported.difference.low or 0.0, reported.difference.high or 0.0
+    low, high = reported.ci95
     assert low * high > 0, "its own interval leaves zero out, that of ten pairs does not"
     assert reported.ci95_adjusted[0] <= 0 <= reported.ci95_adjusted[1]
     assert f" are tied: the gap is {gap_text(reported)} points on 28 shared items." in said
@@ -219,15 +220,24 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     reported = ranks.between("a", "b")
     assert ranks.order[:2] == ("a", "b")
     assert reported is not None
-    assert reported.by > 0, "b is ahead where both were scored"
+    assert reported.difference > 0, "b is ahead where both were scored"
     students = {name: scored(score, 36) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, ranks))
-    assert f"are tied: on 26 shared items, b is ahead by {100 * reported.by:.1f} " in said
+    assert f"are tied: on 26 shared items, b is ahead by {100 * reported.difference:.1f} " in said
 
 
 @pytest.mark.parametrize(("judges", "by"), [(None, ""), (3, " with these judges")])
 def test_items_that_settle_a_gap_name_judges_only_if_there_are_any(judges: int | None, by: str) -> None:
-    gap = StudentGap(Measured(0.05, -0.02, 0.12, 60, 0), (-0.02, 0.12), 0.2, 0.2, 0.1, "tied", judges=judges)
+    gap = PairDifference(
+        difference=0.05,
+        ci95=(-0.02, 0.12),
+        ci95_adjusted=(-0.02, 0.12),
+        p=0.2,
+        p_adjusted=0.2,
+        n=60,
+        minimum_detectable=0.1,
+        judges=judges,
+    )
     assert settling_sentence(gap) == f"If the gap is real, about 240 items would show it{by} (now 60)."
 
 

@@ -97,7 +97,7 @@ def _last_steps(found: SweepComparison) -> ReportTable:
     for one in found.changes:
         by = points_per(one.unit) / 100
         low, high = one.ci95_adjusted
-        difference = Measured(by * one.difference, by * low, by * high, one.n_items, None)
+        difference = Measured(by * one.difference, by * low, by * high, one.n, None)
         steps = f"{one.b.step} − {one.a.step}"
         rows.append((plain(one.b.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
     return ReportTable(
@@ -201,9 +201,9 @@ def _figures(one: CheckpointDifference, base: str) -> tuple[Cell, ...]:
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
     low, high = sorted(sign * bound for bound in one.ci95_adjusted)
     middle = sign * one.difference
-    difference = Measured(by * middle, by * low, by * high, one.n_items, None)
+    difference = Measured(by * middle, by * low, by * high, one.n, None)
     least = None if one.minimum_detectable is None else by * one.minimum_detectable
-    counts = (one.p_adjusted, one.significant, one.n_items, least)
+    counts = (one.p_adjusted, one.significant, one.n, least)
     return (*(share_of_scale(mean, one.unit) for mean in means), difference, *counts)
 
 

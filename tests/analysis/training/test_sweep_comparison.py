@@ -105,7 +105,7 @@ def test_over_tasks_each_counts_alike(tmp_path: Path) -> None:
     for step in RISING:
         parts = [at[task.task, step].difference for task in tasks]
         assert at[None, step].difference == pytest.approx(sum(parts) / 2)
-        assert at[None, step].n_items == 150
+        assert at[None, step].n == 150
     assert over.metric == "mean over tasks"
     for mean in found.overall:
         assert mean.ci95[0] < mean.mean < mean.ci95[1]
@@ -118,7 +118,7 @@ def test_other_judges_and_other_items_are_told_and_not_compared(tmp_path: Path) 
     b = judged(write_training(tmp_path / "b", drawn(RISING, 60, 1)), RISING, judge="strict")
     found = compared(a, b)
     assert {one.task for one in found.differences} == {"ifeval"}
-    assert {one.n_items for one in found.differences} == {60}, "the items that both have"
+    assert {one.n for one in found.differences} == {60}, "the items that both have"
     assert any(
         "writing is not compared: a and b are judged by judge and by strict" in note for note in found.notes
     )

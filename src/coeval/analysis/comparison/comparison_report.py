@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.comparison.family import LeadVerdict
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
@@ -23,7 +23,7 @@ Family: TypeAlias = Literal["overall", "task", "label", "part"]
 FAMILIES: tuple[Family, ...] = ("overall", "task", "label", "part")
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class Comparison(PairDifference, frozen=True):
     """How b differs from a in one metric of a task (``task`` None: over the tasks, each counting alike).
 
     Means, ``difference`` = b − a and ``ci95`` are in the metric's ``unit`` (``share`` of 1, ``percent`` or
@@ -47,13 +47,6 @@ class Comparison(msgspec.Struct, frozen=True):
     unit: str
     mean_a: float
     mean_b: float
-    difference: float
-    ci95: tuple[float, float]
-    ci95_adjusted: tuple[float, float]
-    p: float | None
-    p_adjusted: float | None
-    n: int
-    minimum_detectable: float | None
     missing: int
     bounds: tuple[float, float]
     test: Test
@@ -61,20 +54,8 @@ class Comparison(msgspec.Struct, frozen=True):
     counted: Literal["item", "prompt"] = "item"
     look: str = ""
     sentence: str = ""
-    verdict: LeadVerdict = "tied"
-    ci95_over_judges: tuple[float, float] | None = None
-    ci95_over_judges_adjusted: tuple[float, float] | None = None
-    p_over_judges: float | None = None
-    p_over_judges_adjusted: float | None = None
-    judges: int | None = None
-    agreeing: int | None = None
     gate: str | None = None
     identical: bool = False
-
-    @property
-    def significant(self) -> bool:
-        """Over items, by these judges."""
-        return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
     @property
     def place(self) -> str:
@@ -390,22 +371,7 @@ def against(one: Comparison, base: str) -> Comparison:
     """The same with ``base`` as a."""
     if base == one.a:
         return one
+    least, most = one.bounds
     return msgspec.structs.replace(
-        one,
-        a=one.b,
-        b=one.a,
-        mean_a=one.mean_b,
-        mean_b=one.mean_a,
-        difference=-one.difference,
-        ci95=_turned(one.ci95),
-        ci95_adjusted=_turned(one.ci95_adjusted),
-        ci95_over_judges=None if one.ci95_over_judges is None else _turned(one.ci95_over_judges),
-        ci95_over_judges_adjusted=(
-            None if one.ci95_over_judges_adjusted is None else _turned(one.ci95_over_judges_adjusted)
-        ),
-        bounds=_turned(one.bounds),
+        one.turned, a=one.b, b=one.a, mean_a=one.mean_b, mean_b=one.mean_a, bounds=(-most, -least)
     )
-
-
-def _turned(bounds: tuple[float, float]) -> tuple[float, float]:
-    return -bounds[1], -bounds[0]

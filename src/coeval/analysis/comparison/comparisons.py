@@ -25,7 +25,12 @@ from coeval.analysis.comparison.comparison_report import (
     shown_difference,
     where_of,
 )
-from coeval.analysis.comparison.family import FamilyMember, adjust_family
+from coeval.analysis.comparison.family import (
+    FamilyMember,
+    FamilyVerdict,
+    adjust_family,
+    pair_difference,
+)
 from coeval.analysis.comparison.paired_difference import (
     at_any_look,
     judges_at_any_look,
@@ -36,7 +41,7 @@ from coeval.analysis.comparison.paired_difference import (
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import JudgedApart, Side, judged_apart, read_side
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
-from coeval.analysis.intervals import ALPHA, Bounds, joined
+from coeval.analysis.intervals import ALPHA, joined
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
@@ -382,9 +387,11 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     yield from rows
 
 
-def comparison_of(a: Side, b: Side, row: ComparedRow, scatter: JudgeScatter | None = None) -> Comparison:
-    """That of a single row, in no family; ``scatter``: what judges add to its error."""
-    return _comparison(a, b, row, _member(a, b, row, 1, scatter))
+def comparison_of(a: Side, b: Side, row: ComparedRow) -> Comparison:
+    """That of a single row, a family of its own."""
+    member = _member(a, b, row, 1, None)
+    [verdict] = adjust_family([member])
+    return _comparison((a, b, row), member, verdict)
 
 
 def _member(a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None) -> FamilyMember:
@@ -395,16 +402,13 @@ def _member(a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatte
     return FamilyMember(at_any_look(fixed, looks, tests), over, looks=looks)
 
 
-def _comparison(a: Side, b: Side, row: ComparedRow, member: FamilyMember) -> Comparison:
-    """Without what the family says of it."""
-    found, over, looks = member.found, member.over, member.looks
+def _comparison(paired: PairedRow, member: FamilyMember, verdict: FamilyVerdict) -> Comparison:
+    (a, b, row), found = paired, member.found
     scale = row.parts[0].scale
-    width = scale.width
     low = sum(part.low for part in row.parts) / len(row.parts)
     high = sum(part.high for part in row.parts) / len(row.parts)
-    bounds = None if over is None or over.low is None or over.high is None else Bounds(over.low, over.high)
-    own = (found.low * width, found.high * width)
     return Comparison(
+        **msgspec.structs.asdict(pair_difference(member, verdict, scale.width)),
         a=a.label,
         b=b.label,
         task=row.task,
@@ -413,29 +417,14 @@ def _comparison(a: Side, b: Side, row: ComparedRow, member: FamilyMember) -> Com
         unit=row.unit,
         mean_a=scale.scores(found.mean_a),
         mean_b=scale.scores(found.mean_b),
-        difference=found.difference * width,
-        ci95=own,
-        ci95_adjusted=own,
-        p=found.p,
-        p_adjusted=None,
-        n=found.n,
-        minimum_detectable=None if found.minimum_detectable is None else found.minimum_detectable * width,
         missing=sum(part.missing for part in row.parts),
-        bounds=(low * width, high * width),
+        bounds=(low * scale.width, high * scale.width),
         test=found.test,
-        scale=width,
+        scale=scale.width,
         counted=row.counted,
-        look=looks.name if looks is not None else "",
-        ci95_over_judges=_wide(bounds, width),
-        p_over_judges=None if over is None else over.p,
-        judges=None if over is None else over.judges,
-        agreeing=None if over is None else over.agreeing,
+        look=member.looks.name if member.looks is not None else "",
         identical=found.identical,
     )
-
-
-def _wide(bounds: Bounds | None, width: float) -> tuple[float, float] | None:
-    return None if bounds is None else (bounds.low * width, bounds.high * width)
 
 
 def _scatters(groups: Sequence[Sequence[Side]], paired: Sequence[PairedRow]) -> list[JudgeScatter | None]:
@@ -454,45 +443,37 @@ def _scatters(groups: Sequence[Sequence[Side]], paired: Sequence[PairedRow]) -> 
 
 
 def _tested(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
-    """With what the family says of each, and in words."""
-    rows = [_comparison(*each, member) for each, member in zip(paired, members, strict=True)]
-    above = _above(rows)
+    """What the family says of each, and in words."""
+    above = _above(paired)
     verdicts = adjust_family(
         [
             member._replace(above=parent, branch="label" if row.is_label else None)
             for member, parent, (_, _, row) in zip(members, above, paired, strict=True)
         ]
     )
-    found: list[Comparison] = []
-    for one, parent, verdict in zip(rows, above, verdicts, strict=True):
+    found = [_comparison(*each) for each in zip(paired, members, verdicts, strict=True)]
+    for at, parent in enumerate(above):
         closed = parent is not None and (verdicts[parent].p or 0.0) >= ALPHA
-        tested = msgspec.structs.replace(
-            one,
-            ci95_adjusted=(verdict.bounds.low * one.scale, verdict.bounds.high * one.scale),
-            p_adjusted=verdict.p,
-            verdict=verdict.verdict,
-            ci95_over_judges_adjusted=_wide(verdict.bounds_over_judges, one.scale),
-            p_over_judges_adjusted=verdict.p_over_judges,
-            gate=where_of(rows[parent]) if parent is not None and closed else None,
-        )
-        found.append(msgspec.structs.replace(tested, sentence=sentence(tested)))
+        gate = where_of(found[parent]) if parent is not None and closed else None
+        tested = msgspec.structs.replace(found[at], gate=gate)
+        found[at] = msgspec.structs.replace(tested, sentence=sentence(tested))
     return found
 
 
-def _above(rows: Sequence[Comparison]) -> list[int | None]:
+def _above(paired: Sequence[PairedRow]) -> list[int | None]:
     """Of a task's score the overall difference of its pair, of a part its task; a label beside scores, or a
     metric of a benchmark, is in no score above it and is tested by itself."""
-    overall = {(one.a, one.b): at for at, one in enumerate(rows) if one.family == "overall"}
+    overall = {(a.label, b.label): at for at, (a, b, row) in enumerate(paired) if row.family == "overall"}
     tasks: dict[tuple[str, str, str | None], int] = {}
-    for at, one in enumerate(rows):
-        if one.family == "task":
-            tasks.setdefault((one.a, one.b, one.task), at)
+    for at, (a, b, row) in enumerate(paired):
+        if row.family == "task":
+            tasks.setdefault((a.label, b.label, row.task), at)
     found: list[int | None] = []
-    for one in rows:
-        if one.family == "part":
-            found.append(tasks.get((one.a, one.b, one.task)))
-        elif one.family == "task" and one.metric == SCORE:
-            found.append(overall.get((one.a, one.b)))
+    for a, b, row in paired:
+        if row.family == "part":
+            found.append(tasks.get((a.label, b.label, row.task)))
+        elif row.family == "task" and row.metric == SCORE:
+            found.append(overall.get((a.label, b.label)))
         else:
             found.append(None)
     return found

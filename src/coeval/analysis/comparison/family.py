@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Annotated, Literal, NamedTuple, Self, TypeAlias
+
+import msgspec
 
 from coeval.analysis.comparison.paired_difference import (
     AdjustedP,
@@ -21,6 +23,7 @@ from coeval.analysis.comparison.paired_difference import (
     holm,
 )
 from coeval.analysis.intervals import ALPHA, Bounds, Looks
+from coeval.analysis.measures.measured import FILES, Record, ShownAs
 
 # --- The verdict
 
@@ -134,22 +137,13 @@ class FamilyVerdict(NamedTuple):
 
 def adjust_family(members: Sequence[FamilyMember]) -> list[FamilyVerdict]:
     """Adjust all members together: over items, and over items and judges."""
-    branches = [member.branch for member in members]
-    of_items = gatekept(
-        [member.found.p for member in members], [member.above for member in members], branches
-    )
-    unknown = [member.over is None or member.over.p is None for member in members]
+    above, branches = [one.above for one in members], [one.branch for one in members]
+    of_items = gatekept([one.found.p for one in members], above, branches)
+    p_values = [None if one.over is None else one.over.p for one in members]
     # where nothing is known of judges above, as of checks, what is below has nothing above it
-    known = [None if at is None or unknown[at] else at for at in (member.above for member in members)]
-    apart = [
-        "below" if member.above is not None and at is None else branch
-        for member, at, branch in zip(members, known, branches, strict=True)
-    ]
-    of_both = gatekept([None if one.over is None else one.over.p for one in members], known, apart)
-    return [
-        _verdict_on(member, of_item, both)
-        for member, of_item, both in zip(members, of_items, of_both, strict=True)
-    ]
+    known = [None if at is None or p_values[at] is None else at for at in above]
+    of_both = gatekept(p_values, known, list(zip(branches, (at is None for at in above), strict=True)))
+    return [_verdict_on(*each) for each in zip(members, of_items, of_both, strict=True)]
 
 
 def _verdict_on(member: FamilyMember, items: AdjustedP | None, both: AdjustedP | None) -> FamilyVerdict:
@@ -157,7 +151,92 @@ def _verdict_on(member: FamilyMember, items: AdjustedP | None, both: AdjustedP |
     bounds = adjusted_bounds(found.difference, found, items, member.looks)
     wide = None if over is None else adjusted_bounds(found.difference, over, both, member.looks)
     p, p_over = (None if one is None else one.p for one in (items, both))
-    judges = None if over is None else over.judges
-    return FamilyVerdict(
-        p, bounds or Bounds(found.low, found.high), p_over, wide, lead_verdict(p, p_over, judges)
+    verdict = lead_verdict(p, p_over, None if over is None else over.judges)
+    return FamilyVerdict(p, bounds or Bounds(found.low, found.high), p_over, wide, verdict)
+
+
+# --- The record of a pair
+
+Ends: TypeAlias = tuple[float, float]
+_DETECTABLE = "The true difference that would be detected four times in five, among so many pairs"
+
+
+class PairDifference(Record, frozen=True, kw_only=True):
+    """How b differs from a, paired by item: of this pair alone, and as its family has it."""
+
+    difference: Annotated[
+        float, ShownAs("b − a, paired by item, tasks counting alike", "Difference", kind="gap")
+    ]
+    ci95: Annotated[Ends, ShownAs("Of this pair alone", elsewhere=FILES)]
+    ci95_adjusted: Annotated[Ends, ShownAs("It leaves 0 out where p is below 0.05", elsewhere="differences")]
+    p: Annotated[float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)]
+    p_adjusted: Annotated[
+        float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
+    ]
+    n: Annotated[int, ShownAs("Items that both have", elsewhere="differences", kind="count")]
+    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
+    verdict: Annotated[
+        LeadVerdict, ShownAs("Of who is ahead: leads, by these judges alone, or tied", elsewhere="leads")
+    ] = "tied"
+    ci95_over_judges: Annotated[
+        Ends | None, ShownAs("With judges as a sample too, of this pair alone", elsewhere=FILES)
+    ] = None
+    ci95_over_judges_adjusted: Annotated[
+        Ends | None,
+        ShownAs("With judges as a sample too; empty: not known", "Over items and judges", kind="gap"),
+    ] = None
+    p_over_judges: Annotated[
+        float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)
+    ] = None
+    p_over_judges_adjusted: Annotated[
+        float | None, ShownAs("Over items and judges, adjusted", "p (Holm), judges too", kind="probability")
+    ] = None
+    judges: Annotated[int | None, ShownAs("Judges who scored both", elsewhere="leads")] = None
+    agreeing: Annotated[
+        int | None,
+        ShownAs("Judges who by themselves put the same one ahead", "Judges see it so", kind="count"),
+    ] = None
+
+    @property
+    def significant(self) -> bool:
+        """Over items, by these judges."""
+        return self.p_adjusted is not None and self.p_adjusted < ALPHA
+
+    @property
+    def turned(self) -> Self:
+        """How a differs from b."""
+        names = ("ci95", "ci95_adjusted", "ci95_over_judges", "ci95_over_judges_adjusted")
+        ends = {name: None if (of := getattr(self, name)) is None else (-of[1], -of[0]) for name in names}
+        return msgspec.structs.replace(self, difference=-self.difference, **ends)
+
+    @property
+    def leading(self) -> Self:
+        """With the one that is ahead as b."""
+        return self if self.difference >= 0 else self.turned
+
+
+def pair_difference(member: FamilyMember, verdict: FamilyVerdict, width: float = 1.0) -> PairDifference:
+    """The record of a member, in a unit of which the scale is ``width`` long."""
+    found, over = member.found, member.over
+    least = found.minimum_detectable
+    wide = None if over is None or over.low is None or over.high is None else Bounds(over.low, over.high)
+    return PairDifference(
+        difference=found.difference * width,
+        ci95=(found.low * width, found.high * width),
+        ci95_adjusted=(verdict.bounds.low * width, verdict.bounds.high * width),
+        p=found.p,
+        p_adjusted=verdict.p,
+        n=found.n,
+        minimum_detectable=None if least is None else least * width,
+        verdict=verdict.verdict,
+        ci95_over_judges=_scaled(wide, width),
+        ci95_over_judges_adjusted=_scaled(verdict.bounds_over_judges, width),
+        p_over_judges=None if over is None else over.p,
+        p_over_judges_adjusted=verdict.p_over_judges,
+        judges=None if over is None else over.judges,
+        agreeing=None if over is None else over.agreeing,
     )
+
+
+def _scaled(bounds: Bounds | None, width: float) -> Ends | None:
+    return None if bounds is None else (bounds.low * width, bounds.high * width)

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from coeval.analysis.comparison.comparison_report import chance_text, half_text
-from coeval.analysis.comparison.family import LeadVerdict
+from coeval.analysis.comparison.family import LeadVerdict, PairDifference
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.pair_measures import PairMeasures, pair_sentences
-from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
+from coeval.analysis.measures.ranking import SAME, Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import Bounded
@@ -46,7 +46,7 @@ def leading_pair(ranks: Ranking) -> tuple[str, str]:
     return first, next(tied, next(by_judges, second))
 
 
-def leading_gap(ranks: Ranking) -> StudentGap | None:
+def leading_gap(ranks: Ranking) -> PairDifference | None:
     """That of the `leading_pair`; None where they share no items, or nobody can lead."""
     if len(ranks.order) < 2 or _without_leader(ranks):
         return None
@@ -71,14 +71,16 @@ def leader_sentence(
     return f"{tied_text((f'{first} ({one})', f'{second} ({other})'), gap, (first, second))}."
 
 
-def lead_text(first: str, second: str, gap: StudentGap, where: str = "", *, at_any_look: bool = False) -> str:
+def lead_text(
+    first: str, second: str, gap: PairDifference, where: str = "", *, at_any_look: bool = False
+) -> str:
     """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036)``"""
     chance = chance_text(gap.p_adjusted, at_any_look=at_any_look)
     by = f"{gap_text(gap)} points ahead of {second}"
     return f"{first} {gap.verdict}{where}: {by} on {numbered(gap.n, 'shared item')}{chance}"
 
 
-def tied_text(shown: tuple[str, str], gap: StudentGap, names: tuple[str, str], where: str = "") -> str:
+def tied_text(shown: tuple[str, str], gap: PairDifference, names: tuple[str, str], where: str = "") -> str:
     """``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items``; a p-value where
     the interval alone would let one expect otherwise: it is made otherwise where few items differ."""
     by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
@@ -114,10 +116,10 @@ def _without_leader(ranks: Ranking) -> str:
     return ""
 
 
-def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str:
+def settling_sentence(gap: PairDifference, usd_per_item: float | None = None) -> str:
     """How many items would settle a gap of this size, by these judges if there are any, four times in five;
     empty where it is settled."""
-    least, by = gap.minimum_detectable, abs(gap.by)
+    least, by = gap.minimum_detectable, abs(gap.difference)
     if gap.significant:
         return ""
     if least is None:
@@ -135,22 +137,22 @@ def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str
     return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,}{price})."
 
 
-def _judges_must(gap: StudentGap) -> bool:
+def _judges_must(gap: PairDifference) -> bool:
     """Check whether the interval over judges includes zero even with `_MOST_TIMES` the items."""
     wide = gap.ci95_over_judges_adjusted
-    if abs(gap.by) < _LEAST_GAP or wide is None:
+    if abs(gap.difference) < _LEAST_GAP or wide is None:
         return False
     of_items, of_both = ((high - low) / 2 for low, high in (gap.ci95_adjusted, wide))
-    return gap.by**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
+    return gap.difference**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
 
 
-def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
+def panel_sentence(ranks: Ranking, gap: PairDifference) -> str:
     """Say whether judges agree about the `leading_pair`; empty where no judge scored."""
-    if gap.over_judges is None or gap.judges is None:
+    if gap.judges is None:
         return ""
     first, second = leading_pair(ranks)
-    one = (gap if gap.by >= 0 else gap.turned).adjusted_over_judges
-    if one is None or one.value is None or one.low is None or one.high is None:
+    one = gap.leading
+    if one.ci95_over_judges_adjusted is None:
         if gap.judges == 1:
             who = "was used" if ranks.one_judge else f"scored both {first} and {second}"
             return f"Only one judge {who}, so agreement cannot be measured."
@@ -160,13 +162,13 @@ def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
     who = f"{agreeing:,} of {judges:,} judges put {ahead} ahead"
     if agreeing == judges:
         who = f"{'Both' if judges == 2 else f'All {judges:,}'} judges put {ahead} ahead"
-    elif abs(gap.by) <= SAME:
+    elif abs(gap.difference) <= SAME:
         who = f"The {judges:,} judges together put neither ahead"
     end = chance_text(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
     if not end and _judges_must(gap):
         end = ": more items cannot settle it, more judges can"
     guess = "; two judges give only a rough idea" if judges == 2 else ""
-    by = f"{points(one.value)} {half_text(one.value, one.low, one.high)} points"
+    by = f"{points(one.difference)} {half_text(one.difference, *one.ci95_over_judges_adjusted)} points"
     return (
         f"{who}; allowing for other judges, the {'lead' if gap.significant else 'gap'} is {by}{end}{guess}."
     )
@@ -236,17 +238,16 @@ def _places(places: Sequence[int]) -> str:
     return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
-def gap_text(reported: StudentGap) -> str:
+def gap_text(gap: PairDifference) -> str:
     """How much better the better one is, in points: the sign is left to the order of the names."""
-    found = (reported if reported.by >= 0 else reported.turned).adjusted
-    value, low, high = (100 * (number or 0.0) for number in found[:3])
-    return difference_text(value, low, high)
+    one = gap.leading
+    return difference_text(*(100 * number for number in (one.difference, *one.ci95_adjusted)))
 
 
-def is_behind(first: str, second: str, reported: StudentGap) -> bool:
+def is_behind(first: str, second: str, reported: PairDifference) -> bool:
     """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
     name that comes later in the alphabet."""
-    return (reported.by if first > second else -reported.by) < -SAME
+    return (reported.difference if first > second else -reported.difference) < -SAME
 
 
 # --- The opening of a page, in three sentences

@@ -20,9 +20,9 @@ from coeval.analysis.comparison.family import (
     FamilyMember,
     FamilyVerdict,
     LeadVerdict,
+    PairDifference,
     adjust_family,
-    gatekept,
-    lead_verdict,
+    pair_difference,
     rank_range,
 )
 from coeval.analysis.comparison.paired_difference import (
@@ -34,8 +34,8 @@ from coeval.analysis.comparison.paired_difference import (
     paired_difference,
     spread_over_judges,
 )
-from coeval.analysis.intervals import ALPHA, Floats, Looks, p_at_any_look
-from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
+from coeval.analysis.intervals import Floats, Looks
+from coeval.analysis.measures.measured import FILES, Record, ShownAs
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
     StudentScores,
@@ -52,95 +52,6 @@ SAME = 1e-9
 
 LeftOut: TypeAlias = Callable[[str, str], Collection[str]]
 """The judges whose scores of two students are left out."""
-
-
-_OVER_JUDGES = "The same with judges as a sample too; without an interval: not known"
-_DETECTABLE = "The true difference that would be detected four times in five, among so many pairs"
-
-
-class StudentGap(Entity, frozen=True):
-    """How the second of two students differs from the first, paired by datapoint; what is adjusted allows for
-    all pairs (`coeval.analysis.comparison.family`), None where a single datapoint is all there is."""
-
-    difference: Annotated[Measured, ShownAs("Paired by item, tasks counting alike", "Difference", kind="gap")]
-    ci95_adjusted: Annotated[
-        tuple[float, float],
-        ShownAs("The interval that leaves 0 out where the adjusted p is below 0.05", elsewhere="differences"),
-    ]
-    p: Annotated[float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)]
-    p_adjusted: Annotated[
-        float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
-    ]
-    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
-    verdict: Annotated[
-        LeadVerdict, ShownAs("Of who is ahead: leads, by these judges alone, or tied", elsewhere="leads")
-    ]
-    over_judges: Annotated[Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges", kind="gap")] = None
-    ci95_over_judges_adjusted: Annotated[
-        tuple[float, float] | None, ShownAs("The same over items and judges", elsewhere="differences")
-    ] = None
-    p_over_judges: Annotated[
-        float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)
-    ] = None
-    p_over_judges_adjusted: Annotated[
-        float | None, ShownAs("Over items and judges, adjusted", "p (Holm), judges too", kind="probability")
-    ] = None
-    judges: Annotated[int | None, ShownAs("Judges who scored both", elsewhere="leads")] = None
-    agreeing: Annotated[
-        int | None,
-        ShownAs("Judges who by themselves put the same one ahead", "Judges see it so", kind="count"),
-    ] = None
-
-    @property
-    def significant(self) -> bool:
-        """Over items, by these judges."""
-        return self.p_adjusted is not None and self.p_adjusted < ALPHA
-
-    @property
-    def turned(self) -> StudentGap:
-        """How the first differs from the second."""
-        wide = self.ci95_over_judges_adjusted
-        return msgspec.structs.replace(
-            self,
-            difference=_negative(self.difference),
-            ci95_adjusted=_turned(self.ci95_adjusted),
-            over_judges=None if self.over_judges is None else _negative(self.over_judges),
-            ci95_over_judges_adjusted=None if wide is None else _turned(wide),
-        )
-
-    @property
-    def adjusted(self) -> Measured:
-        """The difference with its adjusted interval."""
-        low, high = self.ci95_adjusted
-        return self.difference._replace(low=low, high=high)
-
-    @property
-    def adjusted_over_judges(self) -> Measured | None:
-        """The same over items and judges; None where nobody judged."""
-        if self.over_judges is None or self.ci95_over_judges_adjusted is None:
-            return self.over_judges
-        low, high = self.ci95_over_judges_adjusted
-        return self.over_judges._replace(low=low, high=high)
-
-    @property
-    def by(self) -> float:
-        """How far the second is ahead of the first."""
-        return self.difference.value or 0.0
-
-    @property
-    def n(self) -> int:
-        """Datapoints that both have."""
-        return self.difference.n or 0
-
-
-def _negative(one: Measured) -> Measured:
-    if one.value is None or one.low is None or one.high is None:
-        return one
-    return one._replace(value=-one.value, low=-one.high, high=-one.low)
-
-
-def _turned(bounds: tuple[float, float]) -> tuple[float, float]:
-    return -bounds[1], -bounds[0]
 
 
 class Level(NamedTuple):
@@ -166,14 +77,14 @@ class Ranking(Record, frozen=True):
     ]
     adjusted: Annotated[bool, ShownAs("Whether some lack scores that others have", elsewhere=FILES)]
     differences: Annotated[
-        Mapping[tuple[str, str], StudentGap], ShownAs("Of two who share scores", elsewhere="differences")
+        Mapping[tuple[str, str], PairDifference], ShownAs("Of two who share scores", elsewhere="differences")
     ]
     one_judge: Annotated[bool, ShownAs("Whether one judge gave all scores", elsewhere=FILES)] = False
     partial: Annotated[
         tuple[str, ...], ShownAs("Who is to do some of the tasks only, and has no rank", elsewhere=FILES)
     ] = ()
 
-    def between(self, better: str, worse: str) -> StudentGap | None:
+    def between(self, better: str, worse: str) -> PairDifference | None:
         """How they differ, whichever is named first: the verdict is the same."""
         return self.differences.get((min(better, worse), max(better, worse)))
 
@@ -244,46 +155,22 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
 def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task: str) -> LeadVerdict | None:
     """The verdict on two students in one task, as `coeval compare` has it; None where it is not tested, as
     their overall difference is not significant."""
-    pair = (min(first, second), max(first, second))
-    gap, shared = ranks.differences.get(pair), SharedScores(grid)
-    if gap is None or not gap.significant:
+    pair, shared = (min(first, second), max(first, second)), SharedScores(grid)
+    gap, common = ranks.differences.get(pair), {both: shared.paired(*both) for both in ranks.differences}
+    if gap is None or not gap.significant or task not in common[pair]:
         return None
-    strata = shared.paired(*pair)
-    if len(strata) < 2 or task not in strata:
-        return gap.verdict if task in strata else "tied"
-    found = {name: paired_difference([of_task]) for name, of_task in strata.items()}
-    p = {name: p_at_any_look(one.p, grid.looks) for name, one in found.items() if one.p is not None}
-    over_items = _task_p(grid, ranks, pair, p, {at: one.p for at, one in ranks.differences.items()})
-    if lead_verdict(over_items.get(task), None, gap.judges) == "tied":
-        return "tied"
-    over: dict[str, float] = {}
-    for name, one in found.items():
-        judged = {both: shared.by_judge(*both, [name]) for both in ranks.differences}
-        scatter = spread_over_judges(judged, len({name for both in judged for name in both}) - 1)[pair]
-        wide = judges_at_any_look(over_judges(one, judged[pair], scatter), grid.looks)
-        if wide is not None and wide.p is not None:
-            over[name] = wide.p
-    roots = {at: one.p_over_judges for at, one in ranks.differences.items()}
-    wide_p = _task_p(grid, ranks, pair, over, roots) if roots[pair] is not None else {}
-    return lead_verdict(over_items[task], wide_p.get(task), gap.judges)
 
+    def members(tasks: Collection[str]) -> dict[tuple[str, str], FamilyMember]:
+        strata = {both: {name: of[name] for name in of if name in tasks} for both, of in common.items()}
+        judged = {both: shared.by_judge(*both, of) for both, of in strata.items() if of}
+        return family_members(strata, judged, grid.looks)
 
-def _task_p(
-    grid: ScoreGrid,
-    ranks: Ranking,
-    pair: tuple[str, str],
-    tasks: Mapping[str, float],
-    pairs: Mapping[tuple[str, str], float | None],
-) -> dict[str, float]:
-    """The p-values of a pair's ``tasks``, adjusted below those of all ``pairs``."""
-    at = list(ranks.differences).index(pair)
-    above: list[int | None] = [*[None] * len(pairs), *[at] * len(tasks)]
-    p_values: list[float | None] = [*pairs.values(), *tasks.values()]
-    if any(len(design.factors) > 1 for design in grid.designs):  # tests of factors share the tasks' level
-        above.append(len(pairs))
-        p_values.append(1.0)
-    found = gatekept(p_values, above)[len(pairs) :]
-    return {name: one.p for name, one in zip(tasks, found, strict=False) if one is not None}
+    roots, tasks = members(grid.tasks), list(common[pair]) if len(common[pair]) > 1 else []
+    root = list(roots).index(pair)
+    below = [members([name])[pair]._replace(above=root) for name in tasks]
+    parts = below[:1] if any(len(design.factors) > 1 for design in grid.designs) else []
+    family = [*roots.values(), *below, *(part._replace(above=len(roots)) for part in parts)]
+    return adjust_family(family)[len(roots) + tasks.index(task) if tasks else root].verdict
 
 
 def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:
@@ -345,7 +232,7 @@ def ranked_by(
 ) -> Ranking:
     """Rank students by tested pairs, each with its verdict."""
     gaps = {
-        pair: _student_gap(member, verdict)
+        pair: pair_difference(member, verdict)
         for (pair, member), verdict in zip(members.items(), verdicts, strict=True)
     }
     moves = _moves(levels, gaps)
@@ -354,7 +241,7 @@ def ranked_by(
     )
     whole = [name for name in order if name not in partial]
     ahead = [
-        (b, a) if gap.by > 0 else (a, b)
+        (b, a) if gap.difference > 0 else (a, b)
         for (a, b), gap in gaps.items()
         if gap.significant and not {a, b} & set(partial)
     ]
@@ -363,32 +250,8 @@ def ranked_by(
     return Ranking(tuple(order), ranges, any(moves.values()), gaps, partial=left)
 
 
-def _student_gap(member: FamilyMember, verdict: FamilyVerdict) -> StudentGap:
-    found, over = member.found, member.over
-    gap = StudentGap(
-        Measured(found.difference, found.low, found.high, found.n, 0),
-        verdict.bounds,
-        found.p,
-        verdict.p,
-        found.minimum_detectable,
-        verdict.verdict,
-    )
-    if over is None:
-        return gap
-    value = None if over.low is None else found.difference
-    return msgspec.structs.replace(
-        gap,
-        over_judges=Measured(value, over.low, over.high, found.n, 0),
-        ci95_over_judges_adjusted=verdict.bounds_over_judges,
-        p_over_judges=over.p,
-        p_over_judges_adjusted=verdict.p_over_judges,
-        judges=over.judges,
-        agreeing=over.agreeing,
-    )
-
-
-def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], StudentGap]) -> dict[str, float]:
-    return shifts(levels, {pair: PairGap(gap.by, gap.n) for pair, gap in gaps.items()})
+def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairDifference]) -> dict[str, float]:
+    return shifts(levels, {pair: PairGap(gap.difference, gap.n) for pair, gap in gaps.items()})
 
 
 class PairGap(NamedTuple):

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.family import FamilyMember, adjust_family
+from coeval.analysis.comparison.family import FamilyMember, PairDifference, adjust_family, pair_difference
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.readers.output_reader import OutputReader
@@ -58,20 +58,14 @@ _JudgedSteps: TypeAlias = dict[str, dict[int | None, _JudgedStep]]
 """By task and step; the step None: the folder is an output folder, not one of checkpoints."""
 
 
-class StepDifference(msgspec.Struct, frozen=True):
-    """How much higher b scores than a at one step (None: the folders are output folders), over ``n_items`` in
-    the metric's unit; ``p_adjusted`` and ``ci95_adjusted`` allow for all steps and tasks of the two.
-    ``same_answers``: of the answers that both judged, the share that have the very same words."""
+class StepDifference(PairDifference, frozen=True):
+    """How much higher b scores than a at one step (None: the folders are output folders), over ``n`` items in
+    the metric's unit; what is adjusted allows for all steps and tasks of the two. ``same_answers``: of the
+    answers that both judged, the share that have the very same words."""
 
     step: int | None
     mean_a: float
     mean_b: float
-    difference: float
-    ci95: tuple[float, float]
-    ci95_adjusted: tuple[float, float]
-    p: float | None
-    p_adjusted: float | None
-    n_items: int
     same_answers: float | None
 
 
@@ -162,17 +156,13 @@ def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_An
     of_a, of_b = common.scores.T
     one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
     width = common.scale.width
-    own = (one.low * width, one.high * width)
+    member = FamilyMember(one)
+    [verdict] = adjust_family([member])
     difference = StepDifference(
+        **msgspec.structs.asdict(pair_difference(member, verdict, width)),
         step=step,
         mean_a=common.scale.scores(one.mean_a),
         mean_b=common.scale.scores(one.mean_b),
-        difference=one.difference * width,
-        ci95=own,
-        ci95_adjusted=own,
-        p=one.p,
-        p_adjusted=None,
-        n_items=one.n,
         same_answers=same / len(known) if known else None,
     )
     return _SharedStep(columns, difference, one, width)
@@ -314,11 +304,14 @@ def _adjust(tasks: Sequence[tuple[TaskJudges, Sequence[_SharedStep]]]) -> Iterat
     """All steps and tasks tested as one family, and the sentences that follow."""
     verdicts = iter(adjust_family([FamilyMember(step.tested) for _, steps in tasks for step in steps]))
     for one, shared in tasks:
-        steps = []
-        for step in shared:
-            verdict = next(verdicts)
-            bounds = (verdict.bounds.low * step.width, verdict.bounds.high * step.width)
-            steps.append(msgspec.structs.replace(step.difference, p_adjusted=verdict.p, ci95_adjusted=bounds))
+        steps = [
+            msgspec.structs.replace(
+                step.difference,
+                p_adjusted=(verdict := next(verdicts)).p,
+                ci95_adjusted=(verdict.bounds.low * step.width, verdict.bounds.high * step.width),
+            )
+            for step in shared
+        ]
         tested = msgspec.structs.replace(one, steps=tuple(steps))
         yield msgspec.structs.replace(tested, sentences=tuple(_sentences(tested)))
 

@@ -18,8 +18,10 @@ from coeval.analysis.comparison.family import (
     FamilyMember,
     FamilyVerdict,
     LeadVerdict,
+    PairDifference,
     adjust_family,
     lead_verdict,
+    pair_difference,
 )
 from coeval.analysis.comparison.paired_difference import Difference, holm, one_judge
 from coeval.analysis.intervals import ALPHA
@@ -65,7 +67,7 @@ class OverallMean(msgspec.Struct, frozen=True):
     n_items: int
 
 
-class CheckpointDifference(msgspec.Struct, frozen=True):
+class CheckpointDifference(PairDifference, frozen=True):
     """Checkpoint b − checkpoint a in a task (None: over tasks), paired by item, in the metric's unit;
     ``p_adjusted``, ``ci95_adjusted`` and ``verdict`` allow for all of its kind: steps and runs, over the
     tasks or in single ones."""
@@ -76,19 +78,7 @@ class CheckpointDifference(msgspec.Struct, frozen=True):
     unit: str
     mean_a: float
     mean_b: float
-    difference: float
-    ci95: tuple[float, float]
-    ci95_adjusted: tuple[float, float]
-    p: float | None
-    p_adjusted: float | None
-    verdict: LeadVerdict
-    n_items: int
-    minimum_detectable: float | None
     identical: bool
-
-    @property
-    def significant(self) -> bool:
-        return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
     @property
     def trend(self) -> Literal["rising", "falling", "no significant change"]:
@@ -264,27 +254,21 @@ def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDiffere
         for each in compared
     ]
     verdicts = adjust_family(members)
-    return tuple(_difference(each, verdict) for each, verdict in zip(compared, verdicts, strict=True))
+    return tuple(_difference(*each) for each in zip(compared, members, verdicts, strict=True))
 
 
-def _difference(compared: _ComparedCheckpoints, verdict: FamilyVerdict) -> CheckpointDifference:
+def _difference(
+    compared: _ComparedCheckpoints, member: FamilyMember, verdict: FamilyVerdict
+) -> CheckpointDifference:
     shared, a, b, found = compared
-    width, least = shared.scale.width, found.minimum_detectable
     return CheckpointDifference(
+        **msgspec.structs.asdict(pair_difference(member, verdict, shared.scale.width)),
         a=a,
         b=b,
         task=shared.task,
         unit=shared.unit,
         mean_a=shared.means[shared.at(a)],
         mean_b=shared.means[shared.at(b)],
-        difference=found.difference * width,
-        ci95=(found.low * width, found.high * width),
-        ci95_adjusted=(verdict.bounds.low * width, verdict.bounds.high * width),
-        p=found.p,
-        p_adjusted=verdict.p,
-        verdict=verdict.verdict,
-        n_items=found.n,
-        minimum_detectable=None if least is None else least * width,
         identical=found.identical,
     )
 

@@ -94,7 +94,7 @@ def _difference_cells(one: CheckpointDifference) -> list[str]:
         shown_value(one.mean_b, one.unit),
         signed_points(one.difference, *one.ci95_adjusted, one.unit),
         NONE if one.p_adjusted is None else probability(one.p_adjusted),
-        f"{one.n_items:,}",
+        f"{one.n:,}",
         shown_gap(one.minimum_detectable, one.unit),
     ]
 

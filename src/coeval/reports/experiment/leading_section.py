@@ -7,10 +7,11 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.answer_costs import AnswerCost
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.intervals import wilson
 from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.ranking import Ranking, StudentGap
+from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import LabelAccuracy, label_columns
@@ -361,7 +362,9 @@ def _differences(ranking: Ranking) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for better, worse, found in _ordered(ranking):
-        gap, over = found.adjusted, found.adjusted_over_judges
+        gap = Measured(found.difference, *found.ci95_adjusted, found.n, 0)
+        wide = found.ci95_over_judges_adjusted
+        over = None if wide is None else gap._replace(low=wide[0], high=wide[1])
         links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
         sure = (found.p_adjusted, found.significant, over, found.p_over_judges_adjusted, found.agreeing)
         rows.append((better, worse, gap, *sure, gap.n, found.minimum_detectable))
@@ -371,14 +374,14 @@ def _differences(ranking: Ranking) -> ReportTable:
         (
             ReportColumn("better", "Student"),
             ReportColumn("other", "Less"),
-            declared_column(StudentGap, "difference"),
-            declared_column(StudentGap, "p_adjusted", "p"),
+            declared_column(PairDifference, "difference"),
+            declared_column(PairDifference, "p_adjusted", "p"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-            declared_column(StudentGap, "over_judges"),
-            declared_column(StudentGap, "p_over_judges_adjusted", "p_over_judges"),
-            declared_column(StudentGap, "agreeing"),
+            declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
+            declared_column(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
+            declared_column(PairDifference, "agreeing"),
             ReportColumn("n", "Items", "count"),
-            declared_column(StudentGap, "minimum_detectable", "could_be_seen"),
+            declared_column(PairDifference, "minimum_detectable", "could_be_seen"),
         ),
         tuple(rows),
         note="Intervals and p allow for all pairs. Items are a sample of what these teachers write; over "
@@ -387,7 +390,7 @@ def _differences(ranking: Ranking) -> ReportTable:
     )
 
 
-def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, StudentGap]]:
+def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:
     """Each pair with the one who stands first before the other, and by how much it is ahead."""
     place = {name: at for at, name in enumerate(ranking.order)}
     pairs = []

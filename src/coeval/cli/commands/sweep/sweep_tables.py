@@ -164,7 +164,7 @@ def _cells(step: StepDifference, unit: str) -> list[str]:
         shown_value(step.mean_b, unit),
         signed_points(step.difference, *step.ci95_adjusted, unit),
         NONE if step.p_adjusted is None else probability(step.p_adjusted),
-        f"{step.n_items:,}",
+        f"{step.n:,}",
     ]
 
 
