@@ -29,11 +29,10 @@ from coeval.analysis.comparison.family import (
     FamilyMember,
     FamilyVerdict,
     adjust_family,
+    family_member,
     pair_difference,
 )
 from coeval.analysis.comparison.paired_difference import (
-    at_any_look,
-    judges_at_any_look,
     over_judges,
     paired_difference,
     spread_over_judges,
@@ -396,10 +395,9 @@ def comparison_of(a: Side, b: Side, row: ComparedRow) -> Comparison:
 
 def _member(a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None) -> FamilyMember:
     """``tests``: how many comparisons answer the same question, this one among them."""
-    looks = joined((a.looks, b.looks))
-    fixed = paired_difference([part.pairs for part in row.parts], tests)
-    over = judges_at_any_look(over_judges(fixed, row.judged, scatter), looks)
-    return FamilyMember(at_any_look(fixed, looks, tests), over, looks=looks)
+    found = paired_difference([part.pairs for part in row.parts], tests)
+    over = over_judges(found, row.judged, scatter)
+    return family_member(found, over, joined((a.looks, b.looks)), tests)
 
 
 def _comparison(paired: PairedRow, member: FamilyMember, verdict: FamilyVerdict) -> Comparison:

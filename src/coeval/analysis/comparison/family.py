@@ -16,13 +16,14 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeAlias
 import msgspec
 
 from coeval.analysis.comparison.paired_difference import (
+    POWER,
     AdjustedP,
     Difference,
     OverJudges,
     adjusted_bounds,
     holm,
 )
-from coeval.analysis.intervals import ALPHA, Bounds, Looks
+from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_at_any_look, p_at_any_look
 from coeval.analysis.measures.measured import FILES, Record, ShownAs
 
 # --- The verdict
@@ -31,11 +32,18 @@ LeadVerdict: TypeAlias = Literal["leads", "leads by these judges", "leads by thi
 """What is said of a pair: who is ahead leads, or both are tied."""
 
 
+# Two judges give a rough idea of others: of equal students, one would lead in 7.4% of runs where judges lean
+# by 7 points (evidence/judge_sample.py).
+FEWEST_JUDGES = 3
+
+
 def lead_verdict(p: float | None, p_over_judges: float | None, judges: int | None) -> LeadVerdict:
     """Name what two adjusted p-values come to; ``judges``: how many scored both, None where nobody judged."""
     if p is None or p >= ALPHA:
         return "tied"
-    if judges is None or (p_over_judges is not None and p_over_judges < ALPHA):
+    if judges is None:
+        return "leads"
+    if judges >= FEWEST_JUDGES and p_over_judges is not None and p_over_judges < ALPHA:
         return "leads"
     return "leads by this judge" if judges == 1 else "leads by these judges"
 
@@ -123,6 +131,21 @@ class FamilyMember(NamedTuple):
     above: int | None = None
     branch: Hashable = None
     looks: Looks | None = None
+
+
+def family_member(
+    found: Difference, over: OverJudges | None, looks: Looks | None, tests: int
+) -> FamilyMember:
+    """What is to be tested among ``tests`` comparisons: at any look, if there are many ``looks`` at a run."""
+    if looks is None or not looks.many:
+        return FamilyMember(found, over, looks=looks)
+    if (least := found.minimum_detectable) is not None:
+        least = detectable_at_any_look(least, looks, power=POWER, family=tests)
+    p = None if found.p is None else p_at_any_look(found.p, looks)
+    found = msgspec.structs.replace(found, p=p, minimum_detectable=least)
+    if over is not None and over.p is not None:
+        over = msgspec.structs.replace(over, p=p_at_any_look(over.p, looks))
+    return FamilyMember(found, over, looks=looks)
 
 
 class FamilyVerdict(NamedTuple):

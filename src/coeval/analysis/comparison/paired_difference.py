@@ -26,9 +26,7 @@ from coeval.analysis.intervals import (
     Looks,
     Scatter,
     bounds_at_level,
-    detectable_at_any_look,
     mean_bounds,
-    p_at_any_look,
 )
 from coeval.analysis.panel.mean_squares import (
     ByJudge,
@@ -224,17 +222,6 @@ def _carrying(differences: Floats) -> float:
     squares = (differences - np.median(differences)) ** 2
     total = float(squares.sum())
     return total**2 / float(squares @ squares) if total > 0 else 0.0
-
-
-def at_any_look(found: Difference, looks: Looks | None, family: int = 1) -> Difference:
-    """The same with a p-value that holds at any look at a run that grows, and the smallest effect that such a
-    test finds; one look: as it is. ``family``: as in `paired_difference`."""
-    if found.p is None or looks is None or not looks.many:
-        return found
-    least = found.minimum_detectable
-    if least is not None:
-        least = detectable_at_any_look(least, looks, power=POWER, family=family)
-    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks), minimum_detectable=least)
 
 
 class AdjustedP(NamedTuple):
@@ -490,13 +477,6 @@ def over_judges(
     low, high = _widened(found.difference, Bounds(found.low, found.high), spread, Bounds(-1.0, 1.0))
     p = 2 * float(stdtr(spread.degrees, -abs(found.difference) / spread.error)) if spread.error else 1.0
     return OverJudges(low, high, max(p, found.p), len(means), agreeing, spread.degrees)
-
-
-def judges_at_any_look(found: OverJudges | None, looks: Looks | None) -> OverJudges | None:
-    """The same with a p-value that holds at any look at a run that grows; one look: as it is."""
-    if found is None or found.p is None:
-        return found
-    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks))
 
 
 def mean_over_judges(mean: float, bounds: Bounds, items: int, scatter: JudgeScatter) -> Bounds:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from coeval.analysis.comparison.comparison_report import chance_text, half_text
-from coeval.analysis.comparison.family import LeadVerdict, PairDifference
+from coeval.analysis.comparison.family import FEWEST_JUDGES, LeadVerdict, PairDifference
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures
 from coeval.analysis.measures.measured import Measured
@@ -211,7 +211,7 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
 def _over_judges(ranks: Ranking, sure: int, pairs: int) -> str:
     """How many of the significant differences are so over judges as well; empty where that is not known, or
     none is significant."""
-    if not sure or all(one.p_over_judges is None for one in ranks.differences.values()):
+    if not sure or all((gap.judges or 0) < FEWEST_JUDGES for gap in ranks.differences.values()):
         return ""
     both = sum(gap.verdict == "leads" for gap in ranks.differences.values())
     number = "none" if not both else "all" if both == sure == pairs else f"{both:,}"

@@ -34,7 +34,7 @@ from coeval.analysis.measures.leaders import (
     partial_sentences,
     place_sentences,
 )
-from coeval.analysis.measures.measured import Measured, ModelTasks
+from coeval.analysis.measures.measured import NOT_MEASURED, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
 from coeval.analysis.measures.ranking import Ranking, ranking, task_verdict, without_own_measures
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
@@ -388,48 +388,28 @@ def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iter
         yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
 
-class _TaskLeader(NamedTuple):
-    """Who has the highest score in a task, and that of the leader over all."""
-
-    task: str
-    name: str
-    score: float
-    leaders: float
-
-
 def task_leaders(grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[str]:
-    """A sentence; the verdict is the family's (`task_verdict`)."""
+    """A sentence on who has the highest score in each task; the verdict is the family's (`task_verdict`)."""
     if len(ranks.order) < 2:
         return
-    leader = ranks.order[0]
-    found = list(_leaders(students, ranks))
-    elsewhere = [one for one in found if one.name != leader]
-    if not elsewhere:
-        if len(found) > 1:
-            tasks = "both tasks" if len(found) == 2 else f"all {len(found)} tasks"
-            yield f"{leader} has the highest score in {tasks}."
-        return
-    reported = [
-        f"{one.name} in {one.task} ({points(one.score)}, {leader} {points(one.leaders)}: "
-        f"{task_verdict(grid, ranks, leader, one.name, one.task) or 'not tested'})"
-        for one in elsewhere
-    ]
-    why = "; tasks are tested where the overall gap is significant" if "not tested" in reported[0] else ""
-    yield f"Other students have the highest score in some tasks: {listed(reported)}{why}."
-
-
-def _leaders(students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[_TaskLeader]:
-    """Of each task that the leader has a score in; of equals, the leader first."""
-    leader = ranks.order[0]
-    for task, own in students[leader].score_by_task.items():
-        if own.value is None:
-            continue
-        score, _, name = max(
-            (found.value, name == leader, name)
-            for name in ranks.order
-            if (found := students[name].score_by_task.get(task)) is not None and found.value is not None
+    leader, elsewhere = ranks.order[0], []
+    tasks = {task: own.value for task, own in students[leader].score_by_task.items() if own.value is not None}
+    for task, own_score in tasks.items():
+        known = {name: students[name].score_by_task.get(task, NOT_MEASURED).value for name in ranks.order}
+        best, _, name = max(
+            (value, name == leader, name) for name, value in known.items() if value is not None
         )
-        yield _TaskLeader(task, name, score, own.value)
+        if name != leader:
+            verdict = task_verdict(grid, ranks, leader, name, task) or "not tested"
+            elsewhere.append(f"{name} in {task} ({points(best)}, {leader} {points(own_score)}: {verdict})")
+    if elsewhere:
+        why = (
+            "; tasks are tested where the overall gap is significant" if "not tested" in elsewhere[0] else ""
+        )
+        yield f"Other students have the highest score in some tasks: {listed(elsewhere)}{why}."
+    elif len(tasks) > 1:
+        every = "both tasks" if len(tasks) == 2 else f"all {len(tasks)} tasks"
+        yield f"{leader} has the highest score in {every}."
 
 
 # --- Measured run

@@ -22,14 +22,13 @@ from coeval.analysis.comparison.family import (
     LeadVerdict,
     PairDifference,
     adjust_family,
+    family_member,
     pair_difference,
     rank_range,
 )
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
-    at_any_look,
-    judges_at_any_look,
     over_judges,
     paired_difference,
     spread_over_judges,
@@ -216,12 +215,7 @@ def family_members(
     found = {pair: paired_difference(of_pair, family) for pair, of_pair in strata.items()}
     scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
     others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
-    return {
-        pair: FamilyMember(
-            at_any_look(one, looks, family), judges_at_any_look(others.get(pair), looks), looks=looks
-        )
-        for pair, one in found.items()
-    }
+    return {pair: family_member(one, others.get(pair), looks, family) for pair, one in found.items()}
 
 
 def ranked_by(

@@ -15,9 +15,15 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.family import FamilyMember, PairDifference, adjust_family, pair_difference
+from coeval.analysis.comparison.family import (
+    FamilyMember,
+    FamilyVerdict,
+    PairDifference,
+    adjust_family,
+    pair_difference,
+)
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, LEVEL, Floats
+from coeval.analysis.intervals import ALPHA, LEVEL, Floats, Scale
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
 from coeval.analysis.training.checkpoint_scores import (
@@ -73,9 +79,10 @@ class _SharedStep(NamedTuple):
     """The items of the answers that both judges scored, and how the two differ."""
 
     columns: tuple[ItemColumn, ItemColumn]
-    difference: StepDifference
-    tested: Difference
-    width: float
+    step: int | None
+    found: Difference
+    scale: Scale
+    same_answers: float | None
 
 
 def _judged_steps(
@@ -155,17 +162,7 @@ def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_An
     common = common_items(dict(enumerate(columns)))
     of_a, of_b = common.scores.T
     one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
-    width = common.scale.width
-    member = FamilyMember(one)
-    [verdict] = adjust_family([member])
-    difference = StepDifference(
-        **msgspec.structs.asdict(pair_difference(member, verdict, width)),
-        step=step,
-        mean_a=common.scale.scores(one.mean_a),
-        mean_b=common.scale.scores(one.mean_b),
-        same_answers=same / len(known) if known else None,
-    )
-    return _SharedStep(columns, difference, one, width)
+    return _SharedStep(columns, step, one, common.scale, same / len(known) if known else None)
 
 
 def _column(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
@@ -261,10 +258,9 @@ def _task_judges(
     task: str, read: Mapping[str, Mapping[int | None, _JudgedStep]], shared: Sequence[_SharedStep]
 ) -> TaskJudges:
     (a, of_a), (b, of_b) = read.items()
-    steps = tuple(one.difference for one in shared)
-    first = of_a[steps[0].step]
-    judges = (first.judge, of_b[steps[0].step].judge)
-    return TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _ranks(shared), ())
+    first = of_a[shared[0].step]
+    judges = (first.judge, of_b[shared[0].step].judge)
+    return TaskJudges(task, first.metric, first.unit, a, b, judges, (), _ranks(shared), ())
 
 
 # Checkpoints: of two, an order is right or wrong by a coin.
@@ -302,18 +298,22 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
 
 def _adjust(tasks: Sequence[tuple[TaskJudges, Sequence[_SharedStep]]]) -> Iterator[TaskJudges]:
     """All steps and tasks tested as one family, and the sentences that follow."""
-    verdicts = iter(adjust_family([FamilyMember(step.tested) for _, steps in tasks for step in steps]))
+    verdicts = iter(adjust_family([FamilyMember(step.found) for _, steps in tasks for step in steps]))
     for one, shared in tasks:
-        steps = [
-            msgspec.structs.replace(
-                step.difference,
-                p_adjusted=(verdict := next(verdicts)).p,
-                ci95_adjusted=(verdict.bounds.low * step.width, verdict.bounds.high * step.width),
-            )
-            for step in shared
-        ]
-        tested = msgspec.structs.replace(one, steps=tuple(steps))
+        steps = tuple(_step_difference(step, next(verdicts)) for step in shared)
+        tested = msgspec.structs.replace(one, steps=steps)
         yield msgspec.structs.replace(tested, sentences=tuple(_sentences(tested)))
+
+
+def _step_difference(shared: _SharedStep, verdict: FamilyVerdict) -> StepDifference:
+    scale, found = shared.scale, shared.found
+    return StepDifference(
+        **msgspec.structs.asdict(pair_difference(FamilyMember(found), verdict, scale.width)),
+        step=shared.step,
+        mean_a=scale.scores(found.mean_a),
+        mean_b=scale.scores(found.mean_b),
+        same_answers=shared.same_answers,
+    )
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:

@@ -22,7 +22,7 @@ function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
   // Its rival: the best that it is tied with, so that both may have rank 1, or leads by these judges alone.
   const verdict = (found) => {
     if (!found?.sure) return "tied";
-    if (!found.over || found.over.sure) return "leads";
+    if (!found.over || (found.over.sure && found.over.judges > 2)) return "leads";
     return found.over.judges === 1 ? "leads by this judge" : "leads by these judges";
   };
   const whole = names.slice(1).filter((at) => !partial.has(at));
@@ -111,7 +111,7 @@ function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
     const some = Math.abs(pair.difference) <= SAME ? `The ${number} judges together put neither ahead` : `${agreeing.toLocaleString("en-US")} of ${number} ${ahead}`;
     const said = agreeing === judges ? `${judges === 2 ? "Both" : `All ${number}`} ${ahead}` : some;
     const must = judgesMust() ? ": more items cannot settle it, more judges can" : "";
-    const end = pair.sure && over.sure ? ` (${chance(over.adjusted)})` : must;
+    const end = verdict(pair) === "leads" ? ` (${chance(over.adjusted)})` : must;
     const guess = judges === 2 ? "; two judges give only a rough idea" : "";
     const by = apart({ difference: over.value, low: over.low, high: over.high });
     return `${said}; allowing for other judges, the ${pair.sure ? "lead" : "gap"} is ${by}${end}${guess}.`;
