@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.run_results import bill, model_costs
+from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
     CheckpointDifference,
     SweepComparison,
@@ -15,7 +16,7 @@ from coeval.analysis.training.sweep_comparison import (
     peers_text,
     runs_sentence,
 )
-from coeval.analysis.training.training_curves import CurvePoint, TrainingRun
+from coeval.analysis.training.training_curves import TrainingRun
 from coeval.core.figures import points_per, share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import fitted_names
@@ -316,7 +317,7 @@ def _of_task(
         for said in (*curve.conclusions, *curve.notes)
     ]
     shaded = f"; shaded: {_MEANINGS[error_bar]}" if _MEANINGS[error_bar] else ""
-    odd = any(not point.comparable for _, curve in curves for point in curve.points)
+    odd = any(not curve.alike.issuperset(curve.steps) for _, curve in curves)
     picture = Picture(
         task,
         f"{first.metric} over training steps{shaded}.{_HOLLOW if odd else ''}",
@@ -345,7 +346,7 @@ def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
     )
 
 
-def _points(task: str, runs: Sequence[TrainingRun]) -> list[tuple[TrainingRun, CurvePoint]]:
+def _points(task: str, runs: Sequence[TrainingRun]) -> list[tuple[TrainingRun, TaskAggregate]]:
     return [(run, point) for run in runs if task in run.curves for point in run.curves[task].points]
 
 
@@ -361,13 +362,13 @@ def _rows(
         errors = (None if each is None else by * each for each in (point.sem, point.std))
         counts = (point.n_runs, point.n_items, point.missing)
         name = checkpoint_name(run.label, point.step, labels)
-        rows.append(
-            (name, run.label, task, point.step, mean, *errors, *counts, point.judge, point.comparable)
-        )
+        judge = None if point.judge is None else point.judge.model
+        alike = point.step in run.curves[task].alike
+        rows.append((name, run.label, task, point.step, mean, *errors, *counts, judge, alike))
     return rows
 
 
-def _bar(point: CurvePoint, error_bar: ErrorBar) -> tuple[float, float] | None:
+def _bar(point: TaskAggregate, error_bar: ErrorBar) -> tuple[float, float] | None:
     match error_bar:
         case "ci95":
             return point.ci95
@@ -378,7 +379,7 @@ def _bar(point: CurvePoint, error_bar: ErrorBar) -> tuple[float, float] | None:
             return None if half is None else (point.mean - half, point.mean + half)
 
 
-def _measured(point: CurvePoint, bounds: tuple[float, float] | None, unit: str) -> Measured:
+def _measured(point: TaskAggregate, bounds: tuple[float, float] | None, unit: str) -> Measured:
     ends = (point.mean, *(bounds or (None, None)))
     mean, low, high = (None if each is None else share_of_scale(each, unit) for each in ends)
     return Measured(mean, low, high, point.n_items, point.missing)

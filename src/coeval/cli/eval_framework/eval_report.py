@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
@@ -19,7 +19,7 @@ from coeval.analysis.doubtful_answers import (
 )
 from coeval.api import find_keys
 from coeval.benchmarks.run.benchmark_works import GivenCounts
-from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, entered, over_runs
+from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude, entered
 from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
@@ -53,6 +53,9 @@ from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.store.jsonl import write_json_atomic
 
+if TYPE_CHECKING:
+    from coeval.analysis.training.sample_figures import SampleFigure
+
 # --- Final table of an evaluation
 
 
@@ -66,8 +69,8 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         results.print()
     _show_figures(outcome, results)
     results.print()
-    if spreads := over_runs(outcome.tasks):
-        _show_over_runs(spreads, results)
+    if figures := over_runs(outcome):
+        _show_over_runs(figures, results)
         results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
@@ -132,14 +135,31 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
         say(console, f"n: {counted}; {own}.", "dim")
 
 
-def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Console) -> None:
+def over_runs(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
+    """By task and metric, the figures over the samples that the output folder holds; none of tasks without
+    numbered samples."""
+    sampled = {
+        task.summary.task: task.folder.parents[1]
+        for task in outcome.tasks
+        if task.summary is not None and task.summary.run is not None
+    }
+    if not sampled:
+        return {}
+    from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
+    from coeval.analysis.training.sample_figures import task_figures
+
+    with OutputReader(next(iter(sampled.values()))) as reader:
+        return {task: one.metrics for task, one in task_figures(reader).items() if task in sampled}
+
+
+def _show_over_runs(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
     rows = []
-    for task, metrics in spreads.items():
+    for task, metrics in figures.items():
         rows.append(NameRow(task, style="bold"))
-        for name, spread in metrics.items():
-            figures = (shown_value(spread.mean, spread.unit), shown_gap(spread.std, spread.unit))
-            rows.append(NameRow(f"  {name}", (*figures, f"{spread.n_runs:,}")))
-    columns = [Column(heading) for heading in ("mean", "std", "runs")]
+        for name, one in metrics.items():
+            cells = (shown_value(one.mean, one.unit), shown_interval(one.ci95, one.unit))
+            rows.append(NameRow(f"  {name}", (*cells, shown_gap(one.std, one.unit), f"{one.n_runs:,}")))
+    columns = [Column(heading) for heading in ("mean", "95% interval", "std", "runs")]
     print_table(console, "", "task and metric, over runs", columns, rows)
 
 
@@ -257,6 +277,6 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
             }
             for task in outcome.tasks
         },
-        "over_runs": over_runs(outcome.tasks),
+        "over_runs": over_runs(outcome),
         "costs": list(outcome.costs),
     }

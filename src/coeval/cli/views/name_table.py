@@ -152,12 +152,12 @@ NONE = MISSING
 
 
 def print_metrics(metrics: Sequence[MetricScore], console: Console) -> None:
-    """A row for each metric, below its task; with several samples, below each sample's."""
-    samples = {metric.sample for metric in metrics}
+    """A row for each metric, below its task."""
     rows = []
-    for (sample, task), found in groupby(metrics, key=lambda metric: (metric.sample, metric.task)):
+    for task, found in groupby(metrics, key=lambda metric: metric.task):
         of_task = list(found)
-        label = plain(task if len(samples) == 1 else f"run_{sample} {task}")
+        samples = of_task[0].samples
+        label = plain(task if samples == 1 else f"{task}, {samples:,} samples of each prompt")
         counts = (f"{of_task[0].expected:,} {of_task[0].counted}", f"{of_task[0].failed:,}")
         state = f"not measured: {of_task[0].not_measured}" if of_task[0].not_measured else ""
         rows.append(NameRow(label, (state, "", *counts), "bold"))

@@ -174,19 +174,18 @@ def _with_best(
 
 
 def _of_metrics(metrics: Sequence[MetricScore], short: Mapping[str, str]) -> PaperTable:
-    """A row for each model and sample."""
-    headlines: dict[tuple[str, int, str], MetricScore] = {}
+    """A row for each model."""
+    headlines: dict[tuple[str, str], MetricScore] = {}
     for one in metrics:
-        headlines.setdefault((one.model, one.sample, one.task), one)
+        headlines.setdefault((one.model, one.task), one)
     tasks = list(dict.fromkeys(one.task for one in metrics))
-    several = len({one.sample for one in metrics}) > 1
     rows = []
-    for model, sample in dict.fromkeys((one.model, one.sample) for one in metrics):
-        found = [headlines.get((model, sample, task)) for task in tasks]
+    for model in dict.fromkeys(one.model for one in metrics):
+        found = [headlines.get((model, task)) for task in tasks]
         cells = [
             _EMPTY if one is None else PaperCell(one.value, one.low, one.high, one.unit) for one in found
         ]
-        rows.append((short.get(model, model) + (f", sample {sample}" if several else ""), cells))
+        rows.append((short.get(model, model), cells))
     metric = {one.task: one.metric for one in reversed(list(headlines.values()))}
     return _table("model", tasks, rows, *(f"{task}: {metric[task]}." for task in tasks))
 

@@ -18,7 +18,8 @@ from coeval.analysis.measures.pair_measures import (
     PairStudent,
     pair_sentences,
 )
-from coeval.analysis.measures.ranking import SAME, SharedScores
+from coeval.analysis.measures.pair_scores import SharedScores
+from coeval.analysis.measures.ranking import SAME
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.people.calibration import CalibratedPair, CalibratedStudent
