@@ -26,7 +26,7 @@ from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, 
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.eval_framework.eval_report import over_runs, show
-from coeval.cli.views.result_table import render
+from coeval.cli.views.results_view import render
 from coeval.core.records import Message
 from coeval.engine.probing import Probing
 from coeval.models.keys import Keys

@@ -24,7 +24,7 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentScores, student_measures
 from coeval.core.figures import points
 from coeval.pipeline.plan.run_reading import reading
-from coeval.reports.experiment.leading_section import rank_text
+from coeval.reports.measure_table import rank_text
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
 

@@ -13,7 +13,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
-from coeval.core.figures import metric_text, points_per, share_of_scale
+from coeval.core.figures import metric_text, share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
@@ -36,7 +36,7 @@ from coeval.reports.experiment.judges_section import (
     judge_table,
 )
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
-from coeval.reports.measure_table import declared_column
+from coeval.reports.measure_table import declared_column, error_in_points, in_points
 from coeval.reports.plots import interval_plot
 
 # --- Trust in the judges of ``eval-framework``
@@ -225,30 +225,36 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         table.name,
         interval_plot(table.name, shares),
     )
-    tables = (table, _samples(metrics, measures)) if measures.samples else (table,)
+    tables = (table, metric_table(measures, sampled=True)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", (), (picture,) if shares else (), tables)
 
 
-def _samples(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportTable:
-    """Of tasks with several samples of each prompt, how far these scatter."""
+def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTable:
+    """Every metric over all samples of its prompts; ``sampled``: of the tasks alone that have several."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for one in metrics:
-        if one.samples > 1 and one.value is not None:
-            spread = measures.samples[one.model][one.task][one.metric]
-            links[len(rows)] = urlencode({"task": one.task})
-            by = points_per(one.unit) / 100
-            errors = (None if each is None else by * each for each in (spread.item_se, spread.std))
-            rows.append((one.model, one.task, one.metric, _share(one), one.n, *errors, spread.n_runs))
+    for model, tasks in measures.metrics.items():
+        for task, metrics in tasks.items():
+            spreads = measures.samples[model].get(task, {}) if model in measures.samples else {}
+            for metric, value in metrics.items() if spreads or not sampled else ():
+                links[len(rows)] = urlencode({"task": task})
+                unit = tasks.units.get((task, metric), "share")
+                spread = spreads.get(metric)
+                errors = (None, None) if spread is None else (spread.item_se, spread.std)
+                scaled = (error_in_points(each, unit) for each in errors)
+                runs = None if spread is None else spread.n_runs
+                rows.append(
+                    (model, task, metric, in_points(value[:3], unit, value.n), value.n, *scaled, runs)
+                )
     return ReportTable(
         "samples",
-        "Over all samples",
+        "Over all samples" if sampled else "Metrics",
         (
             ReportColumn("model", "Model"),
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
-            ReportColumn("value", "Points", "points", "Mean over the samples"),
-            ReportColumn("prompts", "Prompts", "count"),
+            ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
+            ReportColumn("prompts", "Prompts", "count", terminal="n"),
             *(
                 msgspec.structs.replace(declared_column(SampleSpread, field), kind="points")
                 for field in ("item_se", "std")
@@ -257,6 +263,7 @@ def _samples(metrics: Sequence[MetricScore], measures: OutputMeasures) -> Report
         ),
         tuple(rows),
         links=links,
+        names=3,
     )
 
 

@@ -48,7 +48,7 @@ def shipping_section(
     found: SweepComparison, runs: Sequence[str], held: Collection[tuple[str, str]]
 ) -> ReportSection:
     """The best checkpoint of each task with those tied with it; over several tasks, their mean as a curve."""
-    pictures, tables = [], [_choices(found, held)]
+    pictures, tables = [], [choice_table(found, held)]
     if found.changes:
         tables.append(_last_steps(found))
     if found.overall:
@@ -61,7 +61,7 @@ def shipping_section(
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
-def _choices(found: SweepComparison, held: Collection[tuple[str, str]]) -> ReportTable:
+def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ()) -> ReportTable:
     several = len(found.folders) > 1
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
@@ -79,9 +79,11 @@ def _choices(found: SweepComparison, held: Collection[tuple[str, str]]) -> Repor
             ReportColumn("task", "Task"),
             ReportColumn("best", "Best checkpoint"),
             ReportColumn("score", "Score", "points"),
-            ReportColumn("tied", "Statistically tied", "text", "Paired tests, adjusted for all pairs"),
+            ReportColumn(
+                "tied", "Statistically tied", "text", "Paired tests, adjusted for all pairs", "tied"
+            ),
             ReportColumn("n", "Items", "count", "That all checkpoints have"),
-            ReportColumn("of", "Checkpoints", "count"),
+            ReportColumn("of", "Checkpoints", "count", terminal=""),
         ),
         tuple(rows),
         links=links,
@@ -145,7 +147,7 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
     """The differences of runs at equal steps, from the one that a reader chooses; none of a single run."""
     if not found.differences:
         return
-    table = _differences(found)
+    table = run_table(found)
     runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
     short = fitted_names(map(plain, runs), _LONGEST_RUN)
     others = dict.fromkeys(short.values(), "the run of the row")
@@ -165,7 +167,8 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
     yield ReportSection("runs", "Which run is better, at equal steps?", (), (picture,), (table,))
 
 
-def _differences(found: SweepComparison) -> ReportTable:
+def run_table(found: SweepComparison) -> ReportTable:
+    """Run against run at equal steps, from either side."""
     runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
     short = fitted_names(map(plain, runs), _LONGEST_RUN)
     rows: list[tuple[Cell, ...]] = []
@@ -180,20 +183,24 @@ def _differences(found: SweepComparison) -> ReportTable:
         "Run against run",
         (
             ReportColumn("row", "Of"),
-            ReportColumn("baseline", "Baseline"),
+            ReportColumn("baseline", "Baseline", terminal=""),
             ReportColumn("of", "Task"),
             ReportColumn("mean", "Score", "points"),
             ReportColumn("mean_baseline", "Baseline's", "points"),
             ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
             ReportColumn("p", "p", "probability", "Adjusted for all steps, tasks and pairs of runs"),
-            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-            ReportColumn("n", "Items", "count"),
+            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment", ""),
+            ReportColumn("n", "Items", "count", terminal="n"),
             ReportColumn(
-                "could_be_seen", "Detectable", "points", "The true difference found four times in five"
+                "could_be_seen",
+                "Detectable",
+                "points",
+                "The true difference found four times in five",
+                "least",
             ),
         ),
         tuple(rows),
-        chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])},
+        chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {},
     )
 
 

@@ -30,20 +30,10 @@ from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.estimate_view import print_estimate, tell_budget
-from coeval.cli.views.name_table import (
-    METRIC_COLUMNS,
-    Column,
-    NameRow,
-    print_costs,
-    print_incomparable,
-    print_table,
-    say_names,
-    shown_gap,
-    shown_interval,
-    shown_value,
-)
+from coeval.cli.views.metric_view import TaskMetrics, metric_rows, show_costs
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import write_json
+from coeval.cli.views.table_view import say_names, show_incomparable, show_table
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
@@ -51,6 +41,8 @@ from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
+from coeval.reports.content import ReportTable, columns_of
+from coeval.reports.measure_table import error_in_points, in_points
 from coeval.store.jsonl import write_json_atomic
 
 if TYPE_CHECKING:
@@ -83,9 +75,9 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         and not task.summary.comparable
         and not task.summary.not_measured
     ]
-    print_incomparable(shown.renamed(incomparable), results)
+    show_incomparable(shown.renamed(incomparable), results)
     _tell_bad_answers(outcome, results)
-    print_costs(shown.renamed(outcome.costs), results)
+    show_costs(shown.renamed(outcome.costs), results)
     say_names(results, shown)
     for reason in outcome.stopped.values():
         warn(messages, reason)
@@ -111,22 +103,23 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
 
 
 def _show_figures(outcome: Outcome, console: Console) -> None:
-    rows = []
+    tasks = []
     for task in outcome.tasks:
         summary = task.summary
         if summary is None:
             state = "no result" if task.left_at is None else "stopped"
-            rows.append(NameRow(task.label, (state,), "bold red"))
+            tasks.append(TaskMetrics(task.label, state, (), ()))
             continue
-        counts = f"{summary.n_expected:,} {summary.counted}", f"{sum(summary.n_failed.values()):,}"
         state = "" if summary.metrics else "not judged"
         if summary.not_measured:
             state = f"not measured: {summary.not_measured}"
-        rows.append(NameRow(task.label, (state, "", *counts), "bold"))
-        for name, metric in summary.metrics.items():
-            figures = (shown_value(metric.value, metric.unit), shown_interval(metric.ci95, metric.unit))
-            rows.append(NameRow(f"  {name}", (*figures, f"{metric.n:,}")))
-    print_table(console, "", "task and metric", METRIC_COLUMNS, rows)
+        metrics = [
+            (name, in_points((one.value, *(one.ci95 or (None, None))), one.unit), one.n)
+            for name, one in summary.metrics.items()
+        ]
+        counts = (f"{summary.n_expected:,} {summary.counted}", sum(summary.n_failed.values()))
+        tasks.append(TaskMetrics(task.label, state, counts, metrics))
+    show_table(console, metric_rows(tasks))
     names = [name for task in outcome.tasks if task.summary is not None for name in task.summary.metrics]
     if names:
         by_instruction = any(name.startswith("instruction_level_") for name in names)
@@ -153,14 +146,23 @@ def over_runs(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
 
 
 def _show_over_runs(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
-    rows = []
-    for task, metrics in figures.items():
-        rows.append(NameRow(task, style="bold"))
-        for name, one in metrics.items():
-            cells = (shown_value(one.mean, one.unit), shown_interval(one.ci95, one.unit))
-            rows.append(NameRow(f"  {name}", (*cells, shown_gap(one.std, one.unit), f"{one.n_runs:,}")))
-    columns = [Column(heading) for heading in ("mean", "95% interval", "std", "runs")]
-    print_table(console, "", "task and metric, over runs", columns, rows)
+    rows = [
+        (
+            task,
+            name,
+            in_points((one.mean, *(one.ci95 or (None, None))), one.unit),
+            error_in_points(one.std, one.unit),
+            one.n_runs,
+        )
+        for task, metrics in figures.items()
+        for name, one in metrics.items()
+    ]
+    columns = (
+        *columns_of("task", "metric"),
+        *columns_of("mean", "std", kind="points"),
+        *columns_of("runs", kind="count"),
+    )
+    show_table(console, ReportTable("", "Over runs", columns, tuple(rows), names=2))
 
 
 def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
