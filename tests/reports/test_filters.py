@@ -219,7 +219,7 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
         low, high = ranks.ranges.get(row["student"], (None, None))
         if row["ranks"] != (None if low is None else f"{low}" if low == high else f"{low}–{high}"):
             wrong.append(f"{row} ranks {low} {high}")
-        least, most = student.bounds.score or (None, None)
+        least, most = student.bounds or (None, None)
         needed = [None, None] if least == most else [least, most]
         if [row["least"], row["most"]] != [end if end is None else pytest.approx(end) for end in needed]:
             wrong.append(f"{row} bounds: {needed} expected")

@@ -27,13 +27,6 @@ from coeval.analysis.readers.run_reader import RunReader
 _MOST_DRAWN = 1 << 22
 
 
-class LabelBounds(Record, frozen=True):
-    accuracy: Annotated[
-        tuple[float, float] | None,
-        ShownAs("With what is missing wrong, and right", elsewhere="labels"),
-    ]
-
-
 class LabelStudent(Entity, frozen=True):
     """How often a student's answers state the right label, and what they take for what."""
 
@@ -41,7 +34,10 @@ class LabelStudent(Entity, frozen=True):
         Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy", "points")
     ]
     macro_f1: Annotated[Measured, ShownAs("Mean over the labels of F1", "Macro-F1", "macro-F1")]
-    bounds: Annotated[LabelBounds, ShownAs("Whatever is missing", elsewhere="labels")]
+    bounds: Annotated[
+        tuple[float, float] | None,
+        ShownAs("Accuracy with what is missing wrong, and right", elsewhere="labels"),
+    ]
     correct: Annotated[int, ShownAs("Answers that state the right label", "Right", kind="count")]
     none_of_the_labels: Annotated[
         int, ShownAs("Answers that state no label, or several", "None of them", "no label", "count")
@@ -50,6 +46,7 @@ class LabelStudent(Entity, frozen=True):
     confusion: Annotated[
         Mapping[str, Mapping[str, int]], ShownAs("Answers by right and stated label", elsewhere="by-label")
     ]
+    failed: Annotated[int, ShownAs("Answers that failed", elsewhere="labels", kind="count")]
 
     def none_of(self, label: str) -> int:
         """Answers due a label that state none of the labels, or several."""
@@ -89,21 +86,45 @@ class _Compared(NamedTuple):
     samples: Sequence[int]
 
 
-def label_measures(reader: RunReader, students: Sequence[str], *, removed: bool = False) -> Labels:
-    """Labels and tasks that the configuration has lost are left out, unless ``removed``. All pairs of
-    students in all labels are tested as one family."""
+def label_measures(reader: RunReader, students: Sequence[str]) -> Labels:
+    """Measure the labels of ``students``; those that the configuration has lost are left out."""
+    return _measured(
+        reader, {place: students for place in _labels(reader) if not _is_removed(reader, *place)}
+    )
+
+
+def removed_labels(reader: RunReader, students: Sequence[str], planned: Sequence[str]) -> Labels:
+    """Measure what the configuration has lost: labels and tasks, and of the others the students who are not
+    ``planned``."""
+    others = [name for name in students if name not in planned]
+    chosen = {place: students if _is_removed(reader, *place) else others for place in _labels(reader)}
+    return _measured(reader, {place: names for place, names in chosen.items() if names})
+
+
+def _labels(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
+    """By task and label, its values."""
+    return {(task, attribute): values for task, attribute, values in reader.rows(_ATTRIBUTES)}
+
+
+def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
+    gone = removed_names(reader.planned, "", task, attribute)
+    return "task" in gone or "label" in gone
+
+
+def _measured(reader: RunReader, chosen: Mapping[tuple[str, str], Sequence[str]]) -> Labels:
+    """Measure the labels of these students; all pairs in all labels are tested as one family."""
+    values = _labels(reader)
     found: dict[tuple[str, str], dict[str, LabelStudent]] = {}
     common: dict[tuple[str, str], _Common] = {}
-    for task, attribute, values in reader.rows(_ATTRIBUTES):
-        gone = removed_names(reader.planned, "", task, attribute)
-        if not removed and ("task" in gone or "label" in gone):
-            continue
-        compared = _compared(reader, (task, attribute), students, values)
-        measures = {name: _of_student(compared, place) for place, name in enumerate(students)}
-        found[task, attribute] = measures
-        common[task, attribute] = _common(compared, students, measures)
+    for place, students in chosen.items():
+        compared = _compared(reader, place, students, values[place])
+        failed = dict(reader.rows(_FAILED, [place[0]]))
+        found[place] = {
+            name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
+        }
+        common[place] = _common(compared, students, found[place])
     tests = sum(map(tested_pairs, common.values()))
-    members = {name: family_members(of, looks=reader.looks, tests=tests) for name, of in common.items()}
+    members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}
     verdicts = iter(adjust_family([member for of in members.values() for member in of.values()]))
     labels: dict[str, dict[str, LabelMeasures]] = {}
     for (task, attribute), measures in found.items():
@@ -190,7 +211,7 @@ def _compared(
     )
 
 
-def _of_student(compared: _Compared, student: int) -> LabelStudent:
+def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
     mine = compared.student == student
     labels, n = len(compared.values), int(mine.sum())
     missing = max(compared.items * compared.samples[student] - n, 0)
@@ -208,7 +229,7 @@ def _of_student(compared: _Compared, student: int) -> LabelStudent:
     return LabelStudent(
         accuracy=Measured(share.mean, share.low, share.high, n, missing),
         macro_f1=with_bounds(f1, bounds, n, missing),
-        bounds=LabelBounds(bounds_of_missing(float(correct), float(n), float(n + missing)) if n else None),
+        bounds=bounds_of_missing(float(correct), float(n), float(n + missing)) if n else None,
         correct=correct,
         none_of_the_labels=int(table[:, -1].sum()),
         expected=dict(zip(compared.values, expected, strict=True)),
@@ -216,6 +237,7 @@ def _of_student(compared: _Compared, student: int) -> LabelStudent:
             value: dict(zip(compared.values, row, strict=True))
             for value, row in zip(compared.values, table[:, :-1].astype(np.int64).tolist(), strict=True)
         },
+        failed=failed,
     )
 
 
@@ -250,6 +272,8 @@ def _common(compared: _Compared, students: Sequence[str], measures: Mapping[str,
 
 
 # By task and label, the values that are expected or stated.
+_FAILED = "SELECT model, count(*) FROM answers WHERE failed AND task = ? GROUP BY ALL"
+
 _ATTRIBUTES = """
 SELECT task, attribute, list_sort(list_distinct(flatten(list([expected, predicted]))))
 FROM (SELECT DISTINCT task, attribute, expected, predicted FROM labels)

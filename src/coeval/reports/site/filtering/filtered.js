@@ -147,7 +147,7 @@ function tablesOf({ design, found, sums, judgeLevels, kept, items, spent }) {
     ...measured("score", scores[at]),
     ...measured("over_judges", overJudges[at] ?? NO_MEAN),
     n: scores[at].n,
-    scores: found[at].units,
+    valid_evals: found[at].units,
     failed: null,
     missing: found[at].possible - found[at].units,
     ...boundsOf(found[at]),
