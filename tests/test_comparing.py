@@ -39,7 +39,7 @@ def test_it_is_what_the_command_says(lab: Lab, coeval: Command) -> None:
     assert list(found.sentences) == said[: len(found.sentences)]
     assert coeval("compare", lab.path, "--markdown").out.startswith("**simulated models")
     assert "simulated models" in found._repr_html_()
-    assert found.sentences[0].startswith("ann leads by this judge overall: ")
+    assert found.sentences[0].startswith("ann leads ")
     assert [one.task for one in found.comparisons[:3]] == [None, "saga", "story"]
     assert found.comparisons[0].significant
     assert repr(found) == f"ComparisonReport({found.sentences[0]!r}, and 2 more)"

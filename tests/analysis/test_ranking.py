@@ -129,7 +129,7 @@ def test_a_clear_leader_is_named_with_the_difference(tmp_path: Path, coeval: Com
     write(run, {"best": 0.95, "mid": 0.5, "also-mid": 0.5})
     ended = coeval("analyze", "--run", run.folder)
     out = " ".join(ended.out.split())
-    assert "best leads: " in out
+    assert "best leads by these judges: " in out
     assert " on 60 shared items (p < 0.001)." in out
     assert "Both judges put best ahead; allowing for other judges, the lead is " in out
     assert "; two judges give only a rough idea." in out
@@ -168,7 +168,7 @@ def test_verdicts_sentences_and_what_could_have_been_found_allow_for_all_pairs(t
     assert all(one["p_adjusted"] < 0.05 for one in found), "what could have been found is sure where seen"
     sure = {name for name, one in pairs.items() if one["p_adjusted"] < 0.05}
     said = " ".join(api.open_run(run.folder).measures()["findings"])
-    assert f"{len(sure)} of 45 pairwise differences between students are significant, " in said
+    assert f"{len(sure)} of 45 pairwise differences between students are significant." in said
     leader, *others = ranking["order"]
     near = [n for n, name in enumerate(others, 2) if "|".join(sorted((leader, name))) not in sure]
     reported = said.partition(f"Not significantly behind {leader}: places ")[2].partition(".")[0]
@@ -263,7 +263,7 @@ def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_
         [said] = [one for one in api.open_run(folder).measures()["findings"] if "in some tasks" in one]
         scores = api.open_run(folder).measures()["students"]
         ben, ann = (scores[who]["score_by_task"][name] for who in ("ben", "ann"))
-        verdict = "leads" if sure else "tied"
+        verdict = "leads by these judges" if sure else "tied"
         assert said.endswith(f"ben in {name} ({100 * ben:.1f}, ann {100 * ann:.1f}: {verdict}).")
 
 

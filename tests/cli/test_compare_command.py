@@ -206,7 +206,7 @@ def test_students_of_a_run_and_of_the_tasks_that_it_has_left(
     labels = {each["student"]: each["accuracy"] for each in scores["labels"]}
     assert rows["quiz", "colour"]["difference"] == pytest.approx(labels["ann"] - labels["ben"])
     assert rows[None, "score"]["n"] == sum(rows[name, "score"]["n"] for name in ("story", "saga"))
-    assert "ann leads overall: " in coeval("compare", lab.path).out
+    assert "ann leads by these judges overall: " in coeval("compare", lab.path).out
     beside = [rows[None, "score"], rows["quiz", "colour"]]  # labels alone are in no overall score
     assert [one["p_adjusted"] for one in beside] == pytest.approx([one["p"] for one in beside])
     below = [rows["saga", "score"], rows["story", "score"]]
