@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from opened_evidence import run_evidence
 from written_run import Run
 
 from coeval.analysis.measures.leaders import Context, score_opening
@@ -16,7 +17,6 @@ from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.reports.experiment.cost_section import _Valued, on_line
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.store.rundir import RunDir
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command
+from opened_evidence import run_evidence
 from pipeline.experiments import Lab, model, quiz, task
 from reports.browser import CHROMIUM, chromium, draw_all, opened
 
 import coeval as api
 from coeval.reports.content import Report
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.store.rundir import RunDir
 
 

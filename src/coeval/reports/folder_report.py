@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
-from coeval.analysis.measures.measured_run import measure_output, measure_run
+from coeval.analysis.measures.measured_run import AnalyzedFolder, analyzed_output, measure_output, measure_run
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import Measures
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.plain import plain
 from coeval.pipeline.plan.run_reading import opened
+from coeval.pipeline.upkeep.repair import Missing
 from coeval.reports.content import Report, Sentence, as_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
@@ -33,16 +33,18 @@ from coeval.reports.items.item_browser import ItemBrowser
 class FolderReport:
     """A report, the measures that it shows, and what whoever read the folder has to say.
 
-    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences.
+    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences;
+    ``missing``: the same of a run, as it was counted.
     ``scores`` are packed for filters in a page; ``items`` is what was measured of them, by id, and ``order``
     the students, best first. Of what was measured no more is kept: the scores are as large as what is read
     next.
     """
 
     report: Report
-    measures: Measures
+    measured: AnalyzedFolder
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
+    missing: Missing
     scores: ScoreBlocks | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
@@ -74,24 +76,21 @@ def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterato
 
 
 @singledispatch
-def reported(
-    reader: Reader,
-    notes: tuple[str, ...] = (),  # noqa: ARG001
-    options: RobustOptions | None = None,  # noqa: ARG001
-) -> FolderReport:
-    """Measure what is read, and report it; ``options`` are those of the robust filter."""
+def reported(reader: Reader, *_: object) -> FolderReport:
+    """Measure what is read, and report it; then come notes, and options of the robust filter."""
     raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
 
 
 @reported.register
 def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
-    measured = measure_run(reader, options)
+    measured = measure_run(reader, options=options)
     evidence, items = evidence_of(reader, measured, notes), measured.measures.items
     return FolderReport(
         experiment_report(evidence),
-        measured.measures,
+        measured.shown,
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
+        evidence.missing,
         score_blocks(evidence) if measured.grid.scored.any() and not reader.sampled else None,
         items,
         measured.measures.ranking.order,
@@ -99,14 +98,10 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
 
 
 @reported.register
-def _(
-    reader: OutputReader,
-    notes: tuple[str, ...] = (),
-    options: RobustOptions | None = None,  # noqa: ARG001
-) -> FolderReport:
+def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderReport:
     measures, reported = measure_output(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
-    return FolderReport(report, measures, reported, _reported(reported))
+    return FolderReport(report, analyzed_output(measures), reported, _reported(reported), Missing(None, ()))
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:
