@@ -242,14 +242,10 @@ SHOWN_BY = {
 """The faces in which a run with scores and labels has to show a topic: a reader that finds nothing fails."""
 CASES = [(name, topic) for name in RUNS for topic in LEAST.get(name, LEAST["balanced"])]
 
-_P = "compare adjusts tasks and factors together with the pairs' overall differences"
 _SCORE = "compare shows means over the judges and items of each pair, the others the score"
-_TESTED = ("balanced", "missing_judges", "failures", "mixed", "samples_and_variants")
 KNOWN = {
-    **{(name, "p"): _P for name in _TESTED},
     **{(name, "score"): _SCORE for name in ("missing_judges", "failures")},
     ("pairwise", "counts"): "results count comparisons under n, analyze items",
-    ("samples_and_variants", "verdict"): "compare says is better than, the others say leads",
     ("failures", "sentences"): "the bounds of a student that lacks nothing are its plain mean",
     ("mixed", "sentences"): "the gap of labels is in a sentence, the table of pairs has scores alone",
 }
