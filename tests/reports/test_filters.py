@@ -231,10 +231,11 @@ def compared(found: dict[str, Any], grid: ScoreGrid) -> list[str]:
         first, second = sorted((row["better"], row["other"]))
         gap = ranks.differences[first, second]
         sign = 1 if row["better"] == second else -1
-        ends = sorted(sign * end for end in gap.bounds)
-        wrong += unlike(row, "difference", sign * gap.by, ends)
-        of_judges = (gap if sign == 1 else gap.turned).over_judges
-        wrong += unlike_measure(row, "over_judges", of_judges or NOT_MEASURED)
+        gap = gap if sign == 1 else gap.turned
+        wrong += unlike(row, "difference", gap.difference, list(gap.ci95_adjusted))
+        wide = gap.ci95_over_judges_adjusted
+        over = NOT_MEASURED if wide is None else Measured(gap.difference, *wide, gap.n, 0)
+        wrong += unlike_measure(row, "over_judges", over)
         for name, p in (
             ("p", gap.p_adjusted),
             ("could_be_seen", gap.minimum_detectable),

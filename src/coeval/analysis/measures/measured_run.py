@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, Floats, clustered_mean, p_at_any_look
+from coeval.analysis.intervals import Floats, clustered_mean
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
@@ -34,10 +34,16 @@ from coeval.analysis.measures.leaders import (
     partial_sentences,
     place_sentences,
 )
-from coeval.analysis.measures.measured import Analysis, Measured, ModelTasks
+from coeval.analysis.measures.measured import NOT_MEASURED, Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.pair_scores import SharedScores
-from coeval.analysis.measures.ranking import NOBODY, OthersAlone, Ranking, ranking, without_own_measures
+from coeval.analysis.measures.ranking import (
+    NOBODY,
+    OthersAlone,
+    Ranking,
+    ranking,
+    task_verdict,
+    without_own_measures,
+)
 from coeval.analysis.measures.removed_measures import answer_counts, removed_measures
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, SampleSpread, parts_of
@@ -380,57 +386,28 @@ def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iter
         yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
 
-class _TaskLeader(NamedTuple):
-    """Who has the highest score in a task, and that of the leader over all."""
-
-    task: str
-    name: str
-    score: float
-    leaders: float
-
-
 def task_leaders(grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[str]:
-    """A sentence. p-values are multiplied by the number of tasks and of others, of whom the highest was
-    picked (Bonferroni)."""
+    """A sentence on who has the highest score in each task; the verdict is the family's (`task_verdict`)."""
     if len(ranks.order) < 2:
         return
-    leader, *others = ranks.order
-    found = list(_leaders(students, ranks))
-    elsewhere = [one for one in found if one.name != leader]
-    if not elsewhere:
-        if len(found) > 1:
-            tasks = "both tasks" if len(found) == 2 else f"all {len(found)} tasks"
-            yield f"{leader} has the highest score in {tasks}."
-        return
-    picked = len(found) * len(others)
-    reported = [
-        f"{one.name} in {one.task} ({points(one.score)}, {leader} {points(one.leaders)}: "
-        f"{_sureness(grid, leader, one, picked)})"
-        for one in elsewhere
-    ]
-    yield f"Other students have the highest score in some tasks: {listed(reported)}."
-
-
-def _leaders(students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[_TaskLeader]:
-    """Of each task that the leader has a score in; of equals, the leader first."""
-    leader = ranks.order[0]
-    for task, own in students[leader].score_by_task.items():
-        if own.value is None:
-            continue
-        score, _, name = max(
-            (found.value, name == leader, name)
-            for name in ranks.order
-            if (found := students[name].score_by_task.get(task)) is not None and found.value is not None
+    leader, elsewhere = ranks.order[0], []
+    tasks = {task: own.value for task, own in students[leader].score_by_task.items() if own.value is not None}
+    for task, own_score in tasks.items():
+        known = {name: students[name].score_by_task.get(task, NOT_MEASURED).value for name in ranks.order}
+        best, _, name = max(
+            (value, name == leader, name) for name, value in known.items() if value is not None
         )
-        yield _TaskLeader(task, name, score, own.value)
-
-
-def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> str:
-    shared = SharedScores(grid).paired(leader, one.name).get(one.task)
-    p = paired_difference([shared]).p if shared is not None else None
-    if p is None:
-        return "no test possible"
-    return "significant" if p_at_any_look(p, grid.looks) * picked < ALPHA else "not significant"
+        if name != leader:
+            verdict = task_verdict(grid, ranks, leader, name, task) or "not tested"
+            elsewhere.append(f"{name} in {task} ({points(best)}, {leader} {points(own_score)}: {verdict})")
+    if elsewhere:
+        why = (
+            "; tasks are tested where the overall gap is significant" if "not tested" in elsewhere[0] else ""
+        )
+        yield f"Other students have the highest score in some tasks: {listed(elsewhere)}{why}."
+    elif len(tasks) > 1:
+        every = "both tasks" if len(tasks) == 2 else f"all {len(tasks)} tasks"
+        yield f"{leader} has the highest score in {every}."
 
 
 # --- Measured run

@@ -23,17 +23,24 @@ function detectableAtAnyLook(least, share, family) {
   return Math.min((least * (mixtureQuantile(alpha, share) + more)) / (more - normalQuantile(alpha / 2)), 1);
 }
 
-function boundsAtAnyLook(middle, low, high, degrees, share) {
-  const most = mixtureQuantile(ALPHA, share);
-  const near = Math.min(most, FARTHEST);
-  const far = (-tQuantile(degrees, normalBelow(-near)) * most) / near;
-  const wider = far / tQuantile(degrees, (1 + LEVEL) / 2);
+// From a 95% interval, at another level; ``share`` null: at one look.
+function boundsAtLevel(middle, [low, high], degrees, alpha, share) {
+  const wider = twoSidedQuantile(degrees, alpha, share) / twoSidedQuantile(degrees, ALPHA, null);
   return [Math.max(middle - (middle - low) * wider, -1), Math.min(middle + (high - middle) * wider, 1)];
 }
 
-// Of a difference over items and judges, null where there is none.
-function overAtAnyLook(over, share) {
-  if (over === null || over.p === null || share === null) return over;
-  const [low, high] = boundsAtAnyLook(over.value, over.low, over.high, over.degrees, share);
-  return { ...over, low, high, p: pAtAnyLook(over.p, share) };
+function twoSidedQuantile(degrees, alpha, share) {
+  if (share === null) return tQuantile(degrees, 1 - alpha / 2);
+  const most = mixtureQuantile(alpha, share);
+  const near = Math.min(most, FARTHEST);
+  return (-tQuantile(degrees, normalBelow(-near)) * most) / near;
+}
+
+// The interval that leaves 0 out where the p-value adjusted for so many ``tests`` is below 0.05.
+function adjustedBounds(middle, { low, high, p, degrees }, adjusted, tests, share) {
+  if (low === null || p === null || adjusted === null) return [low, high];
+  let times = p > 0 ? adjusted / p : tests;
+  if (adjusted < ALPHA) times = Math.min(times, tests);
+  else if (adjusted >= 1) times = Math.max(times, tests);
+  return boundsAtLevel(middle, [low, high], degrees, ALPHA / times, share);
 }

@@ -19,8 +19,14 @@ function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
   if (partial.has(first)) return ["No student leads over all tasks: none does all of them. Compare students by task."];
   if (standing.range(first)[0] > 1) return ["No student leads: pairs of students, on the scores that both have, contradict each other."];
   const between = (one, other) => pairs.find((pair) => pair.one === one && pair.other === other);
-  // Its rival: the best whom it does not beat significantly, so that both may have rank 1.
-  const second = names.slice(1).find((at) => !partial.has(at) && !between(first, at)?.sure) ?? names[1];
+  // Its rival: the best that it is tied with, so that both may have rank 1, or leads by these judges alone.
+  const verdict = (found) => {
+    if (!found?.sure) return "tied";
+    if (!found.over || (found.over.sure && found.over.judges > 2)) return "leads";
+    return found.over.judges === 1 ? "leads by this judge" : "leads by these judges";
+  };
+  const whole = names.slice(1).filter((at) => !partial.has(at));
+  const second = whole.find((at) => !between(first, at)?.sure) ?? whole.find((at) => verdict(between(first, at)) !== "leads") ?? names[1];
   const [name, next] = [students[first], students[second]];
   const pair = between(first, second);
   if (!pair) return [`${name} has the highest score (${shown(first)}); ${next} shares no scored items with it.`];
@@ -31,16 +37,10 @@ function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
   function who() {
     const [by, shared] = [apart(pair), many(pair.n, "shared item")];
     const both = `${name} (${shown(first)}) and ${next} (${shown(second)})`;
-    if (pair.sure) return `${name} leads with ${shown(first)}: ${by} ahead of ${next} (${shown(second)}) on ${shared} (${chance(pair.adjusted)}${atAnyLook ? " at any look" : ""}).`;
-    if (behind) return `${both} are statistically tied: on ${shared}, ${next} is ahead by ${by}.`;
-    return `${both} are statistically tied: the gap is ${by} on ${shared}${thoughApart(pair)}.`;
-  }
-
-  // An interval that leaves zero out knows nothing of the other pairs.
-  function thoughApart({ adjusted, low, high }) {
-    if (adjusted === null || (low <= 0 && high >= 0)) return "";
-    const allowing = pairs.length > 1 ? ` adjusted for ${pairs.length.toLocaleString("en-US")} pairs` : "";
-    return ` (${chance(adjusted)}${allowing})`;
+    if (pair.sure) return `${name} ${verdict(pair)}: ${by} ahead of ${next} on ${shared} (${chance(pair.adjusted)}${atAnyLook ? " at any look" : ""}).`;
+    if (behind) return `${both} are tied: on ${shared}, ${next} is ahead by ${by}.`;
+    const odds = pair.adjusted !== null && (pair.low > 0 || pair.high < 0) ? ` (${chance(pair.adjusted)})` : "";
+    return `${both} are tied: the gap is ${by} on ${shared}${odds}.`;
   }
 
   function missing() {
@@ -111,7 +111,7 @@ function openingSentences(standing, { withoutOwn, bounds, atAnyLook }) {
     const some = Math.abs(pair.difference) <= SAME ? `The ${number} judges together put neither ahead` : `${agreeing.toLocaleString("en-US")} of ${number} ${ahead}`;
     const said = agreeing === judges ? `${judges === 2 ? "Both" : `All ${number}`} ${ahead}` : some;
     const must = judgesMust() ? ": more items cannot settle it, more judges can" : "";
-    const end = pair.sure && over.sure ? ` (${chance(over.adjusted)})` : `, not significant${must}`;
+    const end = verdict(pair) === "leads" ? ` (${chance(over.adjusted)})` : must;
     const guess = judges === 2 ? "; two judges give only a rough idea" : "";
     const by = apart({ difference: over.value, low: over.low, high: over.high });
     return `${said}; allowing for other judges, the ${pair.sure ? "lead" : "gap"} is ${by}${end}${guess}.`;

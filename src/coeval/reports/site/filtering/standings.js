@@ -250,8 +250,9 @@ class Standing {
       pair.detectable = detectableAtAnyLook(pair.detectable, design.looks, Math.max(family, 1));
     }
     holm(this.pairs.map((pair) => pair.p)).forEach((p, at) => {
-      this.pairs[at].adjusted = p;
-      this.pairs[at].sure = p !== null && p < ALPHA;
+      const pair = this.pairs[at];
+      const [low, high] = adjustedBounds(pair.difference, pair, p, family, design.looks);
+      Object.assign(pair, { adjusted: p, sure: p !== null && p < ALPHA, low, high });
     });
   }
 
@@ -267,9 +268,14 @@ class Standing {
       found: this.pairs[at],
     }));
     const names = new Set(paired.flatMap(({ one, other }) => [one, other]));
-    const found = addOverJudges(judged, names.size - 1).map((over) => overAtAnyLook(over, this.design.looks));
+    const { looks } = this.design;
+    const found = addOverJudges(judged, names.size - 1).map((over) => over && { ...over, p: pAtAnyLook(over.p, looks) });
+    const tests = found.filter((over) => over && over.p !== null).length;
     holm(found.map((over) => over?.p ?? null)).forEach((p, at) => {
-      this.pairs[at].over = found[at] && { ...found[at], adjusted: p, sure: p !== null && p < ALPHA };
+      const over = found[at];
+      if (!over) return void (this.pairs[at].over = null);
+      const [low, high] = adjustedBounds(over.value, over, p, tests, looks);
+      this.pairs[at].over = { ...over, low, high, adjusted: p, sure: p !== null && p < ALPHA };
     });
   }
 
