@@ -25,7 +25,8 @@ from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.content import Report, Sentence, as_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import ScoreBlocks, evidence_of, score_blocks
+from coeval.reports.experiment.run_choices import RunChoices, run_choices
+from coeval.reports.experiment.run_evidence import evidence_of
 from coeval.reports.items.item_browser import ItemBrowser
 
 
@@ -34,16 +35,15 @@ class FolderReport:
     """A report, the measures that it shows, and what whoever read the folder has to say.
 
     ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences.
-    ``scores`` are packed for filters in a page; ``items`` is what was measured of them, by id, and ``order``
-    the students, best first. Of what was measured no more is kept: the scores are as large as what is read
-    next.
+    ``choices`` measures choices of its scores; ``items`` is what was measured of them, by id, and ``order``
+    the students, best first.
     """
 
     report: Report
     measures: Measures
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
-    scores: ScoreBlocks | None = None
+    choices: RunChoices | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
 
@@ -87,12 +87,13 @@ def reported(
 def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
     measured = measure_run(reader, options)
     evidence, items = evidence_of(reader, measured, notes), measured.measures.items
+    report = experiment_report(evidence)
     return FolderReport(
-        experiment_report(evidence),
+        report,
         measured.measures,
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
-        score_blocks(evidence) if measured.grid.scored.any() and not reader.sampled else None,
+        run_choices(evidence, report),
         items,
         measured.measures.ranking.order,
     )

@@ -13,7 +13,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, WithHeadline
-from coeval.analysis.run_results import LabelAccuracy, label_columns
+from coeval.analysis.run_results import LabelAccuracy, LabelColumn, label_columns
 from coeval.analysis.sampled_answers import FactorSamples
 from coeval.core.plain import plain
 from coeval.core.text import listed
@@ -27,7 +27,7 @@ from coeval.reports.content import (
     Sentence,
     section_of,
 )
-from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.experiment.run_evidence import RunEvidence, ScoredStudents
 from coeval.reports.measure_table import Named, declared_column, declared_columns, measure_table
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map, label_plot
 
@@ -151,10 +151,10 @@ class _Standing(NamedTuple):
         return [*self.ranking.order, *(name for name in self.students if name not in self.ranking.order)]
 
 
-def _standings(measures: RunMeasures) -> Iterator[_Standing]:
+def _standings(scored: ScoredStudents) -> Iterator[_Standing]:
     """Those that there are; that of all scores first."""
-    whole, others = measures.ranking, measures.without_own
-    yield _Standing(ALL, {**measures.students, **whole.scores}, whole)
+    whole, others = scored.ranking, scored.without_own
+    yield _Standing(ALL, {**scored.students, **whole.scores}, whole)
     if others.applicable:
         yield _Standing(WITHOUT_OWN, others.students, others.ranking)
 
@@ -169,19 +169,19 @@ def order_sentences(measures: RunMeasures) -> Iterator[str]:
     yield f"Without the scores that students gave themselves the order is {same}."
 
 
-def standing_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
+def standing_toggles(scored: ScoredStudents) -> tuple[PictureToggle, ...]:
     """Return the toggles of `standings`."""
-    scores = tuple(standing.name for standing in _standings(measures))
-    several = any(len(found.headline_by_task) > 1 for found in measures.students.values())
+    scores = tuple(standing.name for standing in _standings(scored))
+    several = any(len(found.headline_by_task) > 1 for found in scored.students.values())
     found = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
     return tuple(toggle for toggle in found if len(toggle.choices) > 1)
 
 
-def standings(measures: RunMeasures) -> ReportTable:
+def standings(scored: ScoredStudents) -> ReportTable:
     """For each choice of scores the students over all tasks, and then task by task; best first."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    judges = list(measures.judges)
+    judges = scored.grid.judges
 
     def add(standing: _Standing, task: str | None, student: str, *cells: Cell) -> None:
         query = [("student", student), *([("task", task)] if task is not None else [])]
@@ -190,20 +190,20 @@ def standings(measures: RunMeasures) -> ReportTable:
         links[len(rows)] = urlencode(query)
         rows.append((standing.name, task, student, *cells))
 
-    for standing in _standings(measures):
+    for standing in _standings(scored):
         students, ranges = standing.students, standing.ranking.ranges
         for name in standing.order:
             headline = students[name].headline
             add(standing, None, name, rank_text(ranges.get(name)), headline, headline.n)
         tasks = sorted({task for found in students.values() for task in found.headline_by_task})
         for task in tasks if len(tasks) > 1 else ():
-            scored = [
+            of_task = [
                 (students[name].headline_by_task[task], name)
                 for name in standing.order
                 if task in students[name].headline_by_task
             ]
-            scored.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
-            for score, name in scored:
+            of_task.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
+            for score, name in of_task:
                 add(standing, task, name, None, score, score.n)
     return ReportTable(
         "standings",
@@ -237,12 +237,9 @@ _SCORE = (
 )
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
-_ACCURACY = "Share of right labels, of the whole run whatever the filter; in no score"
+_ACCURACY = "Share of right labels, of the whole run whatever is chosen; in no score"
 # Label columns beside the scores; of more, the table of labels has all.
 _MOST_LABELS = 3
-_UNFILTERED = (
-    "This page has no filters: they need one answer per student and item, and some students gave several."
-)
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
 
 
@@ -254,8 +251,8 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     if not judged:  # by the first label that is compared, as the page opens
         rankings = [one.ranking for names in measures.labels.values() for one in names.values()]
         ranking = next((one for one in rankings if one.order), ranking)
-    scores, differences, labels = _students(evidence), _differences(ranking), label_table(evidence)
-    ways = standings(measures)
+    labels, differences = label_table(evidence), difference_table(ranking)
+    scored, ways = student_table(evidence.scored, whole_run(evidence)), standings(evidence.scored)
     pictures = []
     if measures.ranking.order:
         forest = Picture(
@@ -264,7 +261,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
             "each may have.",
             ways.name,
             forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL),
-            standing_toggles(measures),
+            standing_toggles(evidence.scored),
         )
         pictures.append(forest)
     if differences.rows and judged:
@@ -293,36 +290,44 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         )
     if labels.rows:
         pictures.append(label_picture(labels, evidence.models))
-    tables = (scores, differences, ways, labels) if judged else (labels, differences)
+    tables = (scored, differences, ways, labels) if judged else (labels, differences)
     if measures.samples is not None:
         named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
         tables = (*tables, measure_table(named, FactorSamples, measures.samples, "Items"))
     said = (*order_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
     said = said if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
-    if evidence.reader.sampled:
-        sentences.append(Sentence(_UNFILTERED))
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
 
 
 _UNCOMPARED = "No comparison yet: fewer than two students have scores of the same items."
 
 
-def _students(evidence: RunEvidence) -> ReportTable:
-    measures, order = evidence.measured.measures, evidence.students
+class WholeRun(NamedTuple):
+    """What stands beside scores in the table of students, and is of the whole run: records that failed, by
+    student, and columns of labels."""
+
+    failed: Mapping[str, int]
+    labels: Sequence[LabelColumn]
+
+
+def whole_run(evidence: RunEvidence) -> WholeRun:
+    """Read both; of more than a few labels no column."""
     failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
-    if len(labelled) > _MOST_LABELS:
-        labelled = []
+    return WholeRun(failed, [] if len(labelled) > _MOST_LABELS else labelled)
+
+
+def student_table(scored: ScoredStudents, beside: WholeRun) -> ReportTable:
+    """Students, best first, with what they scored and lack."""
     rows: list[tuple[Cell, ...]] = []
-    for name in order:
-        found = measures.students[name]
-        ranks = rank_text(measures.ranking.ranges.get(name))
-        headline = measures.ranking.scores.get(name, found).headline
-        counts = (headline.n, found.valid_evals, failed.get(name, 0), found.overall.missing)
-        beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
-        over = measures.ranking.scores.get(name, found).over_judges
-        means = (headline, over, *beside, found.overall)
+    for name in scored.order:
+        found = scored.students[name]
+        ranks = rank_text(scored.ranking.ranges.get(name))
+        own = scored.ranking.scores.get(name, found)
+        of_labels = (_accuracy(column.accuracies.get(name)) for column in beside.labels)
+        means = (own.headline, own.over_judges, *of_labels, found.overall)
+        counts = (own.headline.n, found.valid_evals, beside.failed.get(name, 0), found.overall.missing)
         rows.append((name, ranks, *means, *counts, *_apart(found.bounds.headline)))
     return ReportTable(
         "students",
@@ -334,7 +339,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
             declared_column(StudentMeasures, "over_judges"),
             *(
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
-                for at, column in enumerate(labelled)
+                for at, column in enumerate(beside.labels)
             ),
             declared_column(StudentMeasures, "overall", "units"),
             ReportColumn("n", "Items", "count"),
@@ -343,14 +348,14 @@ def _students(evidence: RunEvidence) -> ReportTable:
                 "failed",
                 "Failed",
                 "count",
-                "Answers, judgments and factors without a result, of the whole run whatever the filter",
+                "Answers, judgments and factors without a result, of the whole run whatever is chosen",
             ),
             ReportColumn("missing", "Missing", "count", _MISSING),
             ReportColumn("least", "Missing at 0", "points", _AT.format(0)),
             ReportColumn("most", "Missing at 100", "points", _AT.format(100)),
         ),
         tuple(rows),
-        links={place: urlencode({"student": name}) for place, name in enumerate(order)},
+        links={place: urlencode({"student": name}) for place, name in enumerate(scored.order)},
     )
 
 
@@ -364,7 +369,8 @@ def _apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | No
     return (None, None) if least == most else (least, most)
 
 
-def _differences(ranking: Ranking) -> ReportTable:
+def difference_table(ranking: Ranking) -> ReportTable:
+    """Pairs of students who share scores, each with the better one first."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for better, worse, found in _ordered(ranking):
@@ -420,13 +426,35 @@ _SECONDS = "Median time from request to answer"
 
 def front_table(evidence: RunEvidence) -> ReportTable | None:
     """Students, best first, with intervals, ranks, cost and time; None where nobody has a figure."""
-    title, meaning, found = _front_figures(evidence)
-    if not found:
-        return None
-    costs = evidence.costs.students
+    measures = evidence.measured.measures
+    if measures.ranking.order or not (measures.labels or measures.pairs):
+        front = score_front(evidence.scored)
+    else:
+        front = _front(_other_figures(measures), evidence.costs)
+    return front if front.rows else None
+
+
+def score_front(scored: ScoredStudents) -> ReportTable:
+    """The same by scores; it may have no rows."""
+    ranking = scored.ranking
+    figures = {name: (ranking.scores[name].headline, ranking.ranges.get(name)) for name in ranking.order}
+    return _front(
+        _FrontFigures(SCORE_TITLE, "0 to 100, with its 95% interval over items", figures), scored.costs
+    )
+
+
+class _FrontFigures(NamedTuple):
+    """What students are ranked by: its title and meaning, and by student its measure and ranks."""
+
+    title: str
+    meaning: str
+    students: Mapping[str, tuple[Measured, tuple[int, int] | None]]
+
+
+def _front(found: _FrontFigures, costs: Mapping[str, AnswerCost]) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for name, (measured, ranks) in found.items():
+    for name, (measured, ranks) in found.students.items():
         links[len(rows)] = urlencode({"student": name})
         rows.append((name, measured, rank_text(ranks), *_spent(costs.get(name))))
     return ReportTable(
@@ -434,7 +462,7 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
         "Students",
         (
             ReportColumn("student", "Student"),
-            ReportColumn("score", title, "points", meaning),
+            ReportColumn("score", found.title, "points", found.meaning),
             ReportColumn("ranks", "Rank", "text", _RANKS),
             ReportColumn("usd", "$ per 1,000", "usd", _dollars_meaning(costs)),
             ReportColumn("seconds", "Seconds", "seconds", _seconds_meaning(costs)),
@@ -444,31 +472,20 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
     )
 
 
-_FrontFigures = Mapping[str, tuple[Measured, tuple[int, int] | None]]
-
-
-def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
-    """What students are ranked by: its title and meaning, and by student its measure and ranks."""
-    measures = evidence.measured.measures
-    ranking = measures.ranking
-    if ranking.order or not (measures.labels or measures.pairs):
-        scores = {name: ranking.scores[name].headline for name in ranking.order}
-        meaning = "0 to 100, with its 95% interval over items"
-        return SCORE_TITLE, meaning, {name: (one, ranking.ranges.get(name)) for name, one in scores.items()}
+def _other_figures(measures: RunMeasures) -> _FrontFigures:
+    """Of a run without scores: by comparisons, or by the first label."""
     if measures.pairs is not None:
         students = measures.pairs.students
         meaning = "Expected wins in 100 comparisons, with its 95% interval over items"
-        return "Wins in 100", meaning, {name: (one.strength, one.ranks) for name, one in students.items()}
+        of_students = {name: (one.strength, one.ranks) for name, one in students.items()}
+        return _FrontFigures("Wins in 100", meaning, of_students)
     task, label, found = next(
         (task, name, found) for task, names in measures.labels.items() for name, found in names.items()
     )
     meaning = f"Answers in 100 that state the right {plain(label)} in {plain(task)}, with its 95% interval"
     ranges = found.ranking.ranges
-    return (
-        "Accuracy",
-        meaning,
-        {name: (found.students[name].accuracy, ranges.get(name)) for name in found.ranking.order},
-    )
+    accuracies = {name: (found.students[name].accuracy, ranges.get(name)) for name in found.ranking.order}
+    return _FrontFigures("Accuracy", meaning, accuracies)
 
 
 def _spent(cost: AnswerCost | None) -> tuple[float | None, float | None]:

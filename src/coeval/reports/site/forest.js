@@ -1,7 +1,6 @@
-// The first screen under a filter: its sentences, and the forest of students, as `page.html` writes them.
+// A forest of students in the list of `coeval view`, as the first screen of a page writes its own.
 
 const SVG = "http://www.w3.org/2000/svg";
-const NUMBER = /(?<![\w./:-])[±$−-]?\d[\d,.]*(?:\s\[[^\]]*\])?(?![\w/-])/gu;
 
 function element(name, texts = {}, namespace = null) {
   const found = namespace ? document.createElementNS(namespace, name) : document.createElement(name);
@@ -12,51 +11,7 @@ function element(name, texts = {}, namespace = null) {
   return found;
 }
 
-// A sentence whose numbers lead to where they are shown; those within a name lead nowhere.
-function linkedSentence(text, anchor, names) {
-  const parts = [];
-  let end = 0;
-  const taken = names.flatMap((name) => [...text.matchAll(literally(name))].map(({ index }) => [index, index + name.length]));
-  for (const { index, 0: found } of text.matchAll(NUMBER)) {
-    const number = found.replace(/[.,]+$/, "");
-    if (taken.some(([begin, stop]) => begin < index + number.length && index < stop)) continue;
-    parts.push(text.slice(end, index), element("a", { href: `#${anchor}`, text: number }));
-    end = index + number.length;
-  }
-  return [...parts, text.slice(end)];
-}
-
-const literally = (name) => new RegExp(name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "g");
-
-let wholeFront = null; // the first screen as it was written
-
-function tellFront(report, found) {
-  const lead = document.getElementById("lead");
-  wholeFront ??= [...lead.children].filter((part) => part.matches(".said, .forest"));
-  const shown = found ? filteredFront(report, found) : wholeFront;
-  for (const part of [...lead.children].filter((each) => each.matches(".said, .forest"))) part.remove();
-  document.getElementById("filter-status").after(...shown);
-  handOn(lead);
-}
-
-// Of a large run, or one of several answers to an item.
-const NOT_KEPT = "Price and time are known for the whole run only.";
-
-function filteredFront(report, { sentences, keepsSpent }) {
-  const names = report.students.map((name) => shownText(plain(name)));
-  const anchors = ["differences", "standings", "differences"];
-  const said = sentences.map((text, at) => {
-    const part = element("p", { class: "said", title: plain(text) });
-    part.append(...linkedSentence(shownText(plain(text)), anchors[at], names));
-    return part;
-  });
-  const { front } = report.tables;
-  const table = wholeFront.find((part) => part.matches(".forest"));
-  const [first, ...rest] = said;
-  return [first, ...(table && front.rows.some((row) => row.score !== null) ? [forest(table, report, front, keepsSpent)] : []), ...rest];
-}
-
-function forest(before, { students }, { columns, rows, links }, keepsSpent) {
+function forest(before, { students }, { columns, rows, links }) {
   const table = before.cloneNode(true);
   const known = rows.map((row, at) => ({ ...row, link: links[at] })).filter((row) => row.score !== null);
   const ends = known.flatMap((row) => [row.score_low ?? row.score, row.score_high ?? row.score]);
@@ -84,7 +39,6 @@ function forest(before, { students }, { columns, rows, links }, keepsSpent) {
     columns.slice(2).forEach((column, at) => {
       const text = cellText(row, column);
       const cell = element("td", { role: "cell", class: "num", text });
-      if (text === MISSING) cell.title = at && !keepsSpent ? NOT_KEPT : table.tHead.rows[0].cells[at + 3].title;
       line.append(cell);
     });
     return line;

@@ -18,6 +18,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from math import ceil, floor
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import jinja2
 import msgspec
@@ -30,7 +31,6 @@ from coeval.core.plain import plain
 from coeval.reports.chart_spec import with_labels
 from coeval.reports.content import Report, ReportTable, Sentence, row_texts
 from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
-from coeval.reports.experiment.run_evidence import ScoreBlocks
 from coeval.reports.items.item_selection import ItemSelection
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import cache_folder
@@ -53,7 +53,12 @@ def json_block(name: str, value: Any) -> DataBlock:
 
 
 def bytes_block(name: str, data: bytes) -> DataBlock:
-    return packed_block(name, gzip.compress(data, _LEVEL, mtime=0))
+    return packed_block(name, packed(data))
+
+
+def packed(data: bytes) -> bytes:
+    """Compress data for a page, to the same bytes each time."""
+    return gzip.compress(data, _LEVEL, mtime=0)
 
 
 def packed_block(name: str, packed: bytes) -> DataBlock:
@@ -88,7 +93,7 @@ def vega_script() -> bytes:
     return kept
 
 
-_SITE, _FILTERING, _ITEMS = "coeval.reports.site", "coeval.reports.site.filtering", "coeval.reports.items"
+_SITE, _ITEMS = "coeval.reports.site", "coeval.reports.items"
 _SCRIPTS = (
     (_SITE, "cells.js"),
     (_SITE, "edges.js"),
@@ -99,24 +104,15 @@ _SCRIPTS = (
     (_SITE, "blocks.js"),
     (_SITE, "address.js"),
     (_SITE, "copies.js"),
-    (_FILTERING, "distributions.js"),
-    (_FILTERING, "intervals.js"),
-    (_FILTERING, "paired.js"),
-    (_FILTERING, "over_judges.js"),
-    (_FILTERING, "standings.js"),
-    (_FILTERING, "anytime.js"),
-    (_FILTERING, "leader.js"),
-    (_FILTERING, "filtered.js"),
     (_SITE, "tables.js"),
     (_SITE, "chart_keys.js"),
-    (_SITE, "forest.js"),
     (_SITE, "pictures.js"),
-    (_FILTERING, "filters.js"),
+    (_SITE, "choices.js"),
     (_SITE, "page.js"),
 )
 _STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
 # Sections whose figures are those of the whole run, whatever is chosen.
-_UNFILTERED = frozenset({"pairs", "judges", "benchmark", "cost"})
+_OF_WHOLE_RUN = frozenset({"pairs", "judges", "benchmark", "cost"})
 # Of a table that stand in the page's text; the others are shown when somebody asks for them.
 _MOST_ROWS = 60
 _NUMBER = re.compile(r"(?<![\w./:-])[±$−-]?\d[\d,.]*+(?:\s\[[^\]]*\])?(?![\w/-])")
@@ -125,18 +121,40 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LONGEST_NAME = 200
 
 
+class PageChoice(NamedTuple):
+    """A choice of scores that a reader may open; ``data``: its figures (`choice_data`), gzipped, or empty
+    where the page's server computes them."""
+
+    dimension: str
+    name: str
+    data: bytes = b""
+
+    @property
+    def query(self) -> str:
+        """As it stands in addresses."""
+        return urlencode({self.dimension: self.name})
+
+
+class PageChoices(NamedTuple):
+    """``left_out``: how many a page has no room for."""
+
+    choices: Sequence[PageChoice]
+    left_out: int = 0
+
+
 def write_page(
     report: Report,
     blocks: Sequence[DataBlock] = (),
     *,
-    scores: ScoreBlocks | None = None,
+    choices: PageChoices | None = None,
     items: ItemSelection | None = None,
     served_at: str = "",
 ) -> bytes:
-    """``blocks``: more data for the scripts that the page holds; ``scores``: those that its filters compute
-    with; ``items``: those that can be read in it.
+    """``blocks``: more data for the scripts that the page holds; ``choices``: those of scores that it offers;
+    ``items``: those that can be read in it.
 
-    ``served_at``: where the page asks for items in their place, an address at the server that it came from.
+    ``served_at``: where the page asks for items and for the figures of choices in their place, an address at
+    the server that it came from.
     """
     if items is not None:
         # Who lost to whom stands by itself: the headline leads there, and unpacks no items for it.
@@ -163,9 +181,10 @@ def write_page(
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         script=Markup(script),  # noqa: S704  the same
-        blocks=(_report_block(report), packed_block("vega", vega), *_of_scores(scores), *blocks),
-        has_scores=scores is not None,
-        whole=_UNFILTERED,
+        blocks=(_report_block(report), packed_block("vega", vega), *_choice_blocks(choices), *blocks),
+        choices=_choice_groups(choices) if choices is not None and choices.choices else None,
+        students=_front_students(report),
+        whole=_OF_WHOLE_RUN,
         version=__version__,
         has_items=items is not None or bool(served_at),
         served_at=served_at,
@@ -188,11 +207,32 @@ def _data(value: Any) -> Markup:
     return Markup(msgspec.json.encode(value).decode().replace("<", "\\u003c"))  # noqa: S704
 
 
-def _of_scores(scores: ScoreBlocks | None) -> Iterator[DataBlock]:
-    if scores is not None:
-        yield json_block("design", scores.design)
-        for name in ("levels", "checked", "teachers", "members", "spent"):
-            yield bytes_block(name, getattr(scores, name))
+def first_screen(report: Report, students: Sequence[str]) -> str:
+    """Return the sentences and the forest of students with which a page opens, as HTML; ``students``: in the
+    order of their colours."""
+    values = {"report": report, "shown": report.shown, "students": students}
+    return str(page_template("first_screen.html").make_module(values).lead())  # type: ignore[attr-defined]
+
+
+def _front_students(report: Report) -> Sequence[str]:
+    return [] if report.front is None else [str(row[0]) for row in report.front.rows]
+
+
+def _choice_groups(offered: PageChoices) -> dict[str, Any]:
+    """What the page's list of choices shows, by dimension."""
+    groups: dict[str, list[dict[str, str]]] = {}
+    for at, one in enumerate(offered.choices):
+        block = f"choice-{at}" if one.data else ""
+        entry = {"name": plain(one.name), "query": one.query, "block": block}
+        groups.setdefault(one.dimension, []).append(entry)
+    named = [{"dimension": dimension, "choices": some} for dimension, some in groups.items()]
+    return {"groups": named, "left_out": offered.left_out}
+
+
+def _choice_blocks(offered: PageChoices | None) -> Iterator[DataBlock]:
+    for at, one in enumerate(offered.choices if offered is not None else ()):
+        if one.data:
+            yield packed_block(f"choice-{at}", one.data)
 
 
 def _report_block(report: Report) -> DataBlock:
@@ -266,13 +306,21 @@ def _sentence_pieces(
 ) -> Iterator[tuple[str, str, str]]:
     """A sentence in pieces, each with where it leads, of a figure that a table has, and the name that it
     stands for, if any."""
-    rows = list(_rows_of(said, report))
-    for piece, name in report.shown.pieces(said.text):
-        for is_number, text in [(False, piece)] if name else _split_numbers(piece, names):
-            place = next((row.table for row in rows if row.figures.issuperset(_figures(text))), "")
-            if said in report.lead:
-                place = place or said.anchor
-            yield place if is_number else "", text, name
+    pieces = [
+        (is_number, text, name)
+        for piece, name in report.shown.pieces(said.text)
+        for is_number, text in ([(False, piece)] if name else _split_numbers(piece, names))
+    ]
+    numbers = {text: _figures(text) for is_number, text, _ in pieces if is_number}
+    places: dict[str, str] = {}
+    for row in _rows_of(said, report) if numbers else ():
+        places |= {text: row.table for text, figures in numbers.items() if row.figures >= figures}
+        numbers = {text: figures for text, figures in numbers.items() if text not in places}
+        if not numbers:
+            break
+    usual = said.anchor if said in report.lead else ""
+    for is_number, text, name in pieces:
+        yield places.get(text, usual) if is_number else "", text, name
 
 
 class _FigureRow(NamedTuple):
@@ -370,9 +418,9 @@ class _Forest(NamedTuple):
 _COLOURS = 8
 
 
-def _forest(table: ReportTable) -> _Forest:
-    """A table of names and measures as marks on an axis from one ten of points to another; ``forest.js``
-    draws filtered rows alike."""
+def _forest(table: ReportTable, students: Sequence[str]) -> _Forest:
+    """A table of names and measures as marks on an axis from one ten of points to another; ``students`` in
+    the order of their colours."""
     measures = [row[1] for row in table.rows if isinstance(row[1], Measured)]
     ends = [
         100 * (one.value or 0.0 if end is None else end) for one in measures for end in (one.low, one.high)
@@ -389,7 +437,8 @@ def _forest(table: ReportTable) -> _Forest:
         value, low, high = one[:3] if isinstance(one, Measured) else (None, None, None)
         value = value or 0.0
         marks = (place(value), place(value if low is None else low), place(value if high is None else high))
-        rows.append(_ForestRow(texts, table.links.get(at, ""), at % _COLOURS, *marks))
+        colour = students.index(str(row[0])) % _COLOURS
+        rows.append(_ForestRow(texts, table.links.get(at, ""), colour, *marks))
     first = rows[0]
     return _Forest(
         tuple(f"{tick:g}" for tick in (least, (least + most) / 2, most)),
