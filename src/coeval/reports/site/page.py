@@ -135,23 +135,17 @@ class PageChoice(NamedTuple):
         return urlencode({self.dimension: self.name})
 
 
-class PageChoices(NamedTuple):
-    """``left_out``: how many a page has no room for."""
-
-    choices: Sequence[PageChoice]
-    left_out: int = 0
-
-
 def write_page(
     report: Report,
     blocks: Sequence[DataBlock] = (),
     *,
-    choices: PageChoices | None = None,
+    choices: Sequence[PageChoice] = (),
+    left_out: int = 0,
     items: ItemSelection | None = None,
     served_at: str = "",
 ) -> bytes:
-    """``blocks``: more data for the scripts that the page holds; ``choices``: those of scores that it offers;
-    ``items``: those that can be read in it.
+    """``blocks``: more data for the scripts that the page holds; ``choices``: those of scores that it offers,
+    and ``left_out``, how many others it has no room for; ``items``: those that can be read in it.
 
     ``served_at``: where the page asks for items and for the figures of choices in their place, an address at
     the server that it came from.
@@ -160,6 +154,7 @@ def write_page(
         # Who lost to whom stands by itself: the headline leads there, and unpacks no items for it.
         lost = json_block("lost", items.lost)
         blocks = (*blocks, json_block("items", msgspec.structs.replace(items, lost=[])), lost)
+    figures = [packed_block(f"choice-{at}", one.data) for at, one in enumerate(choices) if one.data]
     script, style = _joined(_SCRIPTS), _joined(_STYLES)
     vega = vega_script()
     policy = "; ".join(
@@ -181,9 +176,10 @@ def write_page(
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         script=Markup(script),  # noqa: S704  the same
-        blocks=(_report_block(report), packed_block("vega", vega), *_choice_blocks(choices), *blocks),
-        choices=_choice_groups(choices) if choices is not None and choices.choices else None,
-        students=_front_students(report),
+        blocks=(_report_block(report), packed_block("vega", vega), *figures, *blocks),
+        choices=choices,
+        left_out=left_out,
+        students=[row[0] for row in report.front.rows] if report.front is not None else [],
         whole=_OF_WHOLE_RUN,
         version=__version__,
         has_items=items is not None or bool(served_at),
@@ -212,27 +208,6 @@ def first_screen(report: Report, students: Sequence[str]) -> str:
     order of their colours."""
     values = {"report": report, "shown": report.shown, "students": students}
     return str(page_template("first_screen.html").make_module(values).lead())  # type: ignore[attr-defined]
-
-
-def _front_students(report: Report) -> Sequence[str]:
-    return [] if report.front is None else [str(row[0]) for row in report.front.rows]
-
-
-def _choice_groups(offered: PageChoices) -> dict[str, Any]:
-    """What the page's list of choices shows, by dimension."""
-    groups: dict[str, list[dict[str, str]]] = {}
-    for at, one in enumerate(offered.choices):
-        block = f"choice-{at}" if one.data else ""
-        entry = {"name": plain(one.name), "query": one.query, "block": block}
-        groups.setdefault(one.dimension, []).append(entry)
-    named = [{"dimension": dimension, "choices": some} for dimension, some in groups.items()]
-    return {"groups": named, "left_out": offered.left_out}
-
-
-def _choice_blocks(offered: PageChoices | None) -> Iterator[DataBlock]:
-    for at, one in enumerate(offered.choices if offered is not None else ()):
-        if one.data:
-            yield packed_block(f"choice-{at}", one.data)
 
 
 def _report_block(report: Report) -> DataBlock:
@@ -297,6 +272,7 @@ def page_template(name: str, folder: str = "site") -> jinja2.Template:
         "texts": _texts,
         "all_texts": _all_texts,
         "forest": _forest,
+        "plain": plain,
     }
     return environment.get_template(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,12 +10,11 @@ import msgspec
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import plain_measures
 from coeval.pipeline.plan.run_reading import opened
-from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_selection import select_items
 from coeval.reports.site.choice_data import choice_data
-from coeval.reports.site.page import PageChoice, PageChoices, packed, write_page
+from coeval.reports.site.page import PageChoice, packed, write_page
 from coeval.store.jsonl import write_bytes_atomic
 
 PAGE = "report.html"
@@ -44,24 +44,25 @@ def write_report(folder: Path, out: Path, options: RobustOptions | None = None) 
 
 def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:
     """A page of `LARGEST` bytes at most, with as many choices as leave room for items."""
-    report, choices = found.report, None
-    if found.choices is not None:
-        choices = _fitting_choices(found.choices, _room(write_page(report)) - _LEAST_ITEM_BYTES)
-    room = _room(write_page(report, choices=choices))
+    choices, left_out = _fitting_choices(found, _room(write_page(found.report)) - _LEAST_ITEM_BYTES)
+    room = _room(write_page(found.report, choices=choices))
     items = select_items(browser, min(ITEM_BYTES, max(0, room)))
-    return write_page(report, choices=choices, items=items)
+    return write_page(found.report, choices=choices, left_out=left_out, items=items)
 
 
-def _fitting_choices(found: RunChoices, room: int) -> PageChoices:
-    """The first choices whose figures, compressed, take no more than ``room`` bytes."""
+def _fitting_choices(found: FolderReport, room: int) -> tuple[Sequence[PageChoice], int]:
+    """The first choices whose figures, compressed, take no more than ``room`` bytes, and how many others
+    there are."""
+    if found.choices is None:
+        return (), 0
     fitting: list[PageChoice] = []
-    for pair in found.single:
-        data = packed(choice_data(found.figures([pair])))
+    for pair in found.choices.single:
+        data = packed(choice_data(found.choices.figures([pair])))
         room -= len(data) + _BESIDE_CHOICE
         if room < 0:
             break
         fitting.append(PageChoice(*pair, data))
-    return PageChoices(fitting, len(found.single) - len(fitting))
+    return fitting, len(found.choices.single) - len(fitting)
 
 
 def _room(page: bytes) -> int:
