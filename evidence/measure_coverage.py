@@ -26,6 +26,7 @@ from coeval.analysis.measures.judge_measures import (
     panel_measures,
 )
 from coeval.analysis.measures.measured import Measured, leaves
+from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.measures.teacher_measures import teacher_measures
@@ -94,7 +95,7 @@ def drawn_grid(world: World, items: int, random: np.random.Generator) -> ScoreGr
 def measured(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Measured]:
     pairs = judge_pairs(grid, reweighting)
     found = {
-        "student": student_measures(grid)["student-1"],
+        "student": student_measures(grid, ranking(grid).scores)["student-1"],
         "pair": pair_measures(pairs)["judge-0", "judge-1"],
         "judge": judge_agreement(grid, pairs)["judge-0"],
         "panel": panel_measures(grid, reweighting),
@@ -109,7 +110,7 @@ def measured(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Measured]:
 
 
 _SHOWN = {
-    "overall", "headline", "spa", "wpa", "kappa", "kappa_mean", "spa_mean",
+    "overall", "score", "spa", "wpa", "kappa", "kappa_mean", "spa_mean",
     "krippendorff_alpha", "icc_2_1", "icc_2_k", "v1", "s2", "r3",
 }  # fmt: skip
 

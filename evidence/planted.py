@@ -16,7 +16,6 @@ from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
 from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.robust_set import RobustOptions, robust_set
 from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.measures.student_measures import student_measures
 from evidence.leaning import Planted, simulate
 
 
@@ -44,7 +43,7 @@ def true_ranks(abilities: tuple[float, ...]) -> list[tuple[int, int]]:
 def ranked(abilities: tuple[float, ...], grids: Iterator[ScoreGrid]) -> Ranked:
     """Over runs of students of these abilities."""
     true = true_ranks(abilities)
-    found = [_of_run(true, grid.students, ranking(grid, student_measures(grid))) for grid in grids]
+    found = [_of_run(true, grid.students, ranking(grid).ranking) for grid in grids]
     return Ranked(*np.mean(found, axis=0).tolist())
 
 
@@ -79,7 +78,7 @@ def judge_missing(items: int, repeats: int, students: int = 3) -> Equals:
         levels = grid.levels.copy()
         levels[(grid.student == 0) & lost[grid.item], grid.judges.index("strict")] = UNSCORED
         grid = grid._replace(levels=levels)
-        ranks = ranking(grid, student_measures(grid))
+        ranks = ranking(grid).ranking
         found.append((any(reported.sure for reported in ranks.differences.values()), ranks.order[0]))
     return _equals(found, students)
 
@@ -121,7 +120,7 @@ def robust_false(repeats: int, seed: int = 1) -> RobustFalse:
         robust = robust_set(grid, judge_agreement(grid, judge_pairs(grid, reweighting)), RobustOptions())
         assert robust is not None
         for place, some in enumerate((grid, robust.of(grid))):
-            of_pairs = ranking(some, student_measures(some)).differences.values()
+            of_pairs = ranking(some).ranking.differences.values()
             found[run, place] = any(pair.sure for pair in of_pairs)
     return RobustFalse(*found.mean(axis=0).tolist())
 

@@ -133,7 +133,7 @@ def test_types_are_known_to_type_checkers(lab: Lab) -> None:
     for evaluation in run.records("evaluation"):
         assert_type(evaluation, Evaluation)
     assert_type([record.prompt for record in run.records("data_generation")], list[str | None])
-    assert_type(run.results().students[0].mean, float | None)
+    assert_type(run.results().students[0].score, float | None)
     with pytest.raises(TypeError):
         coeval.run(lab.file, overwrit=True)  # type: ignore[call-arg]
     with pytest.raises(UsageError):
@@ -405,7 +405,7 @@ def test_scores_are_drawn_where_they_lie(run: coeval.Run) -> None:
     shown = run._repr_html_()
     [plot] = re.findall(r"<svg.*?</svg>", shown)
     points = dict(re.findall(r'text-anchor="end">(\w+)</text><circle cx="([\d.]+)"', plot))
-    overall = {score.student: score.mean for score in run.results().students if score.task is None}
+    overall = {score.student: score.score for score in run.results().students if score.task is None}
     lefts = re.findall(r'<text x="([\d.]+)" y="\d+" text-anchor="middle">', plot)
     left, right = float(lefts[0]), float(lefts[-1])
     for student, mean in overall.items():
@@ -421,7 +421,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def hostile_results() -> Results:
-    score = StudentScore(student=HOSTILE, task=None, mean=0.5, low=0.4, high=0.6, n=3, units=3, failed=0)
+    score = StudentScore(student=HOSTILE, task=None, score=0.5, low=0.4, high=0.6, n=3, units=3, failed=0)
     label = LabelAccuracy(
         task=HOSTILE, student=HOSTILE, attribute=HOSTILE, accuracy=1, low=0.5, high=1, n=3, correct=3
     )

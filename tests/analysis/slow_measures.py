@@ -166,7 +166,7 @@ def item_means(units: Iterable[Unit]) -> dict[str, dict[str, float]]:
     return found
 
 
-def headline(units: Iterable[Unit]) -> float | None:
+def mean_over_tasks(units: Iterable[Unit]) -> float | None:
     return mean(sum(means.values()) / len(means) for means in item_means(units).values())
 
 
@@ -177,11 +177,7 @@ def students(of: Counted) -> dict[str, Found]:
         * len(of.factors[task])
         for task in {item["task_id"] for item in of.items.values()}
     }
-    have: dict[Hashable, set[str]] = defaultdict(set)
-    for unit in of.units:
-        have[unit.item, unit.judge, unit.factor].add(unit.student)
-    scored = {unit.student for unit in of.units}
-    shared = [unit for unit in of.units if have[unit.item, unit.judge, unit.factor] == scored]
+    scores = ranking(of)["scores"]
     found: dict[str, Found] = {}
     for student in of.students:
         mine = [unit for unit in of.units if unit.student == student]
@@ -194,13 +190,12 @@ def students(of: Counted) -> dict[str, Found]:
         }
         found[student] = {
             "overall": mean(unit.value for unit in mine),
-            "headline": headline(mine),
+            "score": scores.get(student),
+            "mean_recorded": mean_over_tasks(mine),
             "valid_evals": len(mine),
             "n": {"overall": len({unit.item for unit in mine}), "by_task": {}},
             "missing": {"overall": sum(possible.values()) - len(mine), "by_task": {}},
         }
-        if len(shared) < len(of.units):
-            found[student]["headline_common"] = headline(u for u in shared if u.student == student)
         for name, group in groups.items():
             parts: dict[str, list[float]] = defaultdict(list)
             for unit in mine:
@@ -215,7 +210,7 @@ def students(of: Counted) -> dict[str, Found]:
 
 
 def ranking(of: Counted) -> Found:
-    scores = {name: headline(u for u in of.units if u.student == name) for name in of.students}
+    scores = {name: mean_over_tasks(u for u in of.units if u.student == name) for name in of.students}
     known = {name: score for name, score in scores.items() if score is not None}
     units: dict[str, dict[tuple[str, str, str], Unit]] = {name: {} for name in known}
     for unit in of.units:
@@ -234,8 +229,7 @@ def ranking(of: Counted) -> Found:
     most = max(map(len, units.values()))
     adjusted = _adjusted(known, differences, [name for name in known if len(units[name]) == most])
     order = sorted(known, key=lambda name: (-round(adjusted[name], 9), name))
-    followed: Found = {name: {"headline": score} for name, score in adjusted.items()}
-    return {"order": order, "differences": differences, "scores": followed}
+    return {"order": order, "differences": differences, "scores": adjusted}
 
 
 def _adjusted(means: dict[str, float], differences: Found, whole: list[str]) -> dict[str, float]:

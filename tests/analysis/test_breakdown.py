@@ -37,7 +37,7 @@ def parts(run: Run, by: By, planned: Planned | None = None) -> dict[tuple[str | 
 
 
 def means(found: dict[tuple[str | None, str, str], PartScore]) -> dict[tuple[str | None, str, str], float]:
-    return {place: round(score.mean, 4) for place, score in found.items() if score.mean is not None}
+    return {place: round(score.score, 4) for place, score in found.items() if score.score is not None}
 
 
 @pytest.fixture

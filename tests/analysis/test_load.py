@@ -195,7 +195,7 @@ def test_the_scores_of_a_run_come_to_its_table(lab: Lab) -> None:
     by_item = "SELECT task, model, item, avg(value) AS value FROM scores WHERE NOT failed GROUP BY ALL"
     with load(run.path) as reader:
         found = reader.rows(f"SELECT model, task, avg(value) FROM ({by_item}) GROUP BY ALL")  # noqa: S608
-    reported = [(score.student, score.task, score.mean) for score in run.results().students]
+    reported = [(score.student, score.task, score.score) for score in run.results().students]
     expected = {
         (student, task): mean for student, task, mean in reported if task is not None and mean is not None
     }

@@ -20,7 +20,7 @@ from evidence.measure_coverage import (
 )
 from evidence.planted import ranked, true_ranks
 
-MEANS = {"student overall", "student headline"}
+MEANS = {"student overall", "student score"}
 SHARES = {"pair spa", "pair wpa", "judge spa_mean"}
 CHANCE_CORRECTED = {"pair kappa", "judge kappa_mean", "panel icc_2_1", "panel icc_2_k"}
 ALPHA = {"panel krippendorff_alpha"}

@@ -19,7 +19,7 @@ from coeval.analysis.measures.measured_run import measure
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import plain_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.student_measures import item_scores, mean_scores, student_measures
 from coeval.analysis.panel.bias_ledger import (
     Bias,
     Favour,
@@ -97,7 +97,7 @@ def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_to
     measures = api.open_run(run.folder).measures()
     assert reported in measures["findings"]
     bounds = measures["students"]["ann"]["bounds"]
-    assert bounds["headline"] == bounds["headline_by_task"]["haiku"] == pytest.approx([0.8, 1.0])
+    assert bounds["score"] == bounds["score_by_task"]["haiku"] == pytest.approx([0.8, 1.0])
     results = api.open_run(run.folder).results()
     assert [(s.student, s.least, s.most) for s in results.students if s.task is None] == [
         ("ann", pytest.approx(0.8), 1.0),
@@ -205,9 +205,10 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
     it leads even with its failures at 0."""
     first = reported = leads = 0
     for seed in range(200):
-        found = student_measures(simulated(np.random.default_rng(seed)))
-        means = {name: one.headline.value or 0.0 for name, one in found.items()}
-        ends = {name: one.bounds.headline or (0.0, 0.0) for name, one in found.items()}
+        grid = simulated(np.random.default_rng(seed))
+        found = student_measures(grid, mean_scores(grid, item_scores(grid).mean))
+        means = {name: one.mean_recorded.value or 0.0 for name, one in found.items()}
+        ends = {name: one.bounds.score or (0.0, 0.0) for name, one in found.items()}
         order = sorted(means, key=lambda name: -means[name])
         assert all(ends[name][0] - NEAR <= means[name] <= ends[name][1] + NEAR for name in order)
         first += order[0] == "ann"
@@ -239,9 +240,9 @@ def test_a_kind_and_strict_panel_is_no_difference_between_students(tmp_path: Pat
     others = found["without_own"]
     assert others["applicable"]
     assert others["judges"] == ["kind", "strict"]
-    scores = {name: others["students"][name]["headline"] for name in ("kind", "strict")}
+    scores = {name: others["students"][name]["score"] for name in ("kind", "strict")}
     assert scores == pytest.approx({"kind": 0.375, "strict": 0.875}), "half apart, around 0.25 and 1.0"
-    assert others["students"]["strict"]["headline_by_task"] == pytest.approx({"haiku": 0.875})
+    assert others["students"]["strict"]["score_by_task"] == pytest.approx({"haiku": 0.875})
     pair = others["ranking"]["differences"]["kind|strict"]
     assert pair["difference"] == 0.5, (
         "by fair alone, who is neither: kind and strict are no panel for each other"
@@ -249,8 +250,8 @@ def test_a_kind_and_strict_panel_is_no_difference_between_students(tmp_path: Pat
     assert others["ranking"]["ranges"] == {"strict": [1, 1], "kind": [2, 2]}
     printed = coeval("analyze", "students", "--run", run.folder).out
     assert "Without the scores that students gave themselves" in printed
-    assert found["students"]["kind"]["headline"] == 0.5
-    assert found["students"]["kind"]["headline_by_task"] == {"haiku": 0.5}
+    assert found["students"]["kind"]["score"] == 0.5
+    assert found["students"]["kind"]["score_by_task"] == {"haiku": 0.5}
 
 
 @pytest.mark.process

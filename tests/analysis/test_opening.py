@@ -147,8 +147,8 @@ def test_what_self_judgments_change_is_said(tmp_path: Path, without_own: Sequenc
         scored(run, student, "jk", levels * 10)
     with RunReader(run.folder) as reader:
         grid = score_grid(reader)
-    students = student_measures(grid)
-    assert score_opening(students, ranking(grid, students), Context(without_own))[1] == change
+    ranks, scores = ranking(grid)
+    assert score_opening(student_measures(grid, scores), ranks, Context(without_own))[1] == change
 
 
 def test_who_does_some_tasks_only_is_on_no_line_of_the_best_for_a_price() -> None:

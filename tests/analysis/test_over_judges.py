@@ -13,7 +13,6 @@ from statsmodels.stats.multitest import multipletests
 from coeval.analysis.measures.leaders import leader_sentences, place_sentences
 from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.panel.mean_squares import judge_cells, mean_squares
 
 LEVELS = np.linspace(0, 1, 101)
@@ -51,12 +50,11 @@ def drawn(
 
 
 def ranked(grid: ScoreGrid) -> Ranking:
-    return ranking(grid, student_measures(grid))
+    return ranking(grid).ranking
 
 
 def said(grid: ScoreGrid) -> str:
-    students = student_measures(grid)
-    ranks = ranking(grid, students)
+    ranks, students = ranking(grid)
     return " ".join([*leader_sentences(students, ranks), *place_sentences(ranks)])
 
 
@@ -105,8 +103,8 @@ def test_a_score_over_judges_holds_their_severities() -> None:
     between = cells.mean(axis=0).var(axis=1, ddof=1).mean()
     rest = cells - cells.mean(axis=2, keepdims=True) - cells.mean(axis=0) + cells.mean(axis=(0, 2))[:, None]
     within = (rest**2).sum() / (2 * (n - 1) * (k - 1)) / n
-    for one in student_measures(grid).values():
-        low, high = one.headline.low, one.headline.high
+    for one in ranking(grid).scores.values():
+        low, high = one.score.low, one.score.high
         assert one.over_judges is not None
         assert low is not None
         assert high is not None
@@ -114,8 +112,8 @@ def test_a_score_over_judges_holds_their_severities() -> None:
         v = error + (between - within) / k
         spent = error**2 / (n - 1) + (between / k) ** 2 / (k - 1) + (within / k) ** 2 / ((n - 1) * (k - 1))
         half = t.ppf(0.975, careful(v**2, spent, (between / k) ** 2, k - 1)) * v**0.5
-        assert one.over_judges.value == one.headline.value
-        assert one.over_judges.high == pytest.approx((one.headline.value or 0) + half, abs=1e-9)
+        assert one.over_judges.value == one.score.value
+        assert one.over_judges.high == pytest.approx((one.score.value or 0) + half, abs=1e-9)
 
 
 def test_a_sentence_is_about_other_judges() -> None:
@@ -146,7 +144,7 @@ def test_two_judges_are_a_guess_and_one_is_not_known() -> None:
     [gap] = ranked(one).differences.values()
     assert gap.over_judges is not None
     assert (gap.over_judges.value, gap.p_over_judges, gap.judges) == (None, None, 1)
-    assert student_measures(one)["s0"].over_judges is not None
+    assert ranking(one).scores["s0"].over_judges is not None
 
 
 def test_where_no_judge_scored_there_is_no_second_interval() -> None:
@@ -163,7 +161,7 @@ def test_where_no_judge_scored_there_is_no_second_interval() -> None:
     [gap] = ranked(checked).differences.values()
     assert gap.sure
     assert (gap.over_judges, gap.judges) == (None, None)
-    assert student_measures(checked)["s0"].over_judges is None
+    assert ranking(checked).scores["s0"].over_judges is None
     assert said(checked).startswith("s0 leads with ")
     assert "judges" not in said(checked)
 
@@ -172,5 +170,5 @@ def test_without_own_scores_a_pair_is_judged_by_those_who_are_neither() -> None:
     grid = drawn(7, (0.6, 0.5, 0.4), 5)._replace(judges=("s0", "j1", "j2", "j3", "s2"))
     found = without_own_measures(grid)
     assert [gap.judges for gap in found.ranking.differences.values()] == [4, 3, 4]
-    [one, *_] = ranking(grid, student_measures(grid)).differences.values()
+    [one, *_] = ranking(grid).ranking.differences.values()
     assert one.judges == 5

@@ -6,7 +6,6 @@ import random
 from itertools import combinations
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from cli.invoked import Command
@@ -19,7 +18,8 @@ from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.leaders import leader_sentences, place_sentences, settling_sentence
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Level, StudentGap, ranked, ranking
-from coeval.analysis.measures.student_measures import Headline, item_scores, student_measures
+from coeval.analysis.measures.student_measures import StudentScores, item_scores
+from coeval.core.figures import points
 from evidence.measure_coverage import World, drawn_grid
 from evidence.planted import judge_missing, judging_themselves
 
@@ -29,7 +29,7 @@ NEAR = World("two alike, one behind", (0.5, 0.5, 0.35, -0.6))
 @pytest.mark.process
 def test_ranges_come_of_all_paired_differences_after_holm() -> None:
     grid = drawn_grid(NEAR, 300, np.random.default_rng(7))
-    found = ranking(grid, student_measures(grid))
+    found = ranking(grid).ranking
     scores = item_scores(grid).mean
     names = list(grid.students)
     pairs = sorted(found.differences)
@@ -73,12 +73,13 @@ def test_who_lacks_a_strict_judge_is_ranked_by_the_scores_that_others_share(
             if student == "whole" or n <= 4:
                 run.judged(n, student, "strict", {"a": "Low"})
     measures = api.open_run(run.folder).measures()
-    raw = {name: measures["students"][name]["headline"] for name in ("part", "whole")}
+    students = {name: measures["students"][name] for name in ("part", "whole")}
+    raw = {name: one["mean_recorded"] for name, one in students.items()}
     ranks = measures["ranking"]
     assert raw["part"] > raw["whole"]
     assert ranks["order"] == ["whole", "part"]
     assert ranks["adjusted"]
-    scores = {name: ranks["scores"][name]["headline"] for name in raw}
+    scores = {name: one["score"] for name, one in students.items()}
     assert scores["whole"] == raw["whole"], "nothing is missing of it"
     gap = ranks["differences"]["part|whole"]["difference"]
     assert scores["whole"] - scores["part"] == pytest.approx(gap)
@@ -90,7 +91,7 @@ def test_who_lacks_a_strict_judge_is_ranked_by_the_scores_that_others_share(
         "part",
     ]
     out = coeval("results", "--run", run.folder).out
-    assert "adjusted" in out
+    assert f"{points(scores['part'])} [" in out
     assert out.index("whole") < out.index("part")
 
 
@@ -104,9 +105,9 @@ def test_results_are_adjusted_as_measures_are_whatever_the_number_of_factors(tmp
                 for judge in ("kind", "strict"):
                     run.judged(n, student, judge, {"a": "High" if n <= 10 else "Low", "b": "Medium"})
     folder = api.open_run(run.folder)
-    scores = folder.measures()["ranking"]["scores"]
-    found = {one.student: one.adjusted for one in folder.results().students if one.task is None}
-    assert found == {name: pytest.approx(of["headline"]) for name, of in scores.items()}
+    scores = folder.measures()["students"]
+    found = {one.student: one.score for one in folder.results().students if one.task is None}
+    assert found == {name: pytest.approx(of["score"]) for name, of in scores.items()}
     assert found["part"] == pytest.approx(found["whole"]), "they are alike on what they share"
 
 
@@ -175,6 +176,11 @@ def test_verdicts_sentences_and_what_could_have_been_found_allow_for_all_pairs(t
     assert int(reported.replace(",", " ").split()[-1]) == near[-1]
 
 
+def scored(score: float, items: int) -> StudentScores:
+    measured = Measured(score, 0.0, 1.0, items, 0)
+    return StudentScores(measured, {}, measured, {})
+
+
 def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     item = np.arange(28)
     right = {"s0": item < 24, "s1": (item >= 6) & (item < 24), "s2": item % 2 == 0, "s3": item % 3 == 0}
@@ -187,8 +193,8 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     ranks = ranked({name: Level(score, 28) for name, score in scores.items()}, common)
     first, second = ranks.order[:2]
     reported = ranks.between(first, second)
-    students = {name: Headline(Measured(score, 0.0, 1.0, 28, 0), {}) for name, score in scores.items()}
-    said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
+    students = {name: scored(score, 28) for name, score in scores.items()}
+    said = " ".join(leader_sentences(students, ranks))
     assert reported is not None
     assert not reported.sure
     low, high = reported.bounds
@@ -213,8 +219,8 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     assert ranks.order[:2] == ("a", "b")
     assert reported is not None
     assert reported.by > 0, "b is ahead where both were scored"
-    students = {name: Headline(Measured(score, 0.0, 1.0, 36, 0), {}) for name, score in scores.items()}
-    said = " ".join(leader_sentences(students, msgspec.structs.replace(ranks, scores=students)))
+    students = {name: scored(score, 36) for name, score in scores.items()}
+    said = " ".join(leader_sentences(students, ranks))
     assert f"statistically tied: on 26 shared items, b is ahead by {100 * reported.by:.1f} " in said
 
 
@@ -245,23 +251,20 @@ def test_who_is_ahead_in_a_task_is_told_with_both_scores_and_whether_surely(tmp_
             write(part, skills, items=40)
         [said] = [one for one in api.open_run(folder).measures()["findings"] if "in some tasks" in one]
         scores = api.open_run(folder).measures()["students"]
-        ben, ann = (scores[who]["headline_by_task"][name] for who in ("ben", "ann"))
+        ben, ann = (scores[who]["score_by_task"][name] for who in ("ben", "ann"))
         verdict = "significant" if sure else "not significant"
         assert said.endswith(f"ben in {name} ({100 * ben:.1f}, ann {100 * ann:.1f}: {verdict}).")
 
 
 @pytest.mark.process
-def test_what_is_missing_is_told_with_the_common_set(tmp_path: Path, coeval: Command) -> None:
+def test_what_is_missing_is_told_with_what_is_done_about_it(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     write(run, {"whole": 0.7})
     for n in range(1, 11):
         for judge in ("j1", "j2"):
             run.judged(n, "part", judge, {"a": "High" if n % 3 else "Low"})
-    out = coeval("analyze", "students", "--run", run.folder, "--format", "json").out
-    assert '"headline_common"' in out
     found = api.open_run(run.folder).measures()
     assert found["students"]["part"]["missing"]["overall"] == 100
-    assert found["students"]["whole"]["n"]["headline_common"] == 10
     assert any("Missing: 100 of 240 scores (part 100)" in said for said in found["findings"])
     assert any("different items or judges" in said for said in found["findings"])
 

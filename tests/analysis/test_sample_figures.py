@@ -24,6 +24,7 @@ import coeval as api
 from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import clustered_error, clustered_mean, mean_over_strata
+from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.scores import label_accuracies, student_scores
@@ -217,18 +218,20 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
         expected = mean_over_strata([of_groups(run, name)])
         found = measures["students"][name]
         bounds = pytest.approx([expected.low, expected.high], abs=1e-9)
-        assert found["headline"] == pytest.approx(expected.mean)
-        for path in (["headline"], ["overall"], ["by_task", "haiku"], ["by_judge", "j"], ["by_aspect", "f"]):
+        assert found["score"] == pytest.approx(expected.mean)
+        for path in (["score"], ["overall"], ["by_task", "haiku"], ["by_judge", "j"], ["by_aspect", "f"]):
             value: Any = found["ci95"]
             for part in path:
                 value = value[part]
             assert value == bounds, path
-        assert found["n"]["headline"] == GROUPS * EACH
+        assert found["n"]["score"] == GROUPS * EACH
     with RunReader(run.folder) as reader:
-        scores = {one.student: one for one in student_scores(reader, score_grid(reader)) if one.task is None}
+        grid = score_grid(reader)
+        found = student_scores(reader, grid, ranking(grid).scores)
+        scores = {one.student: one for one in found if one.task is None}
         parts = {one.student: one for one in breakdown(reader, "judge") if one.part == "j"}
     for name in STUDENTS:
-        shown = measures["students"][name]["ci95"]["headline"]
+        shown = measures["students"][name]["ci95"]["score"]
         assert [scores[name].low, scores[name].high] == pytest.approx(shown)
         assert [parts[name].low, parts[name].high] == pytest.approx(shown)
         assert scores[name].n == parts[name].n == GROUPS * EACH

@@ -150,9 +150,9 @@ def test_analyze_and_results_agree_and_pairs_are_of_pooled_items(lab: Lab) -> No
         measures = measure_run(reader).measures
     for score in results.students:
         found = measures.students[score.student]
-        mine = found.headline if score.task is None else found.headline_by_task.get(score.task)
+        mine = found.score if score.task is None else found.score_by_task.get(score.task)
         if mine is not None and mine.value is not None:
-            assert (mine.value, mine.low, mine.high) == pytest.approx((score.mean, score.low, score.high))
+            assert (mine.value, mine.low, mine.high) == pytest.approx((score.score, score.low, score.high))
             assert (mine.n, mine.missing) == (score.n, 0)
     means = {
         name: {
@@ -173,6 +173,6 @@ def test_an_answer_that_is_lost_is_missing_and_in_no_pair(lab: Lab) -> None:
     lab.lose("response_collection", "story__tea__00003__ann#4")
     with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
         measures = measure_run(reader).measures
-    assert measures.students["ann"].headline_by_task["story"].missing == 4  # two judges, two factors
-    assert measures.students["ben"].headline_by_task["story"].missing == 0
-    assert measures.students["ann"].headline_common is None, "another answer to the item has the same scores"
+    assert measures.students["ann"].score_by_task["story"].missing == 4  # two judges, two factors
+    assert measures.students["ben"].score_by_task["story"].missing == 0
+    assert not measures.ranking.adjusted, "another answer to the item has the same scores"

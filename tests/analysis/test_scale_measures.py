@@ -212,12 +212,13 @@ def test_an_items_score_is_the_weighted_mean_of_its_factors(
     for student in ("ann", "bob"):
         mean = fmean(value for _, value in item_means(known, student, **weights))
         found = measures.students[student]
-        assert found.headline.value == pytest.approx(mean, abs=1e-12)
+        assert found.mean_recorded.value == pytest.approx(mean, abs=1e-12)
         [overall] = [one for one in scores.students if (one.student, one.task) == (student, None)]
-        assert overall.mean == pytest.approx(mean, abs=1e-12)
+        assert overall.mean_recorded == pytest.approx(mean, abs=1e-12)
+        assert overall.score == pytest.approx(found.score.value, abs=1e-12)
         assert overall.units == found.valid_evals == sum(who == student for _, who, *_ in known)
-        assert (overall.low, overall.high) == pytest.approx((found.headline.low, found.headline.high))
-        assert found.bounds.headline == pytest.approx((overall.least, overall.most), abs=1e-12)
+        assert (overall.low, overall.high) == pytest.approx((found.score.low, found.score.high))
+        assert found.bounds.score == pytest.approx((overall.least, overall.most), abs=1e-12)
         assert found.by_judge.keys() == {"j1", "j2"}
         of_checks = [value for (_, who, _, what), value in known.items() if (who, what) == (student, "like")]
         assert found.by_aspect["like"].value == pytest.approx(fmean(of_checks), abs=1e-12)
@@ -345,18 +346,18 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
         shown = {one.item.id: one.score for one in choose_answers(reader, AnswerChoice(("ann",))).answers}
         report = compare_sides([[read_side(reader, name, name) for name in ("ann", "bob")]])
     ann, bob = (one for one in found.students if one.task is None)
-    assert (ann.student, ann.mean, ann.n) == ("ann", 0.5, 9)  # of ten that were judged, one lacks its check
+    assert (ann.student, ann.score, ann.n) == ("ann", 0.5, 9)  # of ten that were judged, one lacks its check
     assert [ann.least, ann.most] == pytest.approx([18 / 40, (18 + 12) / 40])
-    assert (bob.mean, bob.n, bob.least) == (None, 0, None)
+    assert (bob.score, bob.n, bob.least) == (None, 0, None)
     note = "bob: no score in haiku, because no answer is scored in tone."
     assert note in found.notes
     assert note in measures.findings
-    assert measures.students["ann"].headline == measures.ranking.scores["ann"].headline
-    assert (measures.students["ann"].headline.value, measures.students["ann"].headline.n) == (0.5, 9)
+    assert measures.students["ann"].score == measures.students["ann"].mean_recorded
+    assert (measures.students["ann"].score.value, measures.students["ann"].score.n) == (0.5, 9)
     assert measures.students["ann"].overall.missing == 12
-    assert measures.students["ann"].bounds.headline == pytest.approx((18 / 40, 30 / 40))
-    assert measures.students["bob"].headline.value is None
-    assert measures.students["bob"].bounds.headline is None
+    assert measures.students["ann"].bounds.score == pytest.approx((18 / 40, 30 / 40))
+    assert measures.students["bob"].score.value is None
+    assert measures.students["bob"].bounds.score is None
     assert measures.ranking.order == ("ann",)
     assert [by_factor["says", name].n for name in ("ann", "bob")] == [18, 20]
     failed = {place: one.failed for place, one in by_factor.items()}

@@ -33,7 +33,7 @@ def test_an_item_counts_once_however_many_judged_it(run: Run) -> None:
     run.evaluation(1, "s", "k", {"a": "High", "b": "High"})
     run.judged(2, "s", "j", {"a": "Low"})
     score = one(read(run), "s", "haiku")
-    assert (score.mean, score.n, score.units, score.failed) == (0.5, 2, 5, 0)
+    assert (score.score, score.n, score.units, score.failed) == (0.5, 2, 5, 0)
     assert score.low is not None
     assert score.low < 0.1, "two items say little, however often they were judged"
 
@@ -45,7 +45,7 @@ def test_the_headline_is_the_mean_over_tasks_not_over_items(run: Run) -> None:
     for n in range(1, 3):
         other.judged(n, "s", "j", {"a": "Low" if n % 2 else "Medium"})
     score = one(read(run), "s", None)
-    assert (score.mean, score.n, score.units) == (0.5, 14, 14)
+    assert (score.score, score.n, score.units) == (0.5, 14, 14)
     assert score.low is not None
     assert score.high is not None
     assert score.low < 0.5 < score.high
@@ -62,11 +62,11 @@ def test_failures_are_counted_where_they_belong_and_score_nothing(run: Run) -> N
     run.response(3, "silent", status="failed")
     found = read(run)
     score = one(found, "s", None)
-    assert (score.mean, score.n, score.units, score.failed) == (1.0, 1, 2, 4)
+    assert (score.score, score.n, score.units, score.failed) == (1.0, 1, 2, 4)
     assert score.low == pytest.approx(0.1467, abs=1e-4), "one item says little"
     assert score.high == 1.0
     silent = one(found, "silent", None)
-    assert (silent.mean, silent.low, silent.high, silent.n, silent.failed) == (None, None, None, 0, 1)
+    assert (silent.score, silent.low, silent.high, silent.n, silent.failed) == (None, None, None, 0, 1)
 
 
 @pytest.mark.process
@@ -77,14 +77,14 @@ def test_near_the_end_of_the_scale_an_interval_reaches_further_to_the_middle(run
         run.judged(n, "best", "j", {"a": "High"})
     for task in ("haiku", None):
         best, good, poor = (one(read(run), student, task) for student in ("best", "good", "poor"))
-        assert good.mean == 0.975
+        assert good.score == 0.975
         assert good.low is not None
         assert good.high is not None
         assert 0.82 < good.low < 0.86
         assert 0.99 < good.high < 1
-        assert (poor.mean, poor.low, poor.high) == pytest.approx((0.025, 1 - good.high, 1 - good.low))
+        assert (poor.score, poor.low, poor.high) == pytest.approx((0.025, 1 - good.high, 1 - good.low))
         assert best.low == pytest.approx(0.8834, abs=1e-4)
-        assert (best.mean, best.high) == (1.0, 1.0)
+        assert (best.score, best.high) == (1.0, 1.0)
 
 
 def test_answers_that_were_cut_off_are_counted(run: Run) -> None:
@@ -117,7 +117,7 @@ def test_removed_judges_teachers_and_factors_are_in_no_mean_and_no_failure(run: 
     found = read(run, Planned(None, {"haiku": plan}))
     for task in (None, "haiku"):
         score = one(found, "s", task)
-        assert (score.mean, score.n, score.units, score.failed) == (0.75, 2, 2, 0)
+        assert (score.score, score.n, score.units, score.failed) == (0.75, 2, 2, 0)
         assert (score.answers, score.removed) == (2, ())
     assert found.left_out == (
         LeftOut("teacher", "haiku", "t.2"),
@@ -135,7 +135,7 @@ def test_of_supplied_items_the_first_on_record_count_whatever_their_ids(run: Run
     plan = PlannedTask(frozenset({"t.1"}), None, None, None, total=2, supply=frozenset({"t.1"}))
     found = read(run, Planned(None, {"haiku": plan}))
     score = one(found, "s", "haiku")
-    assert (score.mean, score.n, score.answers) == (0.5, 2, 2)
+    assert (score.score, score.n, score.answers) == (0.5, 2, 2)
     assert found.beyond_total == (BeyondTotal("haiku", 2),), "one that failed is not told"
     held = [plan.holds("t.1", run.datapoint_id(n), place) for place, n in enumerate((9, 7, 1, 2, 5), 1)]
     assert held == [True, True, False, False, False]
@@ -147,7 +147,7 @@ def test_removed_students_and_tasks_stand_last_marked_and_out_of_overall_scores(
         run.judged(1, student, "j", {"a": level})
         other.judged(1, student, "k", {"b": "Medium"})
     found = read(run, Planned(frozenset({"s"}), {"haiku": ALL}))
-    shown = [(score.task, score.student, score.mean, score.n, score.removed) for score in found.students]
+    shown = [(score.task, score.student, score.score, score.n, score.removed) for score in found.students]
     assert shown == [
         (None, "s", 0.0, 1, ()),
         (None, "gone", 1.0, 1, ("student",)),
@@ -188,7 +188,7 @@ def test_label_accuracy_stands_beside_the_scores(run: Run) -> None:
     assert (label_accuracy.accuracy, label_accuracy.n, label_accuracy.correct) == (0.75, 4, 3)
     assert label_accuracy.low == pytest.approx(0.30064, abs=1e-5)  # Wilson, 3 of 4
     assert label_accuracy.high == pytest.approx(0.95441, abs=1e-5)
-    assert one(found, "s", None).mean == 0.0
+    assert one(found, "s", None).score == 0.0
 
 
 def test_answers_that_are_none_of_the_labels_are_wrong_and_counted(run: Run) -> None:

@@ -151,7 +151,7 @@ def test_checks_scales_and_weights_count_as_in_the_run(tmp_path: Path) -> None:
         (ask,) = benchmark.asks(item, answer)
         judgments[ask.id] = judged(benchmark, item, ask, said[f"{item.id}__ann__ann"]["raw"])
     scored = benchmark.score(items, answers, judgments)
-    own = run.results().students[0].mean
+    own = run.results().students[0].score
     assert own is not None
     assert 0 < own < 1
     assert scored.metrics["mean_score"].value == pytest.approx(own, abs=1e-12)

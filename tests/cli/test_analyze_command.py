@@ -348,9 +348,9 @@ def test_markdown_has_points_and_csv_keeps_scores(lab: Lab, coeval: Command) -> 
     document = coeval("analyze", "all", "--run", lab.path, "--format", "csv", "--partial-ok").out
     shown = coeval("analyze", "all", "--run", lab.path, "--format", "markdown", "--partial-ok").out
     rows = [row for row in csv.DictReader(io.StringIO(document)) if row["part"] == "students"]
-    headline = next(row for row in rows if (row["name"], row["measure"]) == ("ann", "headline"))
+    headline = next(row for row in rows if (row["name"], row["measure"]) == ("ann", "score"))
     assert 0 <= float(headline["value"]) <= 1
     value, low, high = (points(float(headline[key])) for key in ("value", "low", "high"))
-    assert f"| ann | headline | {value} | [{low}, {high}] |" in shown
+    assert f"| ann | score | {value} | [{low}, {high}] |" in shown
     kappa = next(row for row in csv.DictReader(io.StringIO(document)) if row["measure"] == "kappa_mean")
     assert f"kappa\\_mean | {float(kappa['value']):.2f} |" in shown, "no points: it is no score"

@@ -198,7 +198,7 @@ def test_students_of_a_run_and_of_the_tasks_that_it_has_left(
     assert list(rows)[:4] == [(None, "score"), ("quiz", "colour"), ("saga", "score"), ("story", "score")]
     assert {("story", "plot"), ("story", "style"), ("quiz", "colour")} <= rows.keys()
     scores = json.loads(coeval("results", "--run", lab.path, "--json").out)
-    means = {(each["task"], each["student"]): each["mean"] for each in scores["students"]}
+    means = {(each["task"], each["student"]): each["score"] for each in scores["students"]}
     for name in (None, "story", "saga"):
         one = rows[name, "score"]
         assert (one["a"], one["b"]) == ("ben", "ann")

@@ -71,7 +71,7 @@ def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
     value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
     for of in ("story", None):
         ben = score(lab, "ben", of)
-        assert ben.mean == pytest.approx(sum(value[level] for level in kept) / 12)
+        assert ben.score == pytest.approx(sum(value[level] for level in kept) / 12)
         assert (ben.n, ben.units, ben.removed) == (12, 12, ())
     assert score(lab, "old").removed == ("student",)
     assert results(lab).left_out == (LeftOut("judge", "story", "jud"), LeftOut("factor", "story", "style"))
@@ -236,7 +236,7 @@ def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
     ]
     ben = score(lab, "ben", "story")
     assert (ben.n, ben.units, ben.answers) == (4, 16, 4)
-    assert ben.mean == pytest.approx(sum(levels) / 16)
+    assert ben.score == pytest.approx(sum(levels) / 16)
     assert {label.n for label in results(lab).labels} == {3}
     lab.tasks[0]["sampling"]["total"], lab.tasks[1]["sampling"]["total"] = 12, 4
     assert lab.run(continue_run=True).results() == before
@@ -276,7 +276,7 @@ def test_a_student_without_any_record_has_a_row(lab: Lab, coeval: Command) -> No
     ended = coeval("run", "--config", lab.file)
     assert ended.code == 3
     assert re.search(r"^ old( +–)+ +0 +0 *$", ended.out, re.MULTILINE)
-    assert score(lab, "old").mean is None
+    assert score(lab, "old").score is None
 
 
 # Whoever shows the scores of a run says so where records of another configuration are among them.

@@ -53,8 +53,8 @@ def test_csv_has_a_line_for_each_score_and_each_accuracy(lab: Lab, coeval: Comma
     ]
     found = api.open_run(lab.path).results()
     assert len(rows) == len(found.students) + len(found.labels)
-    assert float(rows[0]["mean"]) == found.students[0].mean
-    assert rows[-1]["mean"] == str(found.labels[-1].accuracy)
+    assert float(rows[0]["score"]) == found.students[0].score
+    assert rows[-1]["score"] == str(found.labels[-1].accuracy)
 
 
 @pytest.mark.process
@@ -76,10 +76,10 @@ def test_what_scores_are_made_of(lab: Lab, coeval: Command, by: str, names: set[
     assert all(row[1] in ("ann", "ben") for row in rows), "every row names its student"
     parts = json.loads(coeval("results", "--run", lab.path, "--by", by, "--json").out)["by"]
     assert {part["part"] for part in parts} == names
-    assert all(part["n"] > 0 and part["low"] <= part["mean"] <= part["high"] for part in parts)
+    assert all(part["n"] > 0 and part["low"] <= part["score"] <= part["high"] for part in parts)
     table = list(csv.DictReader(coeval("results", "--run", lab.path, "--by", by, "--csv").out.splitlines()))
-    scores = [float(row["mean"]) for row in table if row["measure"] == "score"]
-    assert scores == [part["mean"] for part in parts]
+    scores = [float(row["score"]) for row in table if row["measure"] == "score"]
+    assert scores == [part["score"] for part in parts]
 
 
 def test_flags_that_exclude_each_other(lab: Lab, coeval: Command) -> None:
@@ -198,7 +198,7 @@ def test_labels_are_taken_apart_too_or_it_is_said_why_not(here: Path, coeval: Co
     assert every == {"ann": 16, "ben": 15}, "each answer belongs to one teacher, and to one colour"
     assert f"Label accuracy in quiz: colour by {by}" in shown[()].out
     rows = list(csv.DictReader(shown[("--csv",)].out.splitlines()))
-    assert [float(row["mean"]) for row in rows] == [part["accuracy"] for part in found["labels_by"]]
+    assert [float(row["score"]) for row in rows] == [part["accuracy"] for part in found["labels_by"]]
 
 
 @pytest.mark.process

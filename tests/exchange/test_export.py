@@ -70,7 +70,7 @@ def test_logs_of_inspect_come_back_as_they_went(run: Path, tmp_path: Path) -> No
     score = next(one for one in open_run(run).results().students if one.task and one.student == STUDENTS[0])
     figure = shown[STUDENTS[0]]
     assert [figure[name] for name in ("value", "low", "high", "n")] == [
-        score.mean,
+        score.score,
         score.low,
         score.high,
         score.n,
@@ -124,12 +124,12 @@ def test_tables_hold_hostile_texts_and_missing_scores(run: Path, tmp_path: Path)
         ).fetchall()
     assert (count, total) == (len(rows), sum(given.values()))
     with (tmp_path / "csv/figures.csv").open(encoding="utf-8", newline="") as file:
-        figures = {row["model"]: row for row in csv.DictReader(file) if row["metric"] == "mean"}
+        figures = {row["model"]: row for row in csv.DictReader(file) if row["metric"] == "score"}
     for score in open_run(run).results().students:
         if score.task == "haiku":
             row = figures[score.student]
             assert [float(row[name]) for name in ("value", "low", "high")] == [
-                score.mean,
+                score.score,
                 score.low,
                 score.high,
             ]
@@ -152,16 +152,16 @@ def test_figures_of_tables_are_those_of_tasks_factors_and_judges(run: Path, tmp_
     figures = {(task, model, metric): rest for task, model, _, metric, *rest in rows}
     assert len(figures) == len(rows)
     for score in open_run(run).results().students:
-        value, low, high, _, n, failed, *_ = figures[score.task or "", score.student, "mean"]
-        assert (value, low, high, n, failed) == (score.mean, score.low, score.high, score.n, score.failed)
+        value, low, high, _, n, failed, *_ = figures[score.task or "", score.student, "score"]
+        assert (value, low, high, n, failed) == (score.score, score.low, score.high, score.n, score.failed)
     with load(run) as reader:
         assert isinstance(reader, RunReader)
         parts = [part for by in ("factor", "judge") for part in breakdown(reader, by)]
     assert len(parts) > 8
     for part in parts:
         value, low, high, _, n, failed, *_ = figures[part.task or "", part.student, f"{part.by} {part.part}"]
-        assert (value, low, high, n, failed) == (part.mean, part.low, part.high, part.n, part.failed)
-    assert figures["", STUDENTS[0], "mean"][-2:] == ["claude, gpt-4o, human:ann", "bbbb, aaaa"]
+        assert (value, low, high, n, failed) == (part.score, part.low, part.high, part.n, part.failed)
+    assert figures["", STUDENTS[0], "score"][-2:] == ["claude, gpt-4o, human:ann", "bbbb, aaaa"]
     assert figures["haiku", STUDENTS[1], "judge claude"][-2:] == ["claude", "bbbb"]
 
 

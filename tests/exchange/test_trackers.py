@@ -152,10 +152,10 @@ def test_a_tracker_holds_the_figures_of_the_measures(run: Path, tracker: str, tm
     assert len(found) == len(rows) == 30
     for student, name in STUDENTS.items():
         whole = open_run(run).measures()["students"][student]
-        expected = {"overall": (whole["headline"], *whole["ci95"]["headline"], whole["n"]["headline"])}
+        expected = {"overall": (whole["score"], *whole["ci95"]["score"], whole["n"]["score"])}
         for task in ("haiku", "sonnet"):
-            bounds, n = (whole[part]["headline_by_task"][task] for part in ("ci95", "n"))
-            expected[task] = (whole["headline_by_task"][task], *bounds, n)
+            bounds, n = (whole[part]["score_by_task"][task] for part in ("ci95", "n"))
+            expected[task] = (whole["score_by_task"][task], *bounds, n)
         for task, figures in expected.items():
             assert tuple(found[f"{task}/{name}/mean{end}"] for end in ENDS[:4]) == figures
     for score in open_run(run).results().students:

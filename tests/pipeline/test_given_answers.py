@@ -474,14 +474,14 @@ def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     run = coeval.run(lab.file)
     found = {score.student: score for score in run.results().students if score.task is None}
     one = found["prod-v7"]
-    assert (one.mean, one.least, one.most, one.partial) == (0.75, 0.75, 0.75, True)
+    assert (one.score, one.least, one.most, one.partial) == (0.75, 0.75, 0.75, True)
     assert [score.student for score in run.results().students][:2] == ["both", "prod-v7"]
     grid = score_grid(reader := RunReader(run.path, planned_names(RunDir(run.path))))
-    measured = student_measures(grid)
+    order, scores = ranking(grid)
+    measured = student_measures(grid, scores)
     mine = measured["prod-v7"]
     assert (mine.overall.missing, mine.by_task["again"].missing) == (0, 0)
-    assert mine.bounds.headline_by_task == {"sentiment": (0.75, 0.75)}
-    order = ranking(grid, measured)
+    assert mine.bounds.score_by_task == {"sentiment": (0.75, 0.75)}
     assert (order.order, order.partial) == (("both", "prod-v7"), ("prod-v7",))
     [said, *_] = leader_sentences(measured, order)
     assert said.startswith("both (50.0) and prod-v7 (75.0) are statistically tied")

@@ -73,7 +73,7 @@ def test_a_function_is_a_teacher_and_a_judge(lab: Lab) -> None:
     run = lab.run()
     assert run.exit_code == 0
     assert {line["prompt"] for line in lab.lines("data_generation")} == {"Tell of Ada."}
-    assert {score.mean for score in run.results().students} == {1.0}
+    assert {score.score for score in run.results().students} == {1.0}
 
 
 def test_a_changed_function_owes_its_answers(lab: Lab) -> None:
@@ -276,7 +276,7 @@ def test_a_function_that_changes_the_working_directory_tears_no_run(lab: Lab, ba
     assert (run.exit_code, run.path, Path.cwd()) == (0, Path("runs/exp"), where)
     assert not [*away.iterdir()]
     assert lab.counts() == (3, 3, 6)
-    assert {score.mean for score in run.results().students} == {1.0}
+    assert {score.score for score in run.results().students} == {1.0}
     assert calls(lab, continue_run=True) == (0, 0)
 
 

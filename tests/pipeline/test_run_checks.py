@@ -62,7 +62,7 @@ def test_a_rubric_of_checks_alone_needs_no_judge_and_makes_no_call(
         assert record["values"] == {"short": 1.0, "quick": 1.0}
         assert record["scores"] == {}
         assert "usage" not in record
-    assert {row.mean for row in run.results().students} == {1.0}
+    assert {row.score for row in run.results().students} == {1.0}
     assert lab.run(continue_run=True).exit_code == 0
     assert lab.counts() == (3, 6, 6)
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_told_is_missing_with_its_reason_and_owed(tmp_path: Path)
         assert record["values"] == {"short": 1.0}
         assert record["missing"] == ["size"]
         assert record["reasons"] == {"size": "the item has no attribute 'size'"}
-    assert {row.mean for row in run.results().students} == {None}  # never over other factors
+    assert {row.score for row in run.results().students} == {None}  # never over other factors
     assert any("no answer is scored in size" in note for note in run.results().notes)
     assert owed(lab) == (6, 0)
     lab.tasks[0]["rubric"].pop("size")
@@ -203,12 +203,12 @@ def test_checks_are_scores_of_students_and_no_part_of_judges_agreement(tmp_path:
     assert measured.measures.agreement == alone.measures.agreement
     assert measured.measures.panel == alone.measures.panel
     for student in measured.measures.students.values():
-        assert student.headline.missing == 0
+        assert student.score.missing == 0
         assert student.by_aspect["short"].value == 1.0
         assert student.by_aspect["like"].value == 0.0
         assert student.by_aspect["short"].missing == 0
     for row in open_run(both.path).results().students:
-        assert row.least == row.most == row.mean
+        assert row.least == row.most == row.score
 
 
 # --- Code

@@ -135,9 +135,9 @@ def test_samples_of_an_item_are_pooled_within_it(lab: Lab) -> None:
     for record in lab.records("evaluation").values():
         by_item.setdefault(record["datapoint_id"], []).extend(value[s] for s in record["scores"].values())
     [score] = [score for score in results.students if score.task]
-    assert score.mean == pytest.approx(fmean(map(fmean, by_item.values())))
+    assert score.score == pytest.approx(fmean(map(fmean, by_item.values())))
     assert (score.n, score.answers, score.units) == (2, 6, 24)
-    assert [score.least, score.most] == pytest.approx([score.mean] * 2), "no answer is missing"
+    assert [score.least, score.most] == pytest.approx([score.score] * 2), "no answer is missing"
 
 
 def test_labels_of_samples_are_one_cluster(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_what_a_prompt_is_worth_shows_in_the_scores(tmp_path: Path) -> None:
     lab = Lab(tmp_path, [TEA, varied(skill=0.4) | {"roles": ["student"]}, model("joe", "judge")])
     lab.tasks = [task(total=30), quiz(total=30)]
     results = lab.run().results()
-    means = {score.student: score.mean or 0.0 for score in results.students if score.task == "story"}
+    means = {score.student: score.score or 0.0 for score in results.students if score.task == "story"}
     assert means["ben@kind"] > means["ben@plain"] + 0.3  # 0.9 against 0.4
     right = {label.student: label.correct for label in results.labels}
     assert right["ben@kind"] > right["ben@plain"]

@@ -108,10 +108,9 @@ def page(browser: Browser, lab: Lab) -> Iterator[Page]:
 
 def students_of(grid: ScoreGrid) -> Any:
     """All that is measured of students, but for names of which nothing is."""
-    students = student_measures(grid)
-    ranks = ranking(grid, students)
+    ranks, scores = ranking(grid)
     gaps = [*ranks.differences.items()]
-    return there(msgspec.to_builtins([students, ranks.order, ranks.ranges, ranks.scores, gaps]))
+    return there(msgspec.to_builtins([student_measures(grid, scores), ranks.order, ranks.ranges, gaps]))
 
 
 def there(value: Any) -> Any:
@@ -307,7 +306,10 @@ def test_rows_of_a_page_are_rounded_only_as_far_as_nobody_reads(choices: RunChoi
         for cells, texts, row in zip(
             data["tables"][table.name]["rows"], row_texts(table.columns, table.rows), table.rows, strict=True
         ):
-            shown = [Measured(*cell, None) if isinstance(cell, list) else cell for cell in cells]
+            shown = [
+                Measured(cell[0], cell[1], cell[2], cell[3], None) if isinstance(cell, list) else cell
+                for cell in cells
+            ]
             assert row_texts(table.columns, [shown]) == [texts], row
 
 

@@ -122,7 +122,7 @@ def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command
     assert lab.run().exit_code == 0
     found = Shown.of(lab.path, tmp_path / "report", coeval)
     measures = found.measures
-    students = {(name,): pair(each, "headline") for name, each in measures["students"].items()}
+    students = {(name,): pair(each, "score") for name, each in measures["students"].items()}
     found.compared("students", "Students", 1, "Score", students)
     agreement = {tuple(who.split("|")): pair(each, "kappa") for who, each in measures["agreement"].items()}
     found.compared("agreement", "Judges pairwise", 2, "κ", agreement, (1, 1))

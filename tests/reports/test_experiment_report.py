@@ -118,11 +118,11 @@ def test_labels_take_the_places_of_names_and_records_keep_them(tmp_path: Path) -
 @pytest.mark.process
 def test_its_numbers_are_those_of_the_measures(report: Report, measures: dict[str, Any]) -> None:
     for row in rows(report, "students"):
-        student, ranked = measures["students"][row["student"]], measures["ranking"]["scores"][row["student"]]
-        assert (row["score"], row["units"]) == (ranked["headline"], student["overall"])
-        assert [row["score_low"], row["score_high"]] == ranked["ci95"]["headline"]
-        assert (row["n"], row["missing"]) == (student["n"]["headline"], student["missing"]["overall"])
-        least, most = student["bounds"]["headline"]
+        student = measures["students"][row["student"]]
+        assert row["score"] == student["score"]
+        assert [row["score_low"], row["score_high"]] == student["ci95"]["score"]
+        assert (row["n"], row["missing"]) == (student["n"]["score"], student["missing"]["score"])
+        least, most = student["bounds"]["score"]
         assert [row["least"], row["most"]] == ([None, None] if least == most else [least, most])
     for row in rows(report, "parts"):
         story = measures["students"][row["student"]]["by_task_aspect"]["story"]
@@ -152,20 +152,17 @@ def test_students_stand_by_task_and_by_some_of_the_scores_as_measured(
             "order"
         ]
         for row in own:
-            found = of[name]["ranking"]["scores"][row["student"]]
-            key, bounds = ("headline", found["ci95"]["headline"])
-            value = found[key]
+            found = of[name]["students"][row["student"]]
+            value, bounds = found["score"], found["ci95"]["score"]
             if row["task"] is not None:
-                value = found["headline_by_task"][row["task"]]
-                bounds = found["ci95"]["headline_by_task"][row["task"]]
+                value = found["score_by_task"][row["task"]]
+                bounds = found["ci95"]["score_by_task"][row["task"]]
             assert (row["score"], [row["score_low"], row["score_high"]]) == (value, bounds)
     results = api.open_run(lab.path).results().students
     for row in shown:
         if row["scores"] == "all scores":
             [one] = [r for r in results if (r.student, r.task) == (row["student"], row["task"])]
-            assert row["score"] == pytest.approx(
-                one.mean if one.adjusted is None else one.adjusted, abs=1e-12
-            )
+            assert row["score"] == pytest.approx(one.score, abs=1e-12)
 
 
 def test_the_first_section_does_not_repeat_the_lead_above_it(report: Report) -> None:

@@ -76,7 +76,7 @@ def test_it_shows_the_runs_and_outputs_below_runs(server: ViewServer) -> None:
     assert (first["summary"]["students"], first["summary"]["items"]) == (2, 3)
     assert first["summary"]["best"]["name"] in {"ann", "bob"}
     assert first["changed"].endswith("Z")
-    assert (folders[1]["summary"]["best"]["name"], folders[1]["summary"]["best"]["mean"]) == ("m", 0)
+    assert (folders[1]["summary"]["best"]["name"], folders[1]["summary"]["best"]["score"]) == ("m", 0)
     assert "results" not in first, "the list is asked for all the time"
     state = server.ask("/f/0/api/state").value
     assert {each["student"] for each in state["results"]["students"]} == {"ann", "bob"}
@@ -366,8 +366,8 @@ def test_it_compares_folders_by_their_numbers(server: ViewServer) -> None:
 @pytest.mark.system
 def test_the_best_of_a_folder_is_whoever_its_results_name_first() -> None:
     """Not the highest mean: that of a student of some tasks only is over others."""
-    whole = {"student": "ann", "task": None, "mean": 0.6, "low": 0.5, "high": 0.7}
-    partial = {"student": "ben", "task": None, "mean": 0.9, "low": 0.8, "high": 1.0}
+    whole = {"student": "ann", "task": None, "score": 0.6, "low": 0.5, "high": 0.7}
+    partial = {"student": "ben", "task": None, "score": 0.9, "low": 0.8, "high": 1.0}
     found = _best({"pairs": [], "labels": [], "metrics": []}, [whole, partial], ShownNames({}))
     assert found is not None
     assert (found.name, found.tasks) == ("ann", 0)
@@ -381,7 +381,7 @@ def test_the_best_of_a_folder_is_whoever_its_results_name_first() -> None:
     ]
     of_tasks = _best({"pairs": [], "labels": [], "metrics": heads}, [], ShownNames({}))
     assert of_tasks is not None
-    assert (of_tasks.mean, of_tasks.what, of_tasks.tasks) == (0.75, "mean of 2 tasks", 2)
+    assert (of_tasks.score, of_tasks.what, of_tasks.tasks) == (0.75, "mean of 2 tasks", 2)
 
 
 @pytest.mark.process
@@ -430,4 +430,4 @@ def test_of_compared_answers_the_list_shows_who_wins_most(tmp_path: Path) -> Non
     best = read_summary(lab.path).best
     assert best is not None
     assert (best.name, best.what) == ("good", "wins in 100")
-    assert best.mean > 0.5
+    assert best.score > 0.5

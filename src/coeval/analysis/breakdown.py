@@ -38,7 +38,7 @@ class PartScore(msgspec.Struct, frozen=True):
     task: str | None
     part: str
     student: str
-    mean: float | None
+    score: float | None
     low: float | None
     high: float | None
     n: int
@@ -179,8 +179,8 @@ def _rank(score: PartScore) -> tuple[bool, str, str, bool, bool, float, str]:
         score.task or "",
         score.part,
         "student" in score.removed,
-        score.mean is None,
-        -(score.mean or 0.0),
+        score.score is None,
+        -(score.score or 0.0),
         score.student,
     )
 

@@ -123,7 +123,7 @@ SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 @dataclass(frozen=True, slots=True)
 class StudentScore:
-    """A student's mean score, 0 to 1, in one task, or (``task`` None) over the tasks it has scores in.
+    """A student's score, 0 to 1, in one task, or (``task`` None) over the tasks it has scores in.
 
     ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
     failed responses, failed evaluations, and factors a judge was asked for and did not score.
@@ -131,17 +131,17 @@ class StudentScore:
     ``truncated_by_window`` by the server's window, ``empty`` those without any text, of which
     ``empty_truncated`` were cut off.
 
-    ``low`` and ``high`` are its 95% interval (`intervals.mean_bounds`), ``least`` and ``most`` what the mean
+    ``low`` and ``high`` are its 95% interval (`intervals.mean_bounds`), ``least`` and ``most`` what it
     would be if every score that failed or is missing were 0, or 1; None where there is no score.
-    ``adjusted`` is the mean adjusted for judges and items that some students lack, which their order follows;
-    None where all students have the same scores. ``samples``: how many answers the student gave to an item;
+    Where judges or items are unequally covered, ``score`` is adjusted for those that a student lacks, and
+    ``mean_recorded`` is the mean of what is there. ``samples``: how many answers the student gave to an item;
     they are pooled within it. ``partial``: of an overall score, that the student is to do some of the tasks
     only; such a score is over other tasks than those of others, and leads nowhere.
     """
 
     student: str
     task: str | None
-    mean: float | None
+    score: float | None
     low: float | None
     high: float | None
     n: int
@@ -155,7 +155,7 @@ class StudentScore:
     removed: Removed = ()
     least: float | None = None
     most: float | None = None
-    adjusted: float | None = None
+    mean_recorded: float | None = None
     samples: int = 1
     partial: bool = False
 
@@ -253,7 +253,7 @@ class Results(msgspec.Struct, frozen=True):
     @property
     def only_labelled(self) -> frozenset[str]:
         """The tasks in which labels were compared and nothing was scored."""
-        scored = {score.task for score in self.students if score.mean is not None}
+        scored = {score.task for score in self.students if score.score is not None}
         return frozenset(label.task for label in self.labels) - scored
 
     def as_dict(self) -> dict[str, Any]:
@@ -286,7 +286,7 @@ class Results(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
-        named = [f"{score.student!r} {self._headline(score)}" for score in overall]
+        named = [f"{score.student!r} {self._figure(score)}" for score in overall]
         named += [
             f"{metric.task} {metric.metric} "
             f"{MISSING if metric.value is None else metric_text(metric.value, metric.unit)}"
@@ -296,9 +296,9 @@ class Results(msgspec.Struct, frozen=True):
         rest = len(named) - len(shown)
         return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
 
-    def _headline(self, overall: StudentScore) -> str:
+    def _figure(self, overall: StudentScore) -> str:
         """A student's score, or where there is none, its first label's accuracy."""
-        if (score := points_text(overall.mean, overall.low, overall.high)) is not None:
+        if (score := points_text(overall.score, overall.low, overall.high)) is not None:
             return score
         for label in self.labels:
             if label.student == overall.student:
@@ -467,9 +467,9 @@ def unequally_covered_sentence(scores: Sequence[StudentScore]) -> str | None:
     """Which students lack a score in a task in which another student has one; what is removed aside. None
     where nobody does."""
     scores = [score for score in scores if not score.removed]
-    scored = {(score.student, score.task) for score in scores if score.task and score.mean is not None}
+    scored = {(score.student, score.task) for score in scores if score.task and score.score is not None}
     tasks = {task for _, task in scored}
-    students = [score.student for score in scores if score.task is None and score.mean is not None]
+    students = [score.student for score in scores if score.task is None and score.score is not None]
     names = [student for student in students if any((student, task) not in scored for task in tasks)]
     if not names:
         return None
@@ -478,7 +478,7 @@ def unequally_covered_sentence(scores: Sequence[StudentScore]) -> str | None:
 
 def _scores(results: Results) -> str:
     cells = {
-        (score.student, score.task): points_text(score.mean, score.low, score.high)
+        (score.student, score.task): points_text(score.score, score.low, score.high)
         for score in results.students
     }
     tasks = list(
@@ -486,13 +486,11 @@ def _scores(results: Results) -> str:
     )
     removed = {task for score in results.students if "task" in score.removed and (task := score.task)}
     labelled = label_columns(results)
-    adjusted = any(score.adjusted is not None for score in results.students)
     overall = [score for score in results.students if score.task is None]
     rows = [
         [
             _named(score.student, bool(score.removed)),
             cells[score.student, None],
-            *([points_text(score.adjusted)] if adjusted else []),
             *(cells.get((score.student, task)) for task in tasks),
             *(_accuracy(column.accuracies.get(score.student)) for column in labelled),
             score.n,
@@ -503,12 +501,12 @@ def _scores(results: Results) -> str:
     shown = [_named(task, task in removed) for task in tasks]
     shown += [_named(f"{column.name} ({LABELS})", column.removed) for column in labelled]
     forest = [
-        ForestRow(_named(score.student, bool(score.removed)), score.mean, score.low, score.high)
+        ForestRow(_named(score.student, bool(score.removed)), score.score, score.low, score.high)
         for score in overall
     ]
     return html_table(
-        "Mean scores in points, 0 to 100, with 95% intervals",
-        ("student", "overall", *["adjusted"] * adjusted, *shown, "n", "failed"),
+        "Scores in points, 0 to 100, with 95% intervals",
+        ("student", "overall", *shown, "n", "failed"),
         rows,
     ) + forest_plot("Overall scores with their 95% intervals", forest)
 

@@ -32,14 +32,14 @@ from coeval.analysis.measures.pair_measures import (
     pair_strengths,
     read_comparisons,
 )
-from coeval.analysis.measures.ranking import Ranking, ranking
+from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid, with_removed
 from coeval.analysis.measures.student_measures import (
-    Headline,
     ScoreBounds,
+    StudentScores,
     item_scores,
+    mean_scores,
     score_bounds,
-    student_headlines,
 )
 from coeval.analysis.people.people_measures import human_scores
 from coeval.analysis.planned_names import removed_names
@@ -78,13 +78,11 @@ def _scored(reader: Reader) -> Results:
 @_scored.register
 def _(reader: RunReader) -> Results:
     grid = score_grid(reader)
-    scores = student_scores(reader, grid)
-    students = student_headlines(grid)
-    ranks = ranking(grid, students)
+    ranks, scores = ranking(grid)
     pairs = measured_pairs(read_comparisons(reader))
-    leads = leader_sentences(students, ranks, grid.looks) if ranks.order else ()
+    leads = leader_sentences(scores, ranks, grid.looks) if ranks.order else ()
     return Results(
-        students=_by_shared_scores(scores, ranks),
+        students=student_scores(reader, grid, scores),
         leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
         labels=label_accuracies(reader, with_removed(reader, grid).students),
         sampled=sampled_scores(reader),
@@ -107,9 +105,12 @@ class _Counts(NamedTuple):
     empty_truncated: int = 0
 
 
-def student_scores(reader: RunReader, grid: ScoreGrid) -> tuple[StudentScore, ...]:
+def student_scores(
+    reader: RunReader, grid: ScoreGrid, scores: Mapping[str, StudentScores]
+) -> tuple[StudentScore, ...]:
     """Overall and per-task scores of every student with a recorded response; those of the plan who have
-    none stand there too, without a score. ``grid``: the scores that count."""
+    none stand there too, without a score. ``grid``: the scores that count; ``scores``: those of its
+    students."""
     planned = reader.planned
     counted: defaultdict[str, dict[str, _Counts]] = defaultdict(dict)
     for task, student, *counts in reader.rows(_COUNTS):
@@ -120,7 +121,7 @@ def student_scores(reader: RunReader, grid: ScoreGrid) -> tuple[StudentScore, ..
     due = [place for place, task in enumerate(everything.tasks) if has_task(planned, task)]
     whole = everything.kept(np.isin(everything.items.task, due))
     does = np.asarray(whole.does[:, np.unique(whole.task)].all(axis=1))
-    of_tasks, overall = _figures(everything), _figures(whole)
+    of_tasks, overall = _figures(everything, scores), _figures(whole, scores)
     expected = (planned and planned.students) or frozenset()
     found = []
     for place, student in enumerate(everything.students):
@@ -141,13 +142,14 @@ def student_scores(reader: RunReader, grid: ScoreGrid) -> tuple[StudentScore, ..
 class _Figures(NamedTuple):
     """A student's means, what they might be with all that is missing, and its valid scores by task."""
 
-    means: Headline
+    means: StudentScores
     bounds: ScoreBounds
     units: Mapping[str, int]
 
 
-def _figures(grid: ScoreGrid) -> dict[str, _Figures]:
-    every, means = item_scores(grid, whole=False), student_headlines(grid)
+def _figures(grid: ScoreGrid, scores: Mapping[str, StudentScores]) -> dict[str, _Figures]:
+    every, recorded = item_scores(grid, whole=False), mean_scores(grid, item_scores(grid).mean)
+    means = {name: _joined(one, scores.get(name)) for name, one in recorded.items()}
     found = {}
     for student, bounds, units in zip(grid.students, score_bounds(grid, every), every.units, strict=True):
         by_task = np.bincount(grid.items.task, units, len(grid.tasks)).astype(np.int64).tolist()
@@ -155,41 +157,36 @@ def _figures(grid: ScoreGrid) -> dict[str, _Figures]:
     return found
 
 
+def _joined(recorded: StudentScores, own: StudentScores | None) -> StudentScores:
+    """A student's scores, and what is recorded of tasks that the configuration no longer names."""
+    if own is None:
+        return recorded
+    by_task = {**recorded.score_by_task, **own.score_by_task}
+    return msgspec.structs.replace(recorded, score=own.score, score_by_task=by_task)
+
+
 def _score(student: str, task: str | None, found: _Figures, counts: _Counts) -> StudentScore:
     if task is None:
-        mean, bounds, units = found.means.headline, found.bounds.headline, sum(found.units.values())
+        score, recorded = found.means.score, found.means.mean_recorded
+        bounds, units = found.bounds.score, sum(found.units.values())
     else:
-        mean = found.means.headline_by_task.get(task, NOT_MEASURED)
-        bounds, units = found.bounds.headline_by_task.get(task), found.units.get(task, 0)
-    least, most = bounds if bounds is not None and mean.value is not None else (None, None)
+        score = found.means.score_by_task.get(task, NOT_MEASURED)
+        recorded = found.means.mean_recorded_by_task.get(task, NOT_MEASURED)
+        bounds, units = found.bounds.score_by_task.get(task), found.units.get(task, 0)
+    least, most = bounds if bounds is not None and score.value is not None else (None, None)
     return StudentScore(
         student,
         task,
-        mean.value,
-        mean.low,
-        mean.high,
-        mean.n or 0,
+        score.value,
+        score.low,
+        score.high,
+        score.n or 0,
         units,
         **counts._asdict(),
         least=least,
         most=most,
+        mean_recorded=recorded.value,
     )
-
-
-def _by_shared_scores(scores: tuple[StudentScore, ...], ranks: Ranking) -> tuple[StudentScore, ...]:
-    """The same where all students have the same scores; else adjusted, and ordered by that."""
-    if not ranks.adjusted:
-        return scores
-
-    def adjusted(score: StudentScore) -> StudentScore:
-        found = ranks.scores.get(score.student)
-        if found is None:
-            return score
-        one = found.headline if score.task is None else found.headline_by_task.get(score.task)
-        return replace(score, adjusted=one.value) if one is not None else score
-
-    found = [adjusted(score) for score in scores]
-    return tuple(sorted(found, key=lambda score: (score.task is not None, _rank(score))))
 
 
 def label_accuracies(reader: RunReader, students: Sequence[str]) -> tuple[LabelAccuracy, ...]:
@@ -297,8 +294,8 @@ def _rank(score: StudentScore) -> tuple[bool, str, bool, bool, bool, float, str]
         "task" in score.removed,
         score.task or "",
         "student" in score.removed,
-        score.mean is None,
+        score.score is None,
         score.partial,
-        -(score.adjusted if score.adjusted is not None else score.mean or 0.0),
+        -(score.score or 0.0),
         score.student,
     )

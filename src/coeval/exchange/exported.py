@@ -220,7 +220,7 @@ def _(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> I
     for part in (*breakdown(reader, "factor"), *breakdown(reader, "judge")):
         if not part.removed:
             of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
-            yield _share(part.task, f"{part.by} {part.part}", part.mean, part, of)
+            yield _share(part.task, f"{part.by} {part.part}", part.score, part, of)
 
 
 def _share(
@@ -323,7 +323,8 @@ def _(reader: RunReader) -> Iterator[FigureOut]:
 
 def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
     for score in (score for score in found.students if not score.removed):
-        yield _share(score.task, "mean", score.mean, score, judges.get((score.task or "", score.student), ()))
+        by = judges.get((score.task or "", score.student), ())
+        yield _share(score.task, "score", score.score, score, by)
     for label in (label for label in found.labels if not label.removed):
         yield _share(label.task, f"accuracy of {label.attribute}", label.accuracy, label)
     for metric in found.metrics:

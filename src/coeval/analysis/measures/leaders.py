@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from coeval.analysis.comparison.comparison_report import half_text
@@ -15,7 +15,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.pair_measures import PairMeasures, pair_sentences
 from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
-from coeval.analysis.measures.student_measures import StudentMeasures
+from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import Bounded
 from coeval.core.figures import difference_text, points
 from coeval.core.text import dollars, listed, numbered, p_text
@@ -24,7 +24,9 @@ from coeval.core.text import dollars, listed, numbered, p_text
 _LEAST_GAP, _MOST_TIMES = 0.001, 20
 
 
-def leader_sentences(students: Collection[str], ranks: Ranking, looks: Looks | None = None) -> Iterator[str]:
+def leader_sentences(
+    students: Mapping[str, StudentScores], ranks: Ranking, looks: Looks | None = None
+) -> Iterator[str]:
     """Who leads; what more items would show where nobody does for certain; what other judges might say.
     ``looks``: those that the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
@@ -47,12 +49,14 @@ def leading_gap(ranks: Ranking) -> StudentGap | None:
     return ranks.between(*leading_pair(ranks))
 
 
-def leader_sentence(students: Collection[str], ranks: Ranking, *, at_any_look: bool = False) -> str:
+def leader_sentence(
+    students: Mapping[str, StudentScores], ranks: Ranking, *, at_any_look: bool = False
+) -> str:
     """Who leads, and how far ahead of the next; ``students`` are those with and without a score."""
     if len(ranks.order) < 2:
         return _alone(students, ranks)
     first, second = leading_pair(ranks)
-    one, other = (shown(ranks.scores[name].headline) for name in (first, second))
+    one, other = (shown(students[name].score) for name in (first, second))
     gap = ranks.between(first, second)
     if said := _without_leader(ranks):
         return said
@@ -83,12 +87,12 @@ def shown(found: Measured) -> str:
     return points(found.value or 0.0)
 
 
-def _alone(students: Collection[str], ranks: Ranking) -> str:
+def _alone(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
     """What can be said of one student, or of none."""
     if not ranks.order:
         return "No student has a score yet."
     [first] = ranks.order
-    score = f"{first} scores {shown(ranks.scores[first].headline)}"
+    score = f"{first} scores {shown(students[first].score)}"
     if len(students) > 1:
         return f"{score}, the only student with a score so far."
     return f"{score}, the only student: add another to compare."
@@ -270,7 +274,7 @@ def score_opening(students: Mapping[str, StudentMeasures], ranks: Ranking, conte
     bounds = {
         name: Bounded(name, *ends)
         for name in ranks.order
-        if name not in ranks.partial and (ends := students[name].bounds.headline) is not None
+        if name not in ranks.partial and (ends := students[name].bounds.score) is not None
     }
     change = (
         _missing([bounds[name] for name in ranks.order if name in bounds])

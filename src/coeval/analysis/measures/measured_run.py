@@ -53,7 +53,12 @@ from coeval.analysis.measures.score_grid import (
     levels_by_judge,
     score_grid,
 )
-from coeval.analysis.measures.student_measures import StudentMeasures, check_measures, student_measures
+from coeval.analysis.measures.student_measures import (
+    StudentMeasures,
+    StudentScores,
+    check_measures,
+    student_measures,
+)
 from coeval.analysis.measures.teacher_measures import teacher_measures
 from coeval.analysis.panel.bias_ledger import UNKNOWN, Bias, judge_biases, length_findings, severities
 from coeval.analysis.panel.g_study import g_study
@@ -316,7 +321,7 @@ def conclusions(
         ("judges", panel_findings(measures.judges)),
         ("judges", length_findings(measures.length)),
         ("judges", reliability(measures.g_study)),
-        ("cost", _missing(students)),
+        ("cost", _missing(students, adjusted=ranks.adjusted)),
     )
     return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
 
@@ -371,25 +376,16 @@ def _why_unknown(judges: Mapping[str, JudgeMeasures]) -> str:
     return f"they have at most {numbered(most, 'score')} in common, fewer than {FEWEST_COMMON}"
 
 
-def _missing(students: Mapping[str, StudentMeasures]) -> Iterator[str]:
-    lacking = {name: found.overall.missing or 0 for name, found in students.items()}
+def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iterator[str]:
+    lacking = {name: found.score.missing or 0 for name, found in students.items()}
     total = sum(lacking.values())
     if not total:
         return
     possible = total + sum(found.valid_evals for found in students.values())
     named = [f"{name} {count:,}" for name, count in sorted(lacking.items(), key=lambda one: -one[1]) if count]
     yield f"Missing: {total:,} of {numbered(possible, 'score')} ({listed(named)})."
-    common = [
-        (found.headline_common.value, name)
-        for name, found in students.items()
-        if found.headline_common is not None and found.headline_common.value is not None
-    ]
-    if common:
-        shown = listed((f"{name} {points(value)}" for value, name in sorted(common, reverse=True)), 3)
-        yield (
-            "Students have different items or judges, so scores are adjusted for those that a student lacks. "
-            f"On the scores that all have: {shown}."
-        )
+    if adjusted:
+        yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
 
 class _TaskLeader(NamedTuple):
@@ -401,13 +397,13 @@ class _TaskLeader(NamedTuple):
     leaders: float
 
 
-def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
-    """A sentence. Scores are those of each task alone, as the ranking adjusts them; p-values are multiplied
-    by the number of tasks and of others, of whom the highest was picked (Bonferroni)."""
+def task_leaders(grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[str]:
+    """A sentence. p-values are multiplied by the number of tasks and of others, of whom the highest was
+    picked (Bonferroni)."""
     if len(ranks.order) < 2:
         return
     leader, *others = ranks.order
-    found = list(_leaders(ranks))
+    found = list(_leaders(students, ranks))
     elsewhere = [one for one in found if one.name != leader]
     if not elsewhere:
         if len(found) > 1:
@@ -423,17 +419,16 @@ def task_leaders(grid: ScoreGrid, ranks: Ranking) -> Iterator[str]:
     yield f"Other students have the highest score in some tasks: {listed(reported)}."
 
 
-def _leaders(ranks: Ranking) -> Iterator[_TaskLeader]:
+def _leaders(students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[_TaskLeader]:
     """Of each task that the leader has a score in; of equals, the leader first."""
     leader = ranks.order[0]
-    for task, own in ranks.scores[leader].headline_by_task.items():
+    for task, own in students[leader].score_by_task.items():
         if own.value is None:
             continue
         score, _, name = max(
             (found.value, name == leader, name)
             for name in ranks.order
-            if (found := ranks.scores[name].headline_by_task.get(task)) is not None
-            and found.value is not None
+            if (found := students[name].score_by_task.get(task)) is not None and found.value is not None
         )
         yield _TaskLeader(task, name, score, own.value)
 
@@ -481,7 +476,8 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     pairs = judge_pairs(judged, reweighting)
     agreement = judge_agreement(judged, pairs)
     benchmark = benchmark_measures(reader, grid)
-    students = student_measures(grid)
+    ranks, scores = ranking(grid)
+    students = student_measures(grid, scores)
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
@@ -498,7 +494,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         g_study=g_study(judged),
         teachers=teacher_measures(grid, reweighting),
         students=students,
-        ranking=ranking(grid, students),
+        ranking=ranks,
         labels=label_measures(reader, grid.students),
         without_own=without_own_measures(grid),
         robust=robust_measures(grid, agreement, options or RobustOptions()),
@@ -517,14 +513,12 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
 def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterable[Conclusion]:
     ranks, families = measures.ranking, families_of(reader, grid)
     related = family_judges(grid, measures.judges, ranks, families)
-    elsewhere = [*task_leaders(grid, ranks), *family_teachers(grid, ranks, families)]
+    elsewhere = [*task_leaders(grid, measures.students, ranks), *family_teachers(grid, ranks, families)]
     notes = (*label_task_notes(reader), *unscored_notes(reader))
     yield from conclusions(measures, notes, related, elsewhere, grid.looks)
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)
-    place = {name: at for at, name in enumerate(ranks.order)}
-    scores = sorted(student_scores(reader, grid), key=lambda score: place.get(score.student, len(place)))
-    for text in answer_findings(scores):
+    for text in answer_findings(student_scores(reader, grid, measures.students)):
         yield Conclusion("leads", text)
 
 

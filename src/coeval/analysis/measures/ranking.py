@@ -31,12 +31,11 @@ from coeval.analysis.intervals import ALPHA, Floats, Looks
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
-    Headline,
-    WithHeadline,
-    headline_scatters,
-    headlines,
+    StudentScores,
     item_scores,
-    student_headlines,
+    mean_scores,
+    score_scatters,
+    student_score,
 )
 from coeval.analysis.panel.mean_squares import ByJudge, judge_cells, judged_share
 from coeval.core.records import model_of
@@ -120,11 +119,9 @@ class Level(NamedTuple):
 
 
 class Ranking(Record, frozen=True):
-    """Ranks of students. Students ranked by labels have no ``scores``."""
+    """Ranks of students."""
 
-    order: Annotated[
-        tuple[str, ...], ShownAs("Students with a score, by their adjusted means", elsewhere="students")
-    ]
+    order: Annotated[tuple[str, ...], ShownAs("Students with a score, best first", elsewhere="students")]
     ranges: Annotated[
         Mapping[str, tuple[int, int]],
         ShownAs(
@@ -136,18 +133,13 @@ class Ranking(Record, frozen=True):
         ),
     ]
     adjusted: Annotated[bool, ShownAs("Whether some lack scores that others have", elsewhere=FILES)]
-    scores: Annotated[
-        Mapping[str, Headline], ShownAs("What the order follows, adjusted", elsewhere="standings")
-    ]
     differences: Annotated[
         Mapping[tuple[str, str], StudentGap], ShownAs("Of two who share scores", elsewhere="differences")
     ]
     one_judge: Annotated[bool, ShownAs("Whether one judge gave all scores", elsewhere=FILES)] = False
-
-    @property
-    def partial(self) -> tuple[str, ...]:
-        """Who has no score in some task and lacks none there: it is to do some of the tasks only."""
-        return tuple(name for name in self.order if name in self.scores and _skips_tasks(self.scores[name]))
+    partial: Annotated[
+        tuple[str, ...], ShownAs("Who is to do some of the tasks only, and has no rank", elsewhere=FILES)
+    ] = ()
 
     def between(self, better: str, worse: str) -> StudentGap | None:
         """How they differ, whichever is named first; `sure` is the same either way."""
@@ -158,15 +150,23 @@ class Ranking(Record, frozen=True):
 
     @property
     def untested(self) -> Ranking:
-        """Its order and scores alone."""
+        """Its order alone."""
         return msgspec.structs.replace(self, ranges={}, differences={})
 
 
-def _skips_tasks(student: WithHeadline) -> bool:
-    return any(one.value is None and one.missing == 0 for one in student.headline_by_task.values())
+class Ranked(NamedTuple):
+    """A ranking, and the scores of all students of its grid."""
+
+    ranking: Ranking
+    scores: Mapping[str, StudentScores]
 
 
-NOBODY = Ranking((), {}, False, {}, {})
+def _skips_tasks(student: StudentScores) -> bool:
+    """Whether it has no score in some task and lacks none there."""
+    return any(one.value is None and one.missing == 0 for one in student.score_by_task.values())
+
+
+NOBODY = Ranking((), {}, False, {})
 
 
 def rank_range(
@@ -190,15 +190,14 @@ def _nobody(first: str, second: str) -> Collection[str]:  # noqa: ARG001
     return ()
 
 
-def ranking(
-    grid: ScoreGrid, students: Mapping[str, WithHeadline], left_out: LeftOut | None = None
-) -> Ranking:
-    """Of ``students`` as `student_measures` of the grid has them; two are compared on all scores that both
-    have, but those of the judges ``left_out``."""
+def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
+    """Score and rank the students of a grid: their means, adjusted where judges or items are unequally
+    covered. Two are compared on all scores that both have, but those of the judges ``left_out``."""
     shared, left_out = SharedScores(grid), left_out or _nobody
     found = item_scores(grid)
+    recorded = mean_scores(grid, found.mean)
     place = {name: at for at, name in enumerate(grid.students)}
-    means = {name: one.headline.value for name, one in students.items() if one.headline.value is not None}
+    means = {name: one.score.value for name, one in recorded.items() if one.score.value is not None}
     known = sorted(means)
     common = {pair: shared.paired(*pair, left_out(*pair)) for pair in combinations(known, 2)}
     judged = {
@@ -206,7 +205,7 @@ def ranking(
     }
     levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
     some = {name for name in known if not grid.does[place[name]].all()}
-    partial = {name for name in some if _skips_tasks(students[name])}
+    partial = {name for name in some if _skips_tasks(recorded[name])}
     whole = ranked(levels, common, partial, judged, grid.looks)
     moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
@@ -214,18 +213,17 @@ def ranking(
         levels = {
             name: Level(one.value, int(found.units[place[name], mine].sum()))
             for name in known
-            if (one := students[name].headline_by_task.get(task)) is not None and one.value is not None
+            if (one := recorded[name].score_by_task.get(task)) is not None and one.value is not None
         }
         gaps = {pair: _gap_of(strata[task]) for pair, strata in common.items() if task in strata}
         for name, shift in shifts(levels, gaps).items():
             moves[name][task] = shift
-    scores, scatters = {}, headline_scatters(grid, found.mean) if left_out is _nobody else {}
+    scores, scatters = dict(recorded), score_scatters(grid, found.mean) if left_out is _nobody else {}
     for name in known:
-        own = students[name]
-        missing = {task: one.missing for task, one in own.headline_by_task.items()}
-        missing[""] = own.headline.missing
-        scores[name] = headlines(grid, found.mean[place[name]], missing, moves[name], scatters.get(name))
-    return msgspec.structs.replace(whole, scores=scores, one_judge=int(grid.valid.any(axis=0).sum()) == 1)
+        means_of_items = found.mean[place[name]]
+        scores[name] = student_score(grid, means_of_items, recorded[name], moves[name], scatters.get(name))
+    one_judge = int(grid.valid.any(axis=0).sum()) == 1
+    return Ranked(msgspec.structs.replace(whole, one_judge=one_judge), scores)
 
 
 def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:
@@ -264,7 +262,8 @@ def ranked(
     whole = [name for name in order if name not in partial]
     among = {pair: gap for pair, gap in gaps.items() if not set(pair) & set(partial)}
     ranges = {name: rank_range(name, whole, among) for name in whole}
-    return Ranking(tuple(order), ranges, any(moves.values()), {}, gaps)
+    left = tuple(name for name in order if name in partial)
+    return Ranking(tuple(order), ranges, any(moves.values()), gaps, partial=left)
 
 
 def _gaps(
@@ -430,7 +429,7 @@ class OthersAlone(Record, frozen=True):
 
     applicable: Annotated[bool, ShownAs("Whether there is such a ranking", elsewhere="standings")]
     judges: Annotated[tuple[str, ...], ShownAs("Those who scored themselves", elsewhere="standings")]
-    students: Annotated[Mapping[str, Headline], ShownAs("Adjusted", elsewhere="standings")]
+    students: Annotated[Mapping[str, StudentScores], ShownAs("Adjusted", elsewhere="standings")]
     ranking: Annotated[Ranking, ShownAs("By the judges who are neither of two", elsewhere="standings")]
 
 
@@ -459,8 +458,5 @@ def without_own_measures(grid: ScoreGrid) -> OthersAlone:
     if not themselves:
         return nothing
     others = without_own(grid)
-    students = student_headlines(others)
-    ranks = ranking(others, students, lambda first, second: (model_of(first), model_of(second)))
-    if not ranks.differences:
-        return nothing
-    return OthersAlone(True, themselves, {**students, **ranks.scores}, ranks)
+    ranks, scores = ranking(others, lambda first, second: (model_of(first), model_of(second)))
+    return OthersAlone(True, themselves, scores, ranks) if ranks.differences else nothing

@@ -97,7 +97,7 @@ def robust_measures(
         )
         return RobustMeasures(applicable=False, options=options, reason=reason)
     kept = found.of(grid)
-    students = student_measures(kept)
+    ranks, scores = ranking(kept)
     return RobustMeasures(
         applicable=True,
         options=options,
@@ -105,8 +105,8 @@ def robust_measures(
         teachers=tuple(found.teachers),
         datapoints=int(found.stays.sum()),
         of_datapoints=len(grid.items.ids),
-        students=students,
-        ranking=ranking(kept, students).untested,
+        students=student_measures(kept, scores),
+        ranking=ranks.untested,
     )
 
 

@@ -1,5 +1,5 @@
-"""What students scored: the mean over their units overall and by task, factor, judge, teacher and attribute
-value, and the headline, the mean over tasks of the item-first mean.
+"""What students scored: their score, which is the mean over tasks of the item-first mean, and the mean over
+their units overall and by task, factor, judge, teacher and attribute value.
 
 A unit is a score of a judge, or of a check. In tasks with weights or checks each factor of an answer counts
 by its weight, once: by the mean over the judges who scored it.
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,7 +35,6 @@ from coeval.analysis.measures.measured import (
     of_interval,
 )
 from coeval.analysis.measures.score_grid import (
-    UNSCORED,
     Codes,
     LevelCounts,
     RowSums,
@@ -54,31 +54,39 @@ Named: TypeAlias = Mapping[str, Measured]
 LeastAndMost: TypeAlias = tuple[float, float]
 
 _OVER_JUDGES = "The score with judges as a sample too; without an interval: not known"
-_HEADLINE = "Mean over tasks, of the mean over items, of the mean over judges and factors"
+_SCORE = (
+    "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95% interval. "
+    "Adjusted where a student lacks judges or items that others have"
+)
 
 
-class Headline(Entity, frozen=True):
-    """A student's score, and the means over datapoints that it is the mean of."""
+class StudentScores(Entity, frozen=True):
+    """A student's score, and those of its tasks. Where judges or items are unequally covered, it is the mean
+    of what is recorded, moved so that scores differ as students do on what they share."""
 
-    headline: Annotated[Measured, ShownAs(_HEADLINE, "Score", "score")]
-    headline_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
-    over_judges: Annotated[Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges")] = None
+    score: Annotated[Measured, ShownAs(_SCORE, "Score", "score")]
+    score_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
+    mean_recorded: Annotated[
+        Measured, ShownAs("The score before it is adjusted", terminal="mean of recorded")
+    ]
+    mean_recorded_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere=FILES)]
+    over_judges: Annotated[
+        Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges", "over items, judges")
+    ] = None
 
 
 class ScoreBounds(Record, frozen=True):
-    """What the headlines would be with all that is missing at 0, and at 1."""
+    """What the scores would be with all that is missing at 0, and at 1."""
 
-    headline: Annotated[LeastAndMost | None, ShownAs("Of the score", "Missing at", "bounds")]
-    headline_by_task: Annotated[Mapping[str, LeastAndMost], ShownAs("Of one task", elsewhere=FILES)]
+    score: Annotated[LeastAndMost | None, ShownAs("Of the score", "Missing at", "bounds")]
+    score_by_task: Annotated[Mapping[str, LeastAndMost], ShownAs("Of one task", elsewhere=FILES)]
 
 
-class StudentMeasures(Entity, frozen=True):
+class StudentMeasures(StudentScores, frozen=True, kw_only=True):
     """What a student scored. Each mean has what it lacks of the scores that the datapoints, judges and
     factors of its tasks make possible."""
 
-    overall: Annotated[Measured, ShownAs("Mean over all single scores", "Mean of scores", "over units")]
-    headline: Annotated[Measured, ShownAs(_HEADLINE, "Score", "score")]
-    headline_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
+    overall: Annotated[Measured, ShownAs("Mean over all single scores", elsewhere=FILES)]
     by_task: Annotated[Named, ShownAs("Mean over units of a task", elsewhere=FILES)]
     by_aspect: Annotated[Named, ShownAs("Mean over units of a factor", elsewhere=FILES)]
     by_task_aspect: Annotated[
@@ -90,13 +98,6 @@ class StudentMeasures(Entity, frozen=True):
     valid_evals: Annotated[int, ShownAs("Units", "Scores", kind="count")]
     levels: Annotated[LevelCounts, ShownAs("Units at each level", elsewhere="levels")]
     bounds: Annotated[ScoreBounds, ShownAs("With what is missing at 0, and at 1", elsewhere="students")]
-    headline_common: Annotated[
-        Measured | None,
-        ShownAs("Over the units that all have, where some lack any", elsewhere="cost"),
-    ] = None
-    over_judges: Annotated[
-        Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges", "over items, judges")
-    ] = None
 
 
 class CheckMeasures(Entity, frozen=True):
@@ -104,9 +105,6 @@ class CheckMeasures(Entity, frozen=True):
     passed."""
 
     mean: Annotated[Named, ShownAs("Mean over items, by student", elsewhere="checks")]
-
-
-WithHeadline: TypeAlias = StudentMeasures | Headline
 
 
 # --- Group means with intervals clustered by item
@@ -209,8 +207,8 @@ def item_scores(grid: ScoreGrid, judge: int | None = None, *, whole: bool = True
     )
 
 
-def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
-    """By student."""
+def student_measures(grid: ScoreGrid, own: Mapping[str, StudentScores]) -> dict[str, StudentMeasures]:
+    """By student; ``own`` are their scores, as `ranking` has them."""
     scores, every = item_scores(grid), item_scores(grid, whole=False)
     possible = _Possible(grid)
     everything = np.zeros(len(grid.items.ids), np.int32)
@@ -230,18 +228,11 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
             for value, items in grid.items.attributes.items()
         ),
     )
-    common, bounds, levels = common_units(grid), score_bounds(grid, every), levels_by_student(grid)
-    of_common = None if common is None else item_scores(common).mean
-    scatters = headline_scatters(grid, scores.mean)
-    found = {}
-    for place, student in enumerate(grid.students):
-        whole = overall[place].get("all", NOT_MEASURED)
-        missing = {"": whole.missing, **_missing(by_task[place])}
-        own = headlines(grid, scores.mean[place], missing, scatter=scatters.get(student))
-        found[student] = StudentMeasures(
-            overall=whole,
-            headline=own.headline,
-            headline_by_task=own.headline_by_task,
+    bounds, levels = score_bounds(grid, every), levels_by_student(grid)
+    return {
+        student: StudentMeasures(
+            **{name: getattr(own[student], name) for name in StudentScores.__struct_fields__},
+            overall=overall[place].get("all", NOT_MEASURED),
             by_task=by_task[place],
             by_aspect=by_factor[place],
             by_task_aspect=by_part[place],
@@ -251,12 +242,9 @@ def student_measures(grid: ScoreGrid) -> dict[str, StudentMeasures]:
             valid_evals=int(every.units[place].sum()),
             levels=levels[place],
             bounds=bounds[place] if scores.units[place].any() else _NO_BOUNDS,
-            headline_common=None
-            if of_common is None
-            else of_interval(mean_over_tasks(grid, of_common[place]), 0),
-            over_judges=own.over_judges,
         )
-    return found
+        for place, student in enumerate(grid.students)
+    }
 
 
 def check_measures(
@@ -272,33 +260,6 @@ def check_measures(
         if all(name in one.by_task_aspect[task] for one in students.values())
     }
     return found or None
-
-
-def common_units(grid: ScoreGrid) -> ScoreGrid | None:
-    """The scores of those (datapoint, factor, judge) by which every student with a score has one; None where
-    these are all there are."""
-    valid = grid.valid if grid.checked is None else np.c_[grid.valid, np.isfinite(grid.checked)]
-    students = len(np.unique(grid.student[grid.scored]))
-    cell = grid.item.astype(np.int64) * max(len(grid.factors), 1) + grid.factor
-    cells, cell = np.unique(cell, return_inverse=True)
-    # of several answers to a datapoint the first that has the score stands for the student
-    _, once = np.unique(cell * len(grid.students) + grid.student, return_inverse=True)
-
-    def of_all(column: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        if grid.sample is not None:
-            kept = np.zeros(len(column), bool)
-            kept[np.unique(np.where(column, once, -1), return_index=True)[1]] = True
-            column = column & kept
-        return np.asarray(np.bincount(cell, column, len(cells))[cell] == students, bool)
-
-    shared = np.stack([of_all(column) for column in valid.T], axis=-1) if valid.shape[1] else valid
-    if (shared | ~valid).all():
-        return None
-    judges = len(grid.judges)
-    return grid._replace(
-        levels=np.where(shared[:, :judges], grid.levels, UNSCORED).astype(grid.levels.dtype),
-        checked=None if grid.checked is None else np.where(shared[:, judges], grid.checked, np.nan),
-    )
 
 
 _Named = dict[str, Measured]
@@ -438,47 +399,64 @@ def _joined(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
     return found
 
 
-def student_headlines(grid: ScoreGrid) -> dict[str, Headline]:
-    """By student; what is missing is known of tasks alone that it is not to do: nothing."""
-    means, possible, does = item_scores(grid).mean, _Possible(grid).of_items, grid.does
-    tasks = [place for place in range(len(grid.tasks)) if possible[grid.items.task == place].any()]
+def mean_scores(grid: ScoreGrid, means: Floats) -> dict[str, StudentScores]:
+    """By student, before they are adjusted; ``means`` (S, I) are those of items, NaN where there is none."""
+    possible, tasks = _Possible(grid), len(grid.tasks)
+    needed = possible.of_groups(grid.items.task, tasks, possible.of_items)
+    units = item_scores(grid, whole=False).units
+    inside = grid.items.task[:, None] == np.arange(tasks)
+    missing = grid.times[:, None] * needed - units @ inside
     found = {}
     for place, name in enumerate(grid.students):
-        missing = {grid.tasks[task]: None if does[place, task] else 0 for task in tasks}
-        found[name] = headlines(grid, means[place], {"": None, **missing})
+        by_task = {
+            task: of_interval(_mean_of_task(grid, means[place], at), int(missing[place, at]))
+            for at, task in enumerate(grid.tasks)
+            if needed[:, at].any()
+        }
+        score = of_interval(mean_over_tasks(grid, means[place]), int(missing[place].sum()))
+        found[name] = StudentScores(score, by_task, score, by_task)
     return found
 
 
-class HeadlineScatter(NamedTuple):
+def _mean_of_task(grid: ScoreGrid, means: Floats, task: int, shift: float = 0.0) -> Interval:
+    return mean_over_tasks(grid, np.where(grid.items.task == task, means, np.nan), shift)
+
+
+class ScoreScatter(NamedTuple):
     """``found`` is None if it cannot be estimated, as with one judge."""
 
     found: JudgeScatter | None
 
 
-_UNMOVED: Mapping[str, float] = {}
-
-
-def headlines(
+def student_score(
     grid: ScoreGrid,
     means: Floats,
-    missing: Mapping[str, int | None],
-    shifts: Mapping[str, float] = _UNMOVED,
-    scatter: HeadlineScatter | None = None,
-) -> Headline:
-    """Of the ``means`` of one student's datapoints, (I,), with NaN where there is none; ``missing`` goes by
-    task, and is that of all under "", and so do ``shifts``, by which means are moved with their intervals;
-    ``scatter``: what judges add to the error of the headline, None where nobody judges or asks."""
-    by_task = {}
-    for place, task in enumerate(grid.tasks):
-        if task in missing:
-            mine = np.where(grid.items.task == place, means, np.nan)
-            by_task[task] = of_interval(mean_over_tasks(grid, mine, shifts.get(task, 0.0)), missing[task])
-    headline = mean_over_tasks(grid, means, shifts.get("", 0.0))
-    over = None if scatter is None or headline.mean is None else _over_judges(headline, scatter)
-    return Headline(of_interval(headline, missing[""]), by_task, over)
+    recorded: StudentScores,
+    shifts: Mapping[str, float],
+    scatter: ScoreScatter | None,
+) -> StudentScores:
+    """Adjust one student's scores.
+
+    Parameters
+    ----------
+    means : (I,), of its items, NaN where there is none
+    recorded : its scores before
+    shifts : by task, and overall under "": by how much scores are moved, with their intervals
+    scatter : what judges add to the error of the score, None where nobody judges or asks
+    """
+    by_task = {
+        task: of_interval(_mean_of_task(grid, means, grid.tasks.index(task), shift), one.missing)
+        if (shift := shifts.get(task, 0.0))
+        else one
+        for task, one in recorded.score_by_task.items()
+    }
+    score = mean_over_tasks(grid, means, shifts.get("", 0.0))
+    over = None if scatter is None or score.mean is None else _over_judges(score, scatter)
+    measured = of_interval(score, recorded.score.missing)
+    return msgspec.structs.replace(recorded, score=measured, score_by_task=by_task, over_judges=over)
 
 
-def headline_scatters(grid: ScoreGrid, means: Floats) -> dict[str, HeadlineScatter]:
+def score_scatters(grid: ScoreGrid, means: Floats) -> dict[str, ScoreScatter]:
     """By student whom any judge scored: what judges add, in severity and in leaning. That is one variance
     for all students. ``means`` (S, I) are those of items, NaN where there is none."""
     cells = [judge_cells(grid, task) for task in range(len(grid.tasks))]
@@ -492,21 +470,17 @@ def headline_scatters(grid: ScoreGrid, means: Floats) -> dict[str, HeadlineScatt
             own[name] = judge_scatter(tasks)
     pooled = pooled_scatter(list(own.values()), 1)
     return {
-        name: HeadlineScatter(None if one is None or pooled is None else pooled._replace(judges=one.judges))
+        name: ScoreScatter(None if one is None or pooled is None else pooled._replace(judges=one.judges))
         for name, one in own.items()
     }
 
 
-def _over_judges(headline: Interval, scatter: HeadlineScatter) -> Measured:
-    if scatter.found is None or headline.mean is None or headline.low is None or headline.high is None:
-        return Measured(None, None, None, headline.n, None)
-    bounds = Bounds(headline.low, headline.high)
-    found = mean_over_judges(headline.mean, bounds, headline.n, scatter.found)
-    return Measured(headline.mean, *found, headline.n, None)
-
-
-def _missing(found: Named) -> dict[str, int | None]:
-    return {name: one.missing for name, one in found.items()}
+def _over_judges(score: Interval, scatter: ScoreScatter) -> Measured:
+    if scatter.found is None or score.mean is None or score.low is None or score.high is None:
+        return Measured(None, None, None, score.n, None)
+    bounds = Bounds(score.low, score.high)
+    found = mean_over_judges(score.mean, bounds, score.n, scatter.found)
+    return Measured(score.mean, *found, score.n, None)
 
 
 def mean_over_tasks(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:

@@ -110,7 +110,7 @@ def print_paper(folder: Path, *, as_latex: bool) -> None:
     else:
         with opened(folder, shown=True) as (reader, notes):
             found = scores_of(reader, notes)
-            students = [one.student for one in found.students if one.task is None and one.mean is not None]
+            students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(line_up([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
         table = results_table(found, compared, labels)

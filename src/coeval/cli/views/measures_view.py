@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from coeval.analysis.measures.ranking import Ranking
     from coeval.analysis.measures.robust_set import RobustMeasures
     from coeval.analysis.measures.run_measures import Measures
-    from coeval.analysis.measures.student_measures import WithHeadline
+    from coeval.analysis.measures.student_measures import StudentScores
 
 NO_LABEL = "no label"
 # Of a label, up to which a table of all of them against each other can be read.
@@ -402,23 +402,23 @@ def _rank(found: Sequence[int] | None) -> str:
     return "–".join(str(rank) for rank in dict.fromkeys(found or ()))
 
 
-def _best_first(students: Mapping[str, WithHeadline], ranking: Ranking) -> dict[str, Measured]:
+def _best_first(students: Mapping[str, StudentScores], ranking: Ranking) -> dict[str, Measured]:
     """Their scores in the order of the ranking; those without a score last, by name."""
     order = [*ranking.order, *sorted(students.keys() - set(ranking.order))]
-    return {name: {**students, **ranking.scores}[name].headline for name in order}
+    return {name: students[name].score for name in order}
 
 
 def _print_students(measures: RunMeasures, console: Console) -> bool:
     """Nothing where nobody has a score, and none is known to be missing."""
     students, ranking = measures.students, measures.ranking
-    if not any(found.headline.value is not None or found.overall.missing for found in students.values()):
+    if not any(found.score.value is not None or found.score.missing for found in students.values()):
         return False
     rows = {
         name: {
-            "over items, judges": _over_judges(ranking.scores.get(name, students[name]).over_judges),
-            "over units": _text(students[name].overall),
-            "missing": _text(students[name].overall.missing),
-            "bounds": bounds_text(*(students[name].bounds.headline or (None, None))) or "",
+            "over items, judges": _over_judges(students[name].over_judges),
+            "mean of recorded": _text(students[name].mean_recorded) if ranking.adjusted else "",
+            "missing": _text(students[name].score.missing),
+            "bounds": bounds_text(*(students[name].bounds.score or (None, None))) or "",
         }
         for name in _best_first(students, ranking)
     }
@@ -437,7 +437,7 @@ def _over_judges(found: Measured | None) -> str:
 
 
 def _print_standing(
-    title: str, students: Mapping[str, WithHeadline], ranking: Ranking, console: Console
+    title: str, students: Mapping[str, StudentScores], ranking: Ranking, console: Console
 ) -> None:
     """Scores by some of the judgments, and ranks where there are any."""
     scores = _best_first(students, ranking)

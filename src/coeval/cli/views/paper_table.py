@@ -118,12 +118,12 @@ def results_table(
     if results.metrics:
         return _of_metrics(results.metrics, names.key)
     scored = [one for one in results.students if not one.removed and one.task not in results.only_labelled]
-    tasks = list(dict.fromkeys(one.task for one in scored if one.mean is not None))
+    tasks = list(dict.fromkeys(one.task for one in scored if one.score is not None))
     if len(tasks) == 2 and not results.only_labelled:
         tasks.remove(None)  # which is the same as the only task
     columns: dict[str, dict[str, PaperCell]] = {}
     for task in tasks:
-        found = {one.student: PaperCell(one.mean, one.low, one.high) for one in scored if one.task == task}
+        found = {one.student: PaperCell(one.score, one.low, one.high) for one in scored if one.task == task}
         columns["overall" if task is None else task] = _with_best(found, comparisons, task, None)
     for task, attribute in dict.fromkeys(
         (one.task, one.attribute) for one in results.labels if not one.removed

@@ -49,8 +49,6 @@ if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences
 
 BOUNDS = "bounds"
 """The column of scores with all that is missing at 0, and at 1."""
-ADJUSTED = "adjusted"
-"""The column of scores as if all students had been scored by the same judges on the same items."""
 
 LABEL_INTERVAL = "[low, high] in label accuracy: 95% interval, over items."
 NO_LABEL = "no label"
@@ -70,10 +68,6 @@ def notes(results: Results, *, scored: bool) -> list[str]:
     if any(least != most for least, most in bounds):
         notes.append(
             f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
-        )
-    if any(score.adjusted is not None for score in results.students):
-        notes.append(
-            f"{ADJUSTED}: the score if all had the same judges and items; the order of students follows it."
         )
     if unequal := unequally_covered_sentence(results.students):
         notes.append(plain(unequal))
@@ -212,7 +206,7 @@ def render(results: Results, console: Console, labels: Mapping[str, str] | None 
         say(console, "Strength: expected wins in 100 comparisons with the others. docs/pairs.md", "dim")
     for said in results.leads:
         say(console, said)
-    scored = any(score.mean is not None or score.failed for score in results.students)
+    scored = any(score.score is not None or score.failed for score in results.students)
     if scored:
         for table in _score_tables(results, console.width):
             _print(table, console)
@@ -250,7 +244,7 @@ def _score_tables(results: Results, width: int) -> list[Table]:
     scores = results.students
     overall = [score for score in scores if score.task is None]
     by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
-    judged = {score.task for score in scores if score.mean is not None or score.failed}
+    judged = {score.task for score in scores if score.score is not None or score.failed}
     judged -= results.only_labelled
     for score in scores:
         if score.task is not None and score.task in judged:
@@ -264,21 +258,19 @@ def _score_tables(results: Results, width: int) -> list[Table]:
     ]
     if any(score.least != score.most for score in overall):
         counts.insert(0, (BOUNDS, [bounds_text(score.least, score.most) or NOTHING for score in overall]))
-    headline = [("overall", [_cell(score) for score in overall])]
-    if any(score.adjusted is not None for score in overall):
-        headline.append((ADJUSTED, [_points(score.adjusted) for score in overall]))
+    whole = [("overall", [_cell(score) for score in overall])]
     labelled = _label_columns(results, students)
     if len(by_task) == 1 and not labelled and not any("task" in score.removed for score in scores):
         [(only, _)] = by_task
-        return [_table(f"{title} in {plain(only)}", rows, [*headline, *counts], width)]
+        return [_table(f"{title} in {plain(only)}", rows, [*whole, *counts], width)]
     tasks = [
         (_named(*task), [_cell(cells.get(student)) for student in students])
         for task, cells in by_task.items()
     ] + labelled
     free = width - _name_width(rows, width)
-    if _wide([*headline, *tasks, *counts]) <= free:
-        return [_table(title, rows, [*headline, *tasks, *counts], width)]
-    tables = [_table(title, rows, [*headline, *counts], width)]
+    if _wide([*whole, *tasks, *counts]) <= free:
+        return [_table(title, rows, [*whole, *tasks, *counts], width)]
+    tables = [_table(title, rows, [*whole, *counts], width)]
     while tasks:
         fitting = next((k for k in range(len(tasks), 1, -1) if _wide(tasks[:k]) <= free), 1)
         tables.append(_table(f"{title} by task", rows, tasks[:fitting], width))
@@ -468,7 +460,7 @@ def _widest(texts: Sequence[str]) -> int:
 
 
 def _cell(score: StudentScore | None) -> str:
-    return NOTHING if score is None else bracketed(score.mean, score.low, score.high)
+    return NOTHING if score is None else bracketed(score.score, score.low, score.high)
 
 
 def _points(score: float | None) -> str:

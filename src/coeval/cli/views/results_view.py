@@ -84,7 +84,7 @@ def why_nothing(results: Results, by: By) -> str:
     nothing = f"nothing to show by {by}"
     if by in ("factor", "judge") and results.labels:
         return f"{nothing}: labels are compared without a judge; try --by attribute or --by teacher"
-    if results.labels or any(score.mean is not None for score in results.students):
+    if results.labels or any(score.score is not None for score in results.students):
         return f"{nothing}: the items were sampled without any attributes"
     return f"{nothing}: no answer has been scored yet"
 
@@ -93,7 +93,7 @@ def _show_parts(task: str | None, parts: Sequence[PartScore], console: Console) 
     by = parts[0].by
     where = f"in {plain(task)}" if task is not None else "over all tasks"
     rows = [
-        (score, (bracketed(score.mean, score.low, score.high), f"{score.n:,}", f"{score.failed:,}"))
+        (score, (bracketed(score.score, score.low, score.high), f"{score.n:,}", f"{score.failed:,}"))
         for score in parts
     ]
     _show_rows(f"Scores {where} by {by}", ("score", "n", "failed"), rows, console)
@@ -161,8 +161,8 @@ def _rows(
         yield {"measure": "score", **_row(score)}
     for label in labels:
         row = _row(label)
-        mean = row.pop("accuracy")
-        yield {"measure": "label accuracy", **row, "mean": mean}
+        accuracy = row.pop("accuracy")
+        yield {"measure": "label accuracy", **row, "score": accuracy}
 
 
 def _row(record: object) -> dict[str, Any]:

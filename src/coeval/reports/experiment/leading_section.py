@@ -12,7 +12,7 @@ from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
-from coeval.analysis.measures.student_measures import StudentMeasures, WithHeadline
+from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import LabelAccuracy, LabelColumn, label_columns
 from coeval.analysis.sampled_answers import FactorSamples
 from coeval.core.plain import plain
@@ -142,7 +142,7 @@ class _Standing(NamedTuple):
     """Students by all scores, or by those of others, as they are ranked."""
 
     name: str
-    students: Mapping[str, WithHeadline]
+    students: Mapping[str, StudentScores]
     ranking: Ranking
 
     @property
@@ -153,8 +153,8 @@ class _Standing(NamedTuple):
 
 def _standings(scored: ScoredStudents) -> Iterator[_Standing]:
     """Those that there are; that of all scores first."""
-    whole, others = scored.ranking, scored.without_own
-    yield _Standing(ALL, {**scored.students, **whole.scores}, whole)
+    others = scored.without_own
+    yield _Standing(ALL, scored.students, scored.ranking)
     if others.applicable:
         yield _Standing(WITHOUT_OWN, others.students, others.ranking)
 
@@ -172,7 +172,7 @@ def order_sentences(measures: RunMeasures) -> Iterator[str]:
 def standing_toggles(scored: ScoredStudents) -> tuple[PictureToggle, ...]:
     """Return the toggles of `standings`."""
     scores = tuple(standing.name for standing in _standings(scored))
-    several = any(len(found.headline_by_task) > 1 for found in scored.students.values())
+    several = any(len(found.score_by_task) > 1 for found in scored.students.values())
     found = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
     return tuple(toggle for toggle in found if len(toggle.choices) > 1)
 
@@ -193,14 +193,14 @@ def standings(scored: ScoredStudents) -> ReportTable:
     for standing in _standings(scored):
         students, ranges = standing.students, standing.ranking.ranges
         for name in standing.order:
-            headline = students[name].headline
-            add(standing, None, name, rank_text(ranges.get(name)), headline, headline.n)
-        tasks = sorted({task for found in students.values() for task in found.headline_by_task})
+            score = students[name].score
+            add(standing, None, name, rank_text(ranges.get(name)), score, score.n)
+        tasks = sorted({task for found in students.values() for task in found.score_by_task})
         for task in tasks if len(tasks) > 1 else ():
             of_task = [
-                (students[name].headline_by_task[task], name)
+                (students[name].score_by_task[task], name)
                 for name in standing.order
-                if task in students[name].headline_by_task
+                if task in students[name].score_by_task
             ]
             of_task.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
             for score, name in of_task:
@@ -231,10 +231,6 @@ def rank_text(ranks: tuple[int, int] | None) -> str | None:
     return f"{low}" if low == high else f"{low}–{high}"
 
 
-_SCORE = (
-    "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95% interval. "
-    "Adjusted where a student lacks judges or items that others have"
-)
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
 _ACCURACY = "Share of right labels, of the whole run whatever is chosen; in no score"
@@ -244,7 +240,7 @@ _BY_LABEL = "No judge scored an answer: students are ranked by how often they st
 
 
 def leading_section(evidence: RunEvidence) -> ReportSection:
-    """Students by their headline, every two of them on the same items, and how often labels are right."""
+    """Students by their score, every two of them on the same items, and how often labels are right."""
     measures, students = evidence.measured.measures, evidence.students
     judged = bool(measures.ranking.order) or not measures.labels
     ranking = measures.ranking
@@ -324,24 +320,22 @@ def student_table(scored: ScoredStudents, beside: WholeRun) -> ReportTable:
     for name in scored.order:
         found = scored.students[name]
         ranks = rank_text(scored.ranking.ranges.get(name))
-        own = scored.ranking.scores.get(name, found)
+        counts = (found.score.n, found.valid_evals, beside.failed.get(name, 0), found.score.missing)
         of_labels = (_accuracy(column.accuracies.get(name)) for column in beside.labels)
-        means = (own.headline, own.over_judges, *of_labels, found.overall)
-        counts = (own.headline.n, found.valid_evals, beside.failed.get(name, 0), found.overall.missing)
-        rows.append((name, ranks, *means, *counts, *_apart(found.bounds.headline)))
+        means = (found.score, found.over_judges, *of_labels)
+        rows.append((name, ranks, *means, *counts, *_apart(found.bounds.score)))
     return ReportTable(
         "students",
         "Students",
         (
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
-            ReportColumn("score", "Score", "points", _SCORE),
+            declared_column(StudentMeasures, "score"),
             declared_column(StudentMeasures, "over_judges"),
             *(
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(beside.labels)
             ),
-            declared_column(StudentMeasures, "overall", "units"),
             ReportColumn("n", "Items", "count"),
             declared_column(StudentMeasures, "valid_evals", "scores"),
             ReportColumn(
@@ -437,7 +431,7 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
 def score_front(scored: ScoredStudents) -> ReportTable:
     """The same by scores; it may have no rows."""
     ranking = scored.ranking
-    figures = {name: (ranking.scores[name].headline, ranking.ranges.get(name)) for name in ranking.order}
+    figures = {name: (scored.students[name].score, ranking.ranges.get(name)) for name in ranking.order}
     return _front(
         _FrontFigures(SCORE_TITLE, "0 to 100, with its 95% interval over items", figures), scored.costs
     )

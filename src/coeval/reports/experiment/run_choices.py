@@ -16,7 +16,7 @@ from coeval.analysis.measures.leaders import Context, partial_sentences, score_o
 from coeval.analysis.measures.ranking import OthersAlone, Ranking, ranking, without_own_measures
 from coeval.analysis.measures.score_choice import ChosenScores, chosen_scores, score_choice, single_choices
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import Headline, StudentMeasures, student_measures
+from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.run_results import label_tasks_sentence
 from coeval.core.plain import plain
 from coeval.core.text import numbered
@@ -65,12 +65,15 @@ class RunChoices(NamedTuple):
         Raises UsageError: there is no such dimension or name.
         """
         chosen = chosen_scores(self.grid, score_choice(self.grid, pairs))
-        grid, students = chosen.grid, student_measures(chosen.grid)
-        ranks, others = ranking(grid, students), without_own_measures(grid)
+        grid = chosen.grid
+        ranks, scores = ranking(grid)
+        students, others = student_measures(grid, scores), without_own_measures(grid)
         order = [*ranks.order, *(name for name in grid.students if name not in ranks.order)]
         of = {name: students[name] for name in order}
         costs = self.answers.by_student(chosen.items)
-        shown = _as_all(of, ranks) if self.own and not others.judges else others
+        # if nobody who judged itself is chosen, nothing is left out
+        same = self.own and not others.judges
+        shown = OthersAlone(True, (), scores, ranks) if same else others
         scored = ScoredStudents(grid, of, ranks, shown, costs, order)
         front = score_front(scored)
         context = Context(others.ranking.order, None, grid.looks is not None and grid.looks.many)
@@ -126,15 +129,6 @@ def run_choices(evidence: RunEvidence, report: Report) -> RunChoices | None:
         evidence.students,
         whole_run(evidence),
     )
-
-
-def _as_all(students: Mapping[str, StudentMeasures], ranks: Ranking) -> OthersAlone:
-    """Without self-judgments where the choice has none: the same as with all scores."""
-    found = {
-        name: ranks.scores.get(name, Headline(one.headline, one.headline_by_task))
-        for name, one in students.items()
-    }
-    return OthersAlone(True, (), found, ranks)
 
 
 def _anchors(ranks: Ranking) -> Sequence[str]:

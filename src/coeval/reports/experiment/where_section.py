@@ -67,22 +67,11 @@ class _PartScore(NamedTuple):
     query: tuple[tuple[str, str], ...]
 
 
-class WhereTables(NamedTuple):
-    """Scores by parts of a run; ``checks``: those of the parts that a check scores. ``levels`` are counts."""
-
-    parts: ReportTable
-    values: ReportTable
-    checks: ReportTable
-    by_judge: ReportTable
-    by_teacher: ReportTable
-    levels: ReportTable
-
-
 _BY_JUDGE, _BY_TEACHER = "Scores by judge and student", "Who answers whose items how"
 
 
-def where_tables(scored: ScoredStudents) -> WhereTables:
-    """Score tables of the section, of all scores or of a choice."""
+def where_tables(scored: ScoredStudents) -> tuple[ReportTable, ...]:
+    """Return parts, values, checks, judges, teachers and levels, of all scores or of a choice."""
     of, grid = scored.students, scored.grid
     parts = list(_factors(of, several=len(grid.tasks) > 1))
     of_checks = {
@@ -90,7 +79,7 @@ def where_tables(scored: ScoredStudents) -> WhereTables:
     }
     checks = [part for part in parts if tuple(name for _, name in part.query[1:]) in of_checks]
     levels = {name: one.levels for name, one in of.items()}
-    return WhereTables(
+    return (
         _table("parts", "Tasks and factors", parts),
         _table("values", "Attributes", list(_by(of, lambda one: one.by_attr_value, "attribute"))),
         _table("checks", "Checks", checks),
@@ -103,30 +92,24 @@ def where_tables(scored: ScoredStudents) -> WhereTables:
 def where_section(evidence: RunEvidence) -> ReportSection:
     """Say where students differ, with a picture for each table."""
     measures, students = evidence.measured.measures, evidence.students
-    tables = where_tables(evidence.scored)
+    parts, values, checks, by_judge, by_teacher, levels = where_tables(evidence.scored)
     said = [found.text for found in evidence.measured.conclusions if found.topic == "where"]
-    said += _unexpected(tables.parts)
-    shown = [tables.parts, tables.values, tables.checks]
-    pictures = [
-        _picture(tables.parts, "factors", "Scores by task and factor", _part_names(tables.parts), students)
-    ]
-    if widest := _widest(tables.values):
-        pictures.append(
-            _picture(tables.values, "attributes", "Scores by what items are about", widest, students)
-        )
-    for table, what in ((tables.by_judge, _BY_JUDGE), (tables.by_teacher, _BY_TEACHER)):
+    said += _unexpected(parts)
+    tables = [parts, values, checks]
+    pictures = [_picture(parts, "factors", "Scores by task and factor", _part_names(parts), students)]
+    if widest := _widest(values):
+        pictures.append(_picture(values, "attributes", "Scores by what items are about", widest, students))
+    for table, what in ((by_judge, _BY_JUDGE), (by_teacher, _BY_TEACHER)):
         if len(_part_names(table)) > 1 and len(students) > 1:
-            shown.append(table)
+            tables.append(table)
             pictures.append(_interaction(table, f"{what}. Deviation from the expected score.", students))
-    if tables.levels.rows and len(evidence.measured.grid.scales) == 1:
-        pictures.append(
-            level_picture("level-shares", "How many of a student's scores are", tables.levels, students)
-        )
+    if levels.rows and len(evidence.measured.grid.scales) == 1:
+        pictures.append(level_picture("level-shares", "How many of a student's scores are", levels, students))
     recalls = recall_table(measures.labels, students)
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))
     sentences = [Sentence(text, "parts") for text in said]
-    return section_of("where", "Where?", sentences, pictures, [*shown, tables.levels, recalls])
+    return section_of("where", "Where?", sentences, pictures, [*tables, levels, recalls])
 
 
 def _factors(students: Mapping[str, StudentMeasures], *, several: bool) -> Iterator[_PartScore]:

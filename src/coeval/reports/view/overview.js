@@ -14,7 +14,7 @@ window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
     { key: "state", title: "state", text: true },
     { key: "students", title: "students" },
     { key: "items", title: "items" },
-    { key: "best", title: "best so far", text: true, sort: (row) => row.mean },
+    { key: "best", title: "best so far", text: true, sort: (row) => row.score },
     { key: "judged", title: "judged" },
     { key: "cost", title: "cost" },
   ];
@@ -31,7 +31,7 @@ window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
     return {
       id: `f${one.number}`, one, members: [one], best, name: one.name, path: one.path, changed: one.changed,
       state: one.error ? "cannot be read" : stateOf(one) || "…", trouble: Boolean(one.error),
-      students: one.summary?.students ?? null, items: one.summary?.items ?? null, mean: best?.mean ?? null,
+      students: one.summary?.students ?? null, items: one.summary?.items ?? null, score: best?.score ?? null,
       judged: judged?.good ?? null, planned: judged?.planned ?? null,
       // A sweep keeps the accounts of its checkpoints, whose own folders have none.
       cost: one.sweep ? null : one.status?.budget?.total?.spent_usd ?? null,
@@ -42,13 +42,13 @@ window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
     const rows = members.map(rowOf);
     const tasks = Math.max(...rows.map(({ best }) => best?.tasks ?? 0));
     const known = rows.filter(({ best }) => best?.tasks === tasks); // the mean of fewer tasks is another figure
-    const top = known.reduce((best, row) => (best === null || row.mean > best.mean ? row : best), null);
+    const top = known.reduce((best, row) => (best === null || row.score > best.score ? row : best), null);
     const running = rows.filter(({ state }) => state.startsWith("running")).length;
     return {
       id: `s${name}`, sweep: name, members, rows, name, path: members[0].path.replace(/[\\/][^\\/]*$/, ""),
       changed: rows.map((row) => row.changed).sort().at(-1), state: running ? `running (${running})` : rows.some((row) => row.trouble) ? "cannot be read" : "", trouble: rows.some((row) => row.trouble),
       students: members.length, items: summed(rows.map((row) => row.items)), judged: summed(rows.map((row) => row.judged)),
-      cost: summed(rows.map((row) => row.cost)), mean: top?.mean ?? null, best: top && { ...top.best, short: top.one.name.split("/").at(-1), name: top.path }, curve: rows.map((row) => (known.includes(row) ? row.mean : null)),
+      cost: summed(rows.map((row) => row.cost)), score: top?.score ?? null, best: top && { ...top.best, short: top.one.name.split("/").at(-1), name: top.path }, curve: rows.map((row) => (known.includes(row) ? row.score : null)),
     };
   }
 
@@ -93,7 +93,7 @@ window.coevalOverview = ({ place, count, dollars, stateOf, scored }) => {
     const name = row.sweep
       ? make("button", { type: "button", class: "sweep", title: row.path, "aria-expanded": String(opened.has(row.sweep)), click: () => toggle(row.sweep) }, opened.has(row.sweep) ? "▾ " : "▸ ", make("bdi", {}, row.name))
       : make("a", { href: `/f/${row.one.number}/`, title: row.path }, make("bdi", {}, row.name));
-    const figure = best ? `${scored(best.mean, best.low, best.high)}${best.what ? ` ${best.what}` : ""}` : "";
+    const figure = best ? `${scored(best.score, best.low, best.high)}${best.what ? ` ${best.what}` : ""}` : "";
     return [
       name,
       row.changed ? make("time", { datetime: row.changed, title: row.changed }, row.changed.slice(0, 16).replace("T", " ")) : "",

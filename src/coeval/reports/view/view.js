@@ -117,8 +117,8 @@
   ];
 
   function standings(students) {
-    const ordered = students.filter(({ mean }) => mean !== null).sort((one, other) => other.mean - one.mean);
-    const rows = ordered.map(({ student, mean, low, high, n, failed }) => ({ student, score: mean, score_low: low, score_high: high, n, failed }));
+    const ordered = students.filter(({ score }) => score !== null);
+    const rows = ordered.map(({ student, score, low, high, n, failed }) => ({ student, score, score_low: low, score_high: high, n, failed }));
     const head = ({ title }, at) => make("th", { role: "columnheader", scope: "col", class: at ? "num" : null }, title);
     const axis = make("th", { role: "columnheader", scope: "col", class: "plot" }, make("span", { class: "axis" }, make("i"), make("i"), make("i")));
     const heads = FOREST.map(head).toSpliced(2, 0, axis);
@@ -139,9 +139,9 @@
     if (!found) return [make("p", { class: "note" }, told.error ?? "Being read …")];
     const overall = found.students.filter((one) => one.task === null);
     const parts = [];
-    if (overall.some((one) => one.mean !== null)) {
+    if (overall.some((one) => one.score !== null)) {
       parts.push(standings(overall));
-      const without = overall.filter((one) => one.mean === null);
+      const without = overall.filter((one) => one.score === null);
       if (without.length) parts.push(make("p", { class: "note" }, "No score yet: ", without.map(({ student }, at) => [at ? ", " : "", named(student)])));
     }
     if (found.people?.length) {

@@ -43,7 +43,7 @@ class Best(msgspec.Struct, frozen=True):
 
     name: str
     short: str
-    mean: float
+    score: float
     low: float | None = None
     high: float | None = None
     what: str = ""
@@ -87,10 +87,10 @@ def summary_of(reader: Reader, found: Mapping[str, Any]) -> FolderSummary:
 
 def _best(found: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown: ShownNames) -> Best | None:
     # The best stands first, whoever does only some of the tasks or is removed last.
-    first = next((one for one in overall if one["mean"] is not None), None)
+    first = next((one for one in overall if one["score"] is not None), None)
     if first is not None:
         return Best(
-            first["student"], shown.text(first["student"]), first["mean"], first["low"], first["high"]
+            first["student"], shown.text(first["student"]), first["score"], first["low"], first["high"]
         )
     for part, figure, what in (("pairs", "strength", "wins in 100"), ("labels", "accuracy", "labels right")):
         first = next((one for one in found[part] if one[figure] is not None), None)
