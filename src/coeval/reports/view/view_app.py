@@ -193,7 +193,6 @@ _ASSETS = {
     "items.js": "coeval.reports.items",
     "matrix.js": "coeval.reports.items",
     "edges.js": "coeval.reports.site",
-    "forest.js": "coeval.reports.site",
     "answers.js": "coeval.reports.items",
     "item_sources.js": "coeval.reports.items",
     "view.css": "coeval.reports.view",
