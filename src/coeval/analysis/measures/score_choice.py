@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,12 +39,6 @@ _NAMES: Mapping[str, Callable[[ScoreGrid], Iterable[str]]] = {
     "variant": lambda grid: sorted({*map(variant_of, grid.students)} - {""}),
     "attribute": lambda grid: grid.items.attributes,
 }
-DIMENSIONS = tuple(_NAMES)
-
-
-def names_of(grid: ScoreGrid, dimension: str) -> tuple[str, ...]:
-    """Return the names that can be chosen in a dimension."""
-    return tuple(_NAMES[dimension](grid))
 
 
 def score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoice:
@@ -56,34 +49,27 @@ def score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoi
     choice: dict[str, set[str]] = {}
     for dimension, name in pairs:
         if dimension not in _NAMES:
-            raise UsageError(f"scores are chosen by {listed(DIMENSIONS)}, not by {dimension}")
+            raise UsageError(f"scores are chosen by {listed(_NAMES)}, not by {dimension}")
         if name not in _NAMES[dimension](grid):
             raise UsageError(f"no score of this run has the {dimension} {name}")
         choice.setdefault(dimension, set()).add(name)
     return choice
 
 
-class ChosenScores(NamedTuple):
-    """``items`` (I,): which of the run's items are chosen; ``grid``: their chosen scores."""
-
-    items: NDArray[np.bool_]
-    grid: ScoreGrid
-
-
-def chosen_scores(grid: ScoreGrid, choice: ScoreChoice) -> ChosenScores:
+def chosen_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
     """Return the scores of a choice; names of tasks, teachers and factors stay."""
-    items = _chosen_items(grid, choice)
-    chosen = grid.kept(items)
+    chosen = grid.kept(chosen_items(grid, choice))
     if judges := choice.get("judge"):
         chosen = chosen.judged_by([name for name in grid.judges if name in judges])
     if factors := choice.get("factor"):
         chosen = chosen.scored_in(factors)
     if variants := choice.get("variant"):
         chosen = chosen.of_students([name for name in grid.students if variant_of(name) in variants])
-    return ChosenScores(items, chosen)
+    return chosen
 
 
-def _chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
+def chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
+    """Return which items are chosen, (I,)."""
     items = np.ones(len(grid.items.ids), bool)
     for dimension, names, of_items in (
         ("task", grid.tasks, grid.items.task),
@@ -109,8 +95,7 @@ _MOST_VALUES = 12
 def single_choices(grid: ScoreGrid) -> Sequence[tuple[str, str]]:
     """Return the choices of one name that a report offers, as pairs of a dimension and a name: all names
     where there are two or more, and values of attributes that have at most 12."""
-    names = {dimension: names_of(grid, dimension) for dimension in DIMENSIONS}
+    names = {dimension: tuple(named(grid)) for dimension, named in _NAMES.items()}
     counts = Counter(map(attribute_of, names["attribute"]))
-    few = tuple(value for value in names["attribute"] if 1 < counts[attribute_of(value)] <= _MOST_VALUES)
-    offered = {**names, "attribute": few}
-    return [(dimension, name) for dimension, some in offered.items() if len(some) > 1 for name in some]
+    names["attribute"] = tuple(v for v in names["attribute"] if 1 < counts[attribute_of(v)] <= _MOST_VALUES)
+    return [(dimension, name) for dimension, some in names.items() if len(some) > 1 for name in some]

@@ -52,13 +52,13 @@ class _Valued(NamedTuple):
 
 def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | None:
     """By the rows of the first screen; None where no answer's cost or time is known."""
-    found = _valued(front)
+    found = [_Valued(*row) for row in front.rows]  # type: ignore[arg-type]
     priced = [one for one in found if one.usd is not None]
     timed = [one for one in found if one.seconds is not None]
     if not priced and not timed:
         return None
-    table = value_table(front)
-    title = _score_title(front)
+    title = next(column.title for column in front.columns if column.name == "score")
+    table = _table(found, title)
     pictures = [
         Picture(f"value-{name}", f"{title} against {what}. {_PARETO}", table.name, _plot(name, of, evidence))
         for name, what, of in (("usd", "price", priced), ("seconds", "time", timed))
@@ -87,17 +87,7 @@ def on_line(found: Sequence[_Valued], name: str) -> set[str]:
     return line
 
 
-def _valued(front: ReportTable) -> list[_Valued]:
-    return [_Valued(*row) for row in front.rows]  # type: ignore[arg-type]
-
-
-def _score_title(front: ReportTable) -> str:
-    return next(column.title for column in front.columns if column.name == "score")
-
-
-def value_table(front: ReportTable) -> ReportTable:
-    """The rows of the first screen, with who is best for its price or time."""
-    found, title = _valued(front), _score_title(front)
+def _table(found: Sequence[_Valued], title: str) -> ReportTable:
     cheap, fast = on_line(found, "usd"), on_line(found, "seconds")
     rows: list[tuple[Cell, ...]] = [
         (

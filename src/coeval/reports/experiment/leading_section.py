@@ -13,7 +13,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
-from coeval.analysis.run_results import LabelAccuracy, LabelColumn, label_columns
+from coeval.analysis.run_results import LabelAccuracy, label_columns
 from coeval.analysis.sampled_answers import FactorSamples
 from coeval.core.plain import plain
 from coeval.core.text import listed
@@ -27,7 +27,7 @@ from coeval.reports.content import (
     Sentence,
     section_of,
 )
-from coeval.reports.experiment.run_evidence import RunEvidence, ScoredStudents
+from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import Named, declared_column, declared_columns, measure_table
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map, label_plot
 
@@ -151,12 +151,19 @@ class _Standing(NamedTuple):
         return [*self.ranking.order, *(name for name in self.students if name not in self.ranking.order)]
 
 
-def _standings(scored: ScoredStudents) -> Iterator[_Standing]:
+def _standings(measures: RunMeasures) -> Iterator[_Standing]:
     """Those that there are; that of all scores first."""
-    others = scored.without_own
-    yield _Standing(ALL, scored.students, scored.ranking)
+    whole, others = measures.ranking, measures.without_own
+    yield _Standing(ALL, measures.students, whole)
     if others.applicable:
         yield _Standing(WITHOUT_OWN, others.students, others.ranking)
+
+
+def score_anchors(ranks: Ranking) -> tuple[str, str, str]:
+    """Return the tables that show the figures of `score_opening`, sentence by sentence."""
+    if len(ranks.order) > 1 and ranks.differences:
+        return "differences", "standings", "differences"
+    return "students", "students", "students"
 
 
 def order_sentences(measures: RunMeasures) -> Iterator[str]:
@@ -169,19 +176,19 @@ def order_sentences(measures: RunMeasures) -> Iterator[str]:
     yield f"Without the scores that students gave themselves the order is {same}."
 
 
-def standing_toggles(scored: ScoredStudents) -> tuple[PictureToggle, ...]:
+def standing_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
     """Return the toggles of `standings`."""
-    scores = tuple(standing.name for standing in _standings(scored))
-    several = any(len(found.score_by_task) > 1 for found in scored.students.values())
+    scores = tuple(standing.name for standing in _standings(measures))
+    several = any(len(found.score_by_task) > 1 for found in measures.students.values())
     found = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
     return tuple(toggle for toggle in found if len(toggle.choices) > 1)
 
 
-def standings(scored: ScoredStudents) -> ReportTable:
+def standings(measures: RunMeasures) -> ReportTable:
     """For each choice of scores the students over all tasks, and then task by task; best first."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    judges = scored.grid.judges
+    judges = list(measures.judges)
 
     def add(standing: _Standing, task: str | None, student: str, *cells: Cell) -> None:
         query = [("student", student), *([("task", task)] if task is not None else [])]
@@ -190,20 +197,20 @@ def standings(scored: ScoredStudents) -> ReportTable:
         links[len(rows)] = urlencode(query)
         rows.append((standing.name, task, student, *cells))
 
-    for standing in _standings(scored):
+    for standing in _standings(measures):
         students, ranges = standing.students, standing.ranking.ranges
         for name in standing.order:
             score = students[name].score
             add(standing, None, name, rank_text(ranges.get(name)), score, score.n)
         tasks = sorted({task for found in students.values() for task in found.score_by_task})
         for task in tasks if len(tasks) > 1 else ():
-            of_task = [
+            scored = [
                 (students[name].score_by_task[task], name)
                 for name in standing.order
                 if task in students[name].score_by_task
             ]
-            of_task.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
-            for score, name in of_task:
+            scored.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
+            for score, name in scored:
                 add(standing, task, name, None, score, score.n)
     return ReportTable(
         "standings",
@@ -247,8 +254,8 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     if not judged:  # by the first label that is compared, as the page opens
         rankings = [one.ranking for names in measures.labels.values() for one in names.values()]
         ranking = next((one for one in rankings if one.order), ranking)
-    labels, differences = label_table(evidence), difference_table(ranking)
-    scored, ways = student_table(evidence.scored, whole_run(evidence)), standings(evidence.scored)
+    scores, differences, labels = _students(evidence), _differences(ranking), label_table(evidence)
+    ways = standings(measures)
     pictures = []
     if measures.ranking.order:
         forest = Picture(
@@ -257,7 +264,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
             "each may have.",
             ways.name,
             forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL),
-            standing_toggles(evidence.scored),
+            standing_toggles(measures),
         )
         pictures.append(forest)
     if differences.rows and judged:
@@ -286,7 +293,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         )
     if labels.rows:
         pictures.append(label_picture(labels, evidence.models))
-    tables = (scored, differences, ways, labels) if judged else (labels, differences)
+    tables = (scores, differences, ways, labels) if judged else (labels, differences)
     if measures.samples is not None:
         named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
         tables = (*tables, measure_table(named, FactorSamples, measures.samples, "Items"))
@@ -299,30 +306,19 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
 _UNCOMPARED = "No comparison yet: fewer than two students have scores of the same items."
 
 
-class WholeRun(NamedTuple):
-    """What stands beside scores in the table of students, and is of the whole run: records that failed, by
-    student, and columns of labels."""
-
-    failed: Mapping[str, int]
-    labels: Sequence[LabelColumn]
-
-
-def whole_run(evidence: RunEvidence) -> WholeRun:
-    """Read both; of more than a few labels no column."""
+def _students(evidence: RunEvidence) -> ReportTable:
+    measures, order = evidence.measured.measures, evidence.students
     failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
-    return WholeRun(failed, [] if len(labelled) > _MOST_LABELS else labelled)
-
-
-def student_table(scored: ScoredStudents, beside: WholeRun) -> ReportTable:
-    """Students, best first, with what they scored and lack."""
+    if len(labelled) > _MOST_LABELS:
+        labelled = []
     rows: list[tuple[Cell, ...]] = []
-    for name in scored.order:
-        found = scored.students[name]
-        ranks = rank_text(scored.ranking.ranges.get(name))
-        counts = (found.score.n, found.valid_evals, beside.failed.get(name, 0), found.score.missing)
-        of_labels = (_accuracy(column.accuracies.get(name)) for column in beside.labels)
-        means = (found.score, found.over_judges, *of_labels)
+    for name in order:
+        found = measures.students[name]
+        ranks = rank_text(measures.ranking.ranges.get(name))
+        counts = (found.score.n, found.valid_evals, failed.get(name, 0), found.score.missing)
+        beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
+        means = (found.score, found.over_judges, *beside)
         rows.append((name, ranks, *means, *counts, *_apart(found.bounds.score)))
     return ReportTable(
         "students",
@@ -334,7 +330,7 @@ def student_table(scored: ScoredStudents, beside: WholeRun) -> ReportTable:
             declared_column(StudentMeasures, "over_judges"),
             *(
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
-                for at, column in enumerate(beside.labels)
+                for at, column in enumerate(labelled)
             ),
             ReportColumn("n", "Items", "count"),
             declared_column(StudentMeasures, "valid_evals", "scores"),
@@ -349,7 +345,7 @@ def student_table(scored: ScoredStudents, beside: WholeRun) -> ReportTable:
             ReportColumn("most", "Missing at 100", "points", _AT.format(100)),
         ),
         tuple(rows),
-        links={place: urlencode({"student": name}) for place, name in enumerate(scored.order)},
+        links={place: urlencode({"student": name}) for place, name in enumerate(order)},
     )
 
 
@@ -363,8 +359,7 @@ def _apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | No
     return (None, None) if least == most else (least, most)
 
 
-def difference_table(ranking: Ranking) -> ReportTable:
-    """Pairs of students who share scores, each with the better one first."""
+def _differences(ranking: Ranking) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for better, worse, found in _ordered(ranking):
@@ -420,35 +415,13 @@ _SECONDS = "Median time from request to answer"
 
 def front_table(evidence: RunEvidence) -> ReportTable | None:
     """Students, best first, with intervals, ranks, cost and time; None where nobody has a figure."""
-    measures = evidence.measured.measures
-    if measures.ranking.order or not (measures.labels or measures.pairs):
-        front = score_front(evidence.scored)
-    else:
-        front = _front(_other_figures(measures), evidence.costs)
-    return front if front.rows else None
-
-
-def score_front(scored: ScoredStudents) -> ReportTable:
-    """The same by scores; it may have no rows."""
-    ranking = scored.ranking
-    figures = {name: (scored.students[name].score, ranking.ranges.get(name)) for name in ranking.order}
-    return _front(
-        _FrontFigures(SCORE_TITLE, "0 to 100, with its 95% interval over items", figures), scored.costs
-    )
-
-
-class _FrontFigures(NamedTuple):
-    """What students are ranked by: its title and meaning, and by student its measure and ranks."""
-
-    title: str
-    meaning: str
-    students: Mapping[str, tuple[Measured, tuple[int, int] | None]]
-
-
-def _front(found: _FrontFigures, costs: Mapping[str, AnswerCost]) -> ReportTable:
+    title, meaning, found = _front_figures(evidence)
+    if not found:
+        return None
+    costs = evidence.costs
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for name, (measured, ranks) in found.students.items():
+    for name, (measured, ranks) in found.items():
         links[len(rows)] = urlencode({"student": name})
         rows.append((name, measured, rank_text(ranks), *_spent(costs.get(name))))
     return ReportTable(
@@ -456,7 +429,7 @@ def _front(found: _FrontFigures, costs: Mapping[str, AnswerCost]) -> ReportTable
         "Students",
         (
             ReportColumn("student", "Student"),
-            ReportColumn("score", found.title, "points", found.meaning),
+            ReportColumn("score", title, "points", meaning),
             ReportColumn("ranks", "Rank", "text", _RANKS),
             ReportColumn("usd", "$ per 1,000", "usd", _dollars_meaning(costs)),
             ReportColumn("seconds", "Seconds", "seconds", _seconds_meaning(costs)),
@@ -466,20 +439,31 @@ def _front(found: _FrontFigures, costs: Mapping[str, AnswerCost]) -> ReportTable
     )
 
 
-def _other_figures(measures: RunMeasures) -> _FrontFigures:
-    """Of a run without scores: by comparisons, or by the first label."""
+_FrontFigures = Mapping[str, tuple[Measured, tuple[int, int] | None]]
+
+
+def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
+    """What students are ranked by: its title and meaning, and by student its measure and ranks."""
+    measures = evidence.measured.measures
+    ranking = measures.ranking
+    if ranking.order or not (measures.labels or measures.pairs):
+        scores = {name: measures.students[name].score for name in ranking.order}
+        meaning = "0 to 100, with its 95% interval over items"
+        return SCORE_TITLE, meaning, {name: (one, ranking.ranges.get(name)) for name, one in scores.items()}
     if measures.pairs is not None:
         students = measures.pairs.students
         meaning = "Expected wins in 100 comparisons, with its 95% interval over items"
-        of_students = {name: (one.strength, one.ranks) for name, one in students.items()}
-        return _FrontFigures("Wins in 100", meaning, of_students)
+        return "Wins in 100", meaning, {name: (one.strength, one.ranks) for name, one in students.items()}
     task, label, found = next(
         (task, name, found) for task, names in measures.labels.items() for name, found in names.items()
     )
     meaning = f"Answers in 100 that state the right {plain(label)} in {plain(task)}, with its 95% interval"
     ranges = found.ranking.ranges
-    accuracies = {name: (found.students[name].accuracy, ranges.get(name)) for name in found.ranking.order}
-    return _FrontFigures("Accuracy", meaning, accuracies)
+    return (
+        "Accuracy",
+        meaning,
+        {name: (found.students[name].accuracy, ranges.get(name)) for name in found.ranking.order},
+    )
 
 
 def _spent(cost: AnswerCost | None) -> tuple[float | None, float | None]:

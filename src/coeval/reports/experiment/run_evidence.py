@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from coeval.analysis.answer_costs import AnswerCost, model_costs
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
-from coeval.analysis.measures.ranking import OthersAlone, Ranking
-from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results, bill
 from coeval.analysis.scores import results
@@ -20,28 +17,16 @@ from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
 from coeval.store.rundir import RunDir
 
 
-class ScoredStudents(NamedTuple):
-    """Students with all that is measured of some scores: of all of a run's, or of a choice.
-
-    ``order``: best first, those without a score last; ``costs``: what their answers cost and took.
-    """
-
-    grid: ScoreGrid
-    students: Mapping[str, StudentMeasures]
-    ranking: Ranking
-    without_own: OthersAlone
-    costs: Mapping[str, AnswerCost]
-    order: Sequence[str]
-
-
 class RunEvidence(NamedTuple):
-    """An open reader, what its scores come to, and what of the plan is missing."""
+    """An open reader, what its scores come to, or a choice of them (`RunChoices`), and what of the plan is
+    missing."""
 
     reader: RunReader
     measured: MeasuredRun
     results: Results
     missing: Missing
     costs: Mapping[str, AnswerCost]
+    is_choice: bool = False
 
     @property
     def students(self) -> list[str]:
@@ -51,13 +36,6 @@ class RunEvidence(NamedTuple):
         labels = (found.ranking.order for names in measures.labels.values() for found in names.values())
         order = measures.ranking.order or next(labels, ())
         return [*order, *(name for name in self.measured.grid.students if name not in order)]
-
-    @property
-    def scored(self) -> ScoredStudents:
-        """All scores of the run."""
-        measures, grid = self.measured.measures, self.measured.grid
-        of = {name: measures.students[name] for name in self.students}
-        return ScoredStudents(grid, of, measures.ranking, measures.without_own, self.costs, self.students)
 
     @property
     def labels(self) -> dict[str, str]:

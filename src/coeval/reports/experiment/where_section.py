@@ -22,7 +22,7 @@ from coeval.reports.content import (
 )
 from coeval.reports.experiment.judges_section import level_picture, level_table
 from coeval.reports.experiment.leading_section import recall_picture, recall_table
-from coeval.reports.experiment.run_evidence import RunEvidence, ScoredStudents
+from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 
 # --- Residuals of a grid
@@ -67,42 +67,41 @@ class _PartScore(NamedTuple):
     query: tuple[tuple[str, str], ...]
 
 
-_BY_JUDGE, _BY_TEACHER = "Scores by judge and student", "Who answers whose items how"
-
-
-def where_tables(scored: ScoredStudents) -> tuple[ReportTable, ...]:
-    """Return parts, values, checks, judges, teachers and levels, of all scores or of a choice."""
-    of, grid = scored.students, scored.grid
-    parts = list(_factors(of, several=len(grid.tasks) > 1))
-    of_checks = {
-        (task, name) for task, design in zip(grid.tasks, grid.designs, strict=True) for name in design.checks
-    }
-    checks = [part for part in parts if tuple(name for _, name in part.query[1:]) in of_checks]
-    levels = {name: one.levels for name, one in of.items()}
-    return (
-        _table("parts", "Tasks and factors", parts),
-        _table("values", "Attributes", list(_by(of, lambda one: one.by_attr_value, "attribute"))),
-        _table("checks", "Checks", checks),
-        _table("by-judge", _BY_JUDGE, list(_by(of, lambda one: one.by_judge, "judge"))),
-        _table("by-teacher", _BY_TEACHER, list(_by(of, lambda one: one.by_teacher, "teacher"))),
-        level_table("levels", "Levels that students were given", levels),
-    )
-
-
 def where_section(evidence: RunEvidence) -> ReportSection:
-    """Say where students differ, with a picture for each table."""
     measures, students = evidence.measured.measures, evidence.students
-    parts, values, checks, by_judge, by_teacher, levels = where_tables(evidence.scored)
+    of = {name: measures.students[name] for name in students}
+    several = len(evidence.measured.grid.tasks) > 1
+    parts = list(_factors(of, several=several))
+    values = list(_by(of, lambda one: one.by_attr_value, "attribute"))
     said = [found.text for found in evidence.measured.conclusions if found.topic == "where"]
     said += _unexpected(parts)
-    tables = [parts, values, checks]
-    pictures = [_picture(parts, "factors", "Scores by task and factor", _part_names(parts), students)]
+    checks = [part for part in parts if tuple(name for _, name in part.query[1:]) in (measures.checks or {})]
+    tables = [_table("parts", "Tasks and factors", parts), _table("values", "Attributes", values)]
+    if checks:
+        tables.append(_table("checks", "Checks", checks))
+    pictures = [
+        _picture(
+            tables[0],
+            "factors",
+            "Scores by task and factor",
+            list(dict.fromkeys(p.name for p in parts)),
+            students,
+        ),
+    ]
     if widest := _widest(values):
-        pictures.append(_picture(values, "attributes", "Scores by what items are about", widest, students))
-    for table, what in ((by_judge, _BY_JUDGE), (by_teacher, _BY_TEACHER)):
-        if len(_part_names(table)) > 1 and len(students) > 1:
-            tables.append(table)
-            pictures.append(_interaction(table, f"{what}. Deviation from the expected score.", students))
+        pictures.append(_picture(tables[1], "attributes", "Scores by what items are about", widest, students))
+    for name, found, what in (
+        ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Scores by judge and student"),
+        ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Who answers whose items how"),
+    ):
+        if evidence.is_choice or (len({part.name for part in found}) > 1 and len(students) > 1):
+            tables.append(_table(name, what, found))
+            pictures.append(
+                _interaction(tables[-1], f"{what}. Deviation from the expected score.", found, students)
+            )
+    levels = level_table(
+        "levels", "Levels that students were given", {name: one.levels for name, one in of.items()}
+    )
     if levels.rows and len(evidence.measured.grid.scales) == 1:
         pictures.append(level_picture("level-shares", "How many of a student's scores are", levels, students))
     recalls = recall_table(measures.labels, students)
@@ -130,25 +129,13 @@ def _by(
             yield _PartScore(student, name, score, (("student", student), (what, name)))
 
 
-_PartScores = Mapping[tuple[str, str], Measured]
-"""By student and part."""
-
-
-def _scores(table: ReportTable) -> _PartScores:
-    return {(str(row[0]), str(row[1])): row[2] for row in table.rows if isinstance(row[2], Measured)}
-
-
-def _known(scores: _PartScores) -> dict[tuple[str, str], float]:
-    return {place: score.value for place, score in scores.items() if score.value is not None}
-
-
-def _part_names(table: ReportTable) -> list[str]:
-    return list(dict.fromkeys(str(row[1]) for row in table.rows))
+def _known(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:
+    return {(part.student, part.name): part.score.value for part in parts if part.score.value is not None}
 
 
 def _table(name: str, title: str, parts: list[_PartScore]) -> ReportTable:
     """``beyond`` is against the mean over students; ``unexpected`` against the student's own mean too."""
-    known = _known({(part.student, part.name): part.score for part in parts})
+    known = _known(parts)
     means, rest = column_means(known), residuals(known)
     rows: list[tuple[Cell, ...]] = []
     for part in parts:
@@ -193,14 +180,14 @@ def _picture(table: ReportTable, name: str, title: str, rows: list[str], student
     return Picture(name, title, table.name, heat_map(grid))
 
 
-def _interaction(table: ReportTable, title: str, students: list[str]) -> Picture:
+def _interaction(table: ReportTable, title: str, parts: list[_PartScore], students: list[str]) -> Picture:
     grid = HeatMap(
         table=table.name,
         row="part",
         column="student",
         value="unexpected",
         shade="unexpected",
-        rows=_part_names(table),
+        rows=list(dict.fromkeys(part.name for part in parts)),
         columns=students,
         format="+.1f",
         most=table.largest("unexpected", NOTEWORTHY),
@@ -210,15 +197,15 @@ def _interaction(table: ReportTable, title: str, students: list[str]) -> Picture
     return Picture(f"{table.name}-map", title, table.name, heat_map(grid))
 
 
-def _widest(table: ReportTable) -> list[str]:
+def _widest(parts: list[_PartScore]) -> list[str]:
     """The values that a picture has room for, in their order: those in which students differ most."""
     scores: dict[str, list[float]] = {}
-    for (_, name), value in _known(_scores(table)).items():
+    for (_, name), value in _known(parts).items():
         scores.setdefault(name, []).append(value)
     few = of_few_values(scores)
     spread = sorted(few, key=lambda name: (min(scores[name]) - max(scores[name]), name))
     kept = set(spread[:MOST_VALUES])
-    return [name for name in _part_names(table) if name in kept]
+    return [name for name in dict.fromkeys(part.name for part in parts) if name in kept]
 
 
 def of_few_values(strata: Iterable[str]) -> list[str]:
@@ -229,10 +216,9 @@ def of_few_values(strata: Iterable[str]) -> list[str]:
     return [stratum for stratum in strata if values[stratum.partition("=")[0]] <= MOST_VALUES]
 
 
-def _unexpected(table: ReportTable) -> Iterator[str]:
+def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
     """The cells that differ most from what student and part lead one to expect, by more than chance."""
-    scores = _scores(table)
-    known = _known(scores)
+    known = _known(parts)
     scored = {student for student, _ in known}
     if not known:
         yield "No answer has a judged score, so where judges see students differ is unknown."
@@ -243,6 +229,7 @@ def _unexpected(table: ReportTable) -> Iterator[str]:
     if len({name for _, name in known}) == 1:
         yield "All scores are of one factor of one task: there is no other to be better or worse in."
         return
+    scores = {(part.student, part.name): part.score for part in parts}
     found = []
     for place, rest in residuals(known).items():
         low, high = scores[place].low, scores[place].high

@@ -15,6 +15,11 @@ from coeval.reports.experiment.leading_section import FRONT
 from coeval.reports.experiment.run_choices import ChoiceFigures
 from coeval.reports.site.page import first_screen
 
+# The tables that follow a choice: the script shows those that its page has.
+_FOLLOWING = (
+    *(FRONT, "students", "differences", "standings", "quality-cost"),
+    *("parts", "values", "checks", "by-judge", "by-teacher", "levels"),
+)
 # Decimals that a share is written with, in the order in which they are tried: four are a tenth of the last
 # digit that people read.
 _DECIMALS = (4, 6, 9)
@@ -24,14 +29,15 @@ def choice_data(found: ChoiceFigures) -> bytes:
     """Return JSON: ``lead`` is HTML, ``tables`` by name have rows, cell by cell in the order of their columns
     (a measure is its value, ends and n), and the link of each row."""
     report = found.report
-    tables = [table for section in report.sections for table in section.tables]
+    tables = {table.name: table for section in report.sections for table in section.tables}
+    tables |= {} if report.front is None else {FRONT: report.front}
     return msgspec.json.encode(
         {
             "lead": first_screen(report, found.students),
             "status": report.shown.text(plain(report.facts[0])),
             "order": found.order,
             "empty": found.is_empty,
-            "tables": {FRONT: _table(report.front), **{table.name: _table(table) for table in tables}},
+            "tables": {name: _table(tables.get(name)) for name in _FOLLOWING},
         }
     )
 
