@@ -31,9 +31,9 @@ from coeval.core.figures import points
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content import Report, ReportTable, row_texts
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_choices import ChoiceFigures, RunChoices, run_choices
+from coeval.reports.experiment.run_choices import RunChoices, run_choices
 from coeval.reports.experiment.run_evidence import run_evidence
-from coeval.reports.site.choice_data import choice_data
+from coeval.reports.site.page import choice_data
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
 
@@ -165,9 +165,9 @@ def test_a_choice_of_a_variant_has_its_students_alone(tmp_path: Path) -> None:
             run.judged(n, student, "j1", {"plot": level})
     found = choices_of(run.folder)
     assert {("variant", "brief"), ("variant", "plain")} <= set(found.single)
-    of_brief = found.figures([("variant", "brief")])
-    assert list(of_brief.order) == ["ann@brief", "ben@brief"]
-    [rows] = [table.rows for table in tables_of(of_brief.report) if table.name == "differences"]
+    of_brief = found.report_of([("variant", "brief")])
+    assert [row[0] for row in of_brief.table("students").rows] == ["ann@brief", "ben@brief"]
+    [rows] = [table.rows for table in tables_of(of_brief) if table.name == "differences"]
     assert [row[:2] for row in rows] == [("ann@brief", "ben@brief")]
 
 
@@ -184,7 +184,7 @@ def test_a_choice_of_a_variant_has_its_students_alone(tmp_path: Path) -> None:
 )
 def test_what_no_score_has_cannot_be_chosen(choices: RunChoices, pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(UsageError):
-        choices.figures(pairs)
+        choices.report_of(pairs)
 
 
 def test_single_choices_are_names_of_which_there_are_several_and_few_values(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_costs_and_times_are_those_of_the_chosen_answers(tmp_path: Path) -> None
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     found = choices_of(made.path)
     for names in (["story"], ["saga"], ["saga", "story"]):
-        front = found.figures([("task", name) for name in names]).report.front
+        front = found.report_of([("task", name) for name in names]).front
         assert front is not None
         for row in front.records():
             each = [one for name in names for one in spent[row["student"], name]]
@@ -248,9 +248,8 @@ def shown_in(page: Page) -> dict[str, Any]:
     return shown
 
 
-def differs(shown: dict[str, Any], found: ChoiceFigures) -> list[str]:
+def differs(shown: dict[str, Any], report: Report) -> list[str]:
     """Where the page shows something else than Python says."""
-    report = found.report
     wrong = []
     if shown["said"] != [report.shown.text(said.text) for said in report.lead]:
         wrong.append(f"{shown['said']}: {report.lead} expected")
@@ -275,11 +274,11 @@ def choose(page: Page, query: str) -> None:
     until(page, "query => location.hash.includes(query)", query)
 
 
-def until_shown(page: Page, found: ChoiceFigures) -> None:
+def until_shown(page: Page, report: Report) -> None:
     """Wait until the page says what is chosen, and hold it to Python's figures."""
     status = "text => document.getElementById('filter-status').textContent === text"
-    until(page, status, found.report.facts[0])
-    assert differs(shown_in(page), found) == []
+    until(page, status, report.facts[0])
+    assert differs(shown_in(page), report) == []
 
 
 @pytest.mark.system
@@ -291,9 +290,9 @@ def test_a_chosen_slice_shows_exactly_the_figures_of_python(
     compared = 0
     for pair in choices.single:
         choose(page, urlencode([pair]))
-        found = choices.figures([pair])
+        found = choices.report_of([pair])
         until_shown(page, found)
-        compared += sum(len(table.rows) for table in tables_of(found.report))
+        compared += sum(len(table.rows) for table in tables_of(found))
     assert compared > 300
     assert page.locator("#judges > .of-whole-run").is_visible()
     page.locator("#choices").select_option("")
@@ -302,9 +301,9 @@ def test_a_chosen_slice_shows_exactly_the_figures_of_python(
 
 
 def test_rows_of_a_page_are_rounded_only_as_far_as_nobody_reads(choices: RunChoices) -> None:
-    found = choices.figures([("task", "story")])
-    data = json.loads(choice_data(found))
-    for table in tables_of(found.report):
+    found = choices.report_of([("task", "story")])
+    data = json.loads(choice_data(found, choices.evidence.students))
+    for table in tables_of(found):
         for cells, texts, row in zip(
             data["tables"][table.name]["rows"], row_texts(table.columns, table.rows), table.rows, strict=True
         ):
@@ -429,8 +428,8 @@ def test_view_shows_the_figures_of_a_combination(
 ) -> None:
     pairs = [("task", "story"), ("judge", "ann"), ("judge", "eve")]
     answered = server.ask(f"/f/0/api/figures?{urlencode(pairs)}")
-    needed = choices.figures(pairs)
-    assert answered.value == json.loads(choice_data(needed))
+    needed = choices.report_of(pairs)
+    assert answered.value == json.loads(choice_data(needed, choices.evidence.students))
     seen = opened(browser, server.address, f"f/0/report?token={server.token}")
     page = seen.page
     assert "data-choice" not in page.content(), "the server computes what is chosen"
@@ -442,7 +441,7 @@ def test_view_shows_the_figures_of_a_combination(
     page.reload()
     until_shown(page, needed)
     chips.first.click()
-    two = choices.figures(pairs[1:])
+    two = choices.report_of(pairs[1:])
     until_shown(page, two)
     seen.leave()
 

@@ -41,7 +41,8 @@ class AnswerFigures(NamedTuple):
         """Summarise the answers to some of the items, (I,)."""
         some, found = items[self.item], {}
         for place, student in enumerate(self.students):
-            mine = some & (self.student == place)
+            if not (mine := some & (self.student == place)).any():
+                continue
             usd, seconds = (of[mine & np.isfinite(of)] for of in (self.usd_per_1000, self.seconds))
             found[student] = AnswerCost(
                 int(mine.sum()),

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from coeval.analysis.answer_costs import AnswerFigures, answer_figures
 from coeval.analysis.measures.leaders import Context, partial_sentences, score_opening
 from coeval.analysis.measures.ranking import OthersAlone, ranking, without_own_measures
 from coeval.analysis.measures.score_choice import chosen_items, chosen_scores, score_choice, single_choices
@@ -27,28 +26,16 @@ from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 
 
-class ChoiceFigures(NamedTuple):
-    """``report``: the sentences and tables that follow a choice, and as its fact what is chosen; ``order``:
-    students, best first; ``students``: in the order of the whole run, that of their colours; ``is_empty``: no
-    student has a score."""
-
-    report: Report
-    order: Sequence[str]
-    students: Sequence[str]
-    is_empty: bool
-
-
 class RunChoices(NamedTuple):
     """A run's evidence, from which any choice is measured. ``single``: the choices of one name, as pairs of a
     dimension and a name."""
 
     evidence: RunEvidence
     report: Report
-    answers: AnswerFigures
     single: Sequence[tuple[str, str]]
 
-    def figures(self, pairs: Iterable[tuple[str, str]]) -> ChoiceFigures:
-        """Measure a choice, as pairs of a dimension and a name.
+    def report_of(self, pairs: Iterable[tuple[str, str]]) -> Report:
+        """Report a choice, as pairs of a dimension and a name: its fact says what is chosen.
 
         Raises UsageError: there is no such dimension or name.
         """
@@ -58,14 +45,13 @@ class RunChoices(NamedTuple):
         context = Context(others.ranking.order, None, grid.looks is not None and grid.looks.many)
         said = [plain(text) for text in score_opening(measures.students, ranks, context)]
         value = None if front is None else value_section(chosen, front)
-        report = msgspec.structs.replace(
+        return msgspec.structs.replace(
             self.report,
             facts=(" ".join(self._facts(chosen)),),
             lead=tuple(map(Sentence, said, score_anchors(ranks))),
             sections=(leading_section(chosen), *([] if value is None else [value]), where_section(chosen)),
             front=front,
         )
-        return ChoiceFigures(report, chosen.students, self.evidence.students, not ranks.order)
 
     def _evidence(self, pairs: Iterable[tuple[str, str]]) -> tuple[RunEvidence, OthersAlone]:
         """Return the evidence of a choice, and what is measured of it without self-judgments."""
@@ -83,7 +69,7 @@ class RunChoices(NamedTuple):
             without_own=OthersAlone(True, (), scores, ranks) if same else others,
             judges={name: one for name, one in run.measures.judges.items() if name in grid.judges},
         )
-        costs = self.answers.by_student(chosen_items(run.grid, choice))
+        costs = self.evidence.answers.by_student(chosen_items(run.grid, choice))
         measured = run._replace(measures=measures, grid=grid)
         return self.evidence._replace(measured=measured, costs=costs, is_choice=True), others
 
@@ -107,5 +93,4 @@ def run_choices(evidence: RunEvidence, report: Report) -> RunChoices | None:
     # labels, comparisons and samples are of the whole run; what is measured of items is large
     measures = msgspec.structs.replace(measured.measures, labels={}, pairs=None, samples=None, items={})
     kept = evidence._replace(measured=measured._replace(measures=measures, conclusions=()))
-    answers = answer_figures(evidence.reader, measured.grid.items.ids, measured.grid.students)
-    return RunChoices(kept, report, answers, single_choices(measured.grid))
+    return RunChoices(kept, report, single_choices(measured.grid))

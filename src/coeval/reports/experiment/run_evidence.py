@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from coeval.analysis.answer_costs import AnswerCost, model_costs
+import numpy as np
+
+from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, answer_figures
 from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results, bill
@@ -25,6 +27,7 @@ class RunEvidence(NamedTuple):
     measured: MeasuredRun
     results: Results
     missing: Missing
+    answers: AnswerFigures
     costs: Mapping[str, AnswerCost]
     is_choice: bool = False
 
@@ -62,7 +65,10 @@ class RunEvidence(NamedTuple):
 def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]) -> RunEvidence:
     """Of a reader that is open already, and what was measured of it."""
     found, missing = results(reader, notes), look_for_gaps(reader.run)
-    return RunEvidence(reader, measured, found, missing, model_costs(reader))
+    items = measured.grid.items.ids
+    answers = answer_figures(reader, items, measured.grid.students)
+    costs = answers.by_student(np.ones(len(items), bool))
+    return RunEvidence(reader, measured, found, missing, answers, costs)
 
 
 @contextmanager

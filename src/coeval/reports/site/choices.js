@@ -49,14 +49,14 @@ async function applyChoice() {
   tellChoice(told, query);
   document.body.classList.toggle("filtered", found !== null);
   showFirstScreen(found);
-  report.order = found?.order ?? report.students;
+  report.order = found?.tables.students.rows.map(([name]) => name) ?? report.students;
   const changed = new Set();
   for (const [name, own] of Object.entries(whole.tables)) {
     const table = report.tables[name];
     const chosenTable = found?.tables[name];
     const rows = chosenTable ? chosenTable.rows.map((cells) => recordOf(table.columns, cells)) : own.rows;
     if (rows === table.rows) continue;
-    Object.assign(table, { rows, links: (chosenTable ?? own).links, empty: Boolean(chosenTable && found.empty) });
+    Object.assign(table, { rows, links: (chosenTable ?? own).links, empty: Boolean(chosenTable && !found.tables.front.rows.length) });
     changed.add(name);
     renderTable(name, table);
   }

@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import logging
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -29,8 +29,9 @@ from coeval import __version__
 from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import plain
 from coeval.reports.chart_spec import with_labels
-from coeval.reports.content import Report, ReportTable, Sentence, row_texts
+from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, cell_text, row_texts
 from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
+from coeval.reports.experiment.leading_section import FRONT
 from coeval.reports.items.item_selection import ItemSelection
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import cache_folder
@@ -203,13 +204,6 @@ def _data(value: Any) -> Markup:
     return Markup(msgspec.json.encode(value).decode().replace("<", "\\u003c"))  # noqa: S704
 
 
-def first_screen(report: Report, students: Sequence[str]) -> str:
-    """Return the sentences and the forest of students with which a page opens, as HTML; ``students``: in the
-    order of their colours."""
-    values = {"report": report, "shown": report.shown, "students": students}
-    return str(page_template("first_screen.html").make_module(values).lead())  # type: ignore[attr-defined]
-
-
 def _report_block(report: Report) -> DataBlock:
     """What charts and tables are drawn of."""
     tables = [table for section in report.sections for table in section.tables]
@@ -241,6 +235,75 @@ def _report_block(report: Report) -> DataBlock:
             "themes": {"light": theme_config(LIGHT), "dark": theme_config(DARK)},
         },
     )
+
+
+# --- Figures of a choice of scores
+#
+# Rows of tables are as short as they can be written without changing what people read.
+
+# The tables that follow a choice: the script shows those that its page has.
+_FOLLOWING = (
+    *(FRONT, "students", "differences", "standings", "quality-cost"),
+    *("parts", "values", "checks", "by-judge", "by-teacher", "levels"),
+)
+# Decimals that a share is written with, in the order in which they are tried: four are a tenth of the last
+# digit that people read.
+_DECIMALS = (4, 6, 9)
+
+
+def choice_data(report: Report, students: Sequence[str]) -> bytes:
+    """Return JSON of a choice's report: ``lead`` is HTML, ``tables`` by name have rows, cell by cell in the
+    order of their columns (a measure is its value, ends and n), and the link of each row; ``students`` in the
+    order of their colours."""
+    tables = {table.name: table for section in report.sections for table in section.tables}
+    tables |= {} if report.front is None else {FRONT: report.front}
+    return msgspec.json.encode(
+        {
+            "lead": _first_screen(report, students),
+            "status": report.shown.text(plain(report.facts[0])),
+            "tables": {name: _choice_table(tables.get(name)) for name in _FOLLOWING},
+        }
+    )
+
+
+def _choice_table(table: ReportTable | None) -> dict[str, Any]:
+    if table is None:
+        return {"rows": [], "links": []}
+    rows = [_choice_row(table.columns, row) for row in table.rows]
+    return {"rows": rows, "links": [table.links.get(at) for at in range(len(rows))] if table.links else []}
+
+
+def _choice_row(columns: Sequence[ReportColumn], row: Iterable[Cell]) -> list[Any]:
+    return [_choice_cell(cell, column) for cell, column in zip(row, columns, strict=True)]
+
+
+def _choice_cell(cell: Cell, column: ReportColumn) -> Any:
+    if isinstance(cell, Measured):
+        return list(_rounded(cell, column)[:4])
+    if isinstance(cell, float):
+        return _rounded(Measured(cell, None, None, None, None), column).value
+    return plain(cell) if isinstance(cell, str) else cell
+
+
+def _rounded(cell: Measured, column: ReportColumn) -> Measured:
+    """Round a measure as far as its text stays the same."""
+    text = cell_text(cell, column.kind)
+    for decimals in _DECIMALS:
+        value, low, high = (None if end is None else round(end, decimals) for end in cell[:3])
+        rounded = Measured(value, low, high, cell.n, cell.missing)
+        if cell_text(rounded, column.kind) == text:
+            return rounded
+    return cell
+
+
+def _first_screen(report: Report, students: Sequence[str]) -> str:
+    """Return the sentences and the forest of students with which a page opens, as HTML; ``students``: in the
+    order of their colours."""
+    values = {"report": report, "shown": report.shown, "students": students}
+    return str(page_template("first_screen.html").make_module(values).lead())  # type: ignore[attr-defined]
+
+
+# --- Scripts, styles and templates
 
 
 @cache

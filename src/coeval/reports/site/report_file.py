@@ -13,8 +13,7 @@ from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_selection import select_items
-from coeval.reports.site.choice_data import choice_data
-from coeval.reports.site.page import PageChoice, packed, write_page
+from coeval.reports.site.page import PageChoice, choice_data, packed, write_page
 from coeval.store.jsonl import write_bytes_atomic
 
 PAGE = "report.html"
@@ -57,7 +56,7 @@ def _fitting_choices(found: FolderReport, room: int) -> tuple[Sequence[PageChoic
         return (), 0
     fitting: list[PageChoice] = []
     for pair in found.choices.single:
-        data = packed(choice_data(found.choices.figures([pair])))
+        data = packed(choice_data(found.choices.report_of([pair]), found.choices.evidence.students))
         room -= len(data) + _BESIDE_CHOICE
         if room < 0:
             break

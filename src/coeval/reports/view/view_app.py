@@ -26,8 +26,7 @@ from coeval.core.plain import plain, shortened
 from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
-from coeval.reports.site.choice_data import choice_data
-from coeval.reports.site.page import page_template
+from coeval.reports.site.page import choice_data, page_template
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 from coeval.store.human_labels import VIEWER, HumanLabel
 
@@ -311,7 +310,7 @@ class _ViewHandlers:
             raise UsageError(f"choose by {_MOST_NAMES} names at most, not by {len(pairs)}")
 
         def computed() -> bytes:
-            return choice_data(choices.figures(pairs))
+            return choice_data(choices.report_of(pairs), choices.evidence.students)
 
         return web.Response(body=await asyncio.to_thread(computed), content_type=_JSON)
 
