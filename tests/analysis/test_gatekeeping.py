@@ -75,6 +75,11 @@ def test_a_comparison_of_students_has_the_second_interval_of_their_run(tmp_path:
         assert (one.judges, one.agreeing) == (3, gap["agreeing"])
         assert one.ci95_over_judges is not None
         assert one.ci95_over_judges[0] <= one.ci95[0] < one.ci95[1] <= one.ci95_over_judges[1]
+    two = next(one for one in api.compare(folder, students=["ben", "ann"]).comparisons)
+    whole = next(one for one in compared if {one.a, one.b} == {"ann", "ben"})
+    assert (two.p, two.p_over_judges) == (whole.p, whole.p_over_judges)  # of judges the third says something
+    assert two.ci95_over_judges is not None
+    assert whole.ci95_over_judges in (two.ci95_over_judges, tuple(-end for end in two.ci95_over_judges[::-1]))
     said = " ".join(one.sentence for one in compared)
     assert "points over items, ± " in said
     table = api.compare(folder).table()

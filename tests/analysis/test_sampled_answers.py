@@ -22,7 +22,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import pass_all, pass_at
 from coeval.analysis.scores import results
 from coeval.analysis.student_scales import SampledScore
-from coeval.cli.views.result_table import render
+from coeval.cli.views.results_view import render
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.store.rundir import RunDir
 
@@ -138,7 +138,7 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
         table = text.getvalue().partition("Several answers to an item")[2].partition("Scores in points")[0]
         names = {name for one in found.sampled for name in (one.task, one.factor or "(answer)")}
         assert all(name in table for name in {"pass@N", "pass^N", "ann", *names})
-        assert ("[" in table) == (width == 200)
+        assert "[" in table
     lab.models[1]["samples"] = 1
     lab.run(continue_run=True)
     assert "Several answers" not in coeval("results", "--run", lab.path).out

@@ -20,7 +20,7 @@ from written_run import Run
 from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.pairing import pair
-from coeval.analysis.comparison.side import read_side
+from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
@@ -250,9 +250,8 @@ def test_differences_are_over_the_scores_that_both_students_have(mixed: tuple[Ru
     expected = fmean(bob[n] - ann[n] for n in ann)
     assert measures.ranking.differences["ann", "bob"].by == pytest.approx(expected, abs=1e-12)
     with RunReader(run.folder, planned()) as reader:
-        pairs = pair(read_side(reader, "ann", "run:ann"), read_side(reader, "bob", "run:bob"))
-    metrics = [place for place, metric in enumerate(pairs.metrics) if metric.measure == "factor"]
-    found = pairs.scored(metrics, whole=True)
+        pairs = pair(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
+    found = pairs.scored("haiku")
     assert found is not None
     assert fmean(found.pairs.b - found.pairs.a) == pytest.approx(expected, abs=1e-12)
 
@@ -344,7 +343,7 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
         by_factor = {(one.part, one.student): one for one in breakdown(reader, "factor")}
         by_value = breakdown(reader, "attribute")
         shown = {one.item.id: one.score for one in choose_answers(reader, AnswerChoice(("ann",))).answers}
-        report = compare_sides([[read_side(reader, name, name) for name in ("ann", "bob")]])
+        report = compare_sides([[*read_sides(reader, {"ann": "ann", "bob": "bob"}, {}).values()]])
     ann, bob = (one for one in found.students if one.task is None)
     assert (ann.student, ann.score, ann.n) == ("ann", 0.5, 9)  # of ten that were judged, one lacks its check
     assert [ann.least, ann.most] == pytest.approx([18 / 40, (18 + 12) / 40])

@@ -21,12 +21,12 @@ from coeval.analysis.run_results import Results, StudentScore
 from coeval.benchmarks.benchmark import Answer as Given
 from coeval.benchmarks.benchmark import Answer as Record
 from coeval.benchmarks.benchmark import Item, Judgment, Scored
-from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude, over_runs
+from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.task_registry import TASKS
-from coeval.cli.eval_framework.eval_report import show
-from coeval.cli.views.result_table import render
+from coeval.cli.eval_framework.eval_report import over_runs, show
+from coeval.cli.views.results_view import render
 from coeval.core.records import Message
 from coeval.engine.probing import Probing
 from coeval.models.keys import Keys
@@ -365,7 +365,7 @@ class Samples:
 
 async def test_figures_over_samples(stopping_bench: Bench) -> None:
     outcome = await Samples(["bad", "good", "bad"]).outcome(stopping_bench)
-    spread = over_runs(outcome.tasks)["invented"]["share_good"]
+    spread = over_runs(outcome)["invented"]["share_good"]
     assert spread.per_run == pytest.approx((2 / 3, 1, 2 / 3))
     assert (spread.n_runs, spread.unit) == (3, "share")
     assert spread.mean == pytest.approx(7 / 9)
@@ -373,22 +373,25 @@ async def test_figures_over_samples(stopping_bench: Bench) -> None:
     console = Console(width=80, record=True)
     show(outcome, console, console)
     shown = [line.split() for line in console.export_text().splitlines()]
-    assert ["task", "and", "metric,", "over", "runs", "mean", "std", "runs"] in shown
-    assert ["share_good", "77.8", "19.2", "3"] in shown
+    assert ["task", "and", "metric,", "over", "runs", "mean", "95%", "interval", "std", "runs"] in shown
+    assert ["share_good", "77.8", "–", "19.2", "3"] in shown
 
 
 async def test_a_single_sample_has_no_spread(stopping_bench: Bench) -> None:
     async with fake(reply=says_good) as server:
-        assert over_runs((await stopping_bench.run(server.url)).tasks) == {}
+        assert over_runs(await stopping_bench.run(server.url)) == {}
 
 
 async def test_a_sample_that_was_stopped_is_not_among_those_counted(stopping_bench: Bench) -> None:
     outcome = await Samples(["bad", "good"]).outcome(stopping_bench)
     kept, other = outcome.tasks
     left = TaskOutcome(other.label, other.folder, None, left_at=RecordCounts(1, 3, 0, 3))
+    (other.folder / "summary.json").unlink()
     stopped = Outcome([kept, left], interrupted=True)
-    spread = over_runs(stopped.tasks)["invented"]["share_good"]
+    spread = over_runs(stopped)["invented"]["share_good"]
     assert (spread.per_run, spread.std, spread.n_runs) == ((spread.mean,), None, 1)
     console = Console(width=80, record=True)
     show(stopped, console, console)
-    assert ["share_good", "66.7", "–", "1"] in [line.split() for line in console.export_text().splitlines()]
+    assert ["share_good", "66.7", "–", "–", "1"] in [
+        line.split() for line in console.export_text().splitlines()
+    ]

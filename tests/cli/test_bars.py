@@ -19,8 +19,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from coeval.cli import streams
-from coeval.cli.streams import folded, folded_name, warn_at_length
+from coeval.cli.streams import warn_at_length
 from coeval.cli.views.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, bars
+from coeval.core.folding import folded, folded_name
 from coeval.engine.progress import Board, Calls, figures
 
 BAR = re.compile("[━╸╺]+")

@@ -387,7 +387,9 @@ def test_two_sweeps_are_compared_and_one_checkpoint_is_named(here: Path, coeval:
     said = " ".join(ended.out.split())
     assert said.startswith("Ship run_b step 300:")
     assert "significantly better than each of the 5 others" in said
-    assert re.search(r"^300 .* 0?<?0\.\d+ +150 ", ended.out, re.MULTILINE), "run against run, step by step"
+    assert re.search(r"step 300 .* 0?<?0\.\d+ +150 ", ended.out, re.MULTILINE), (
+        "run against run, step by step"
+    )
     document = found(coeval, here / "run_a", here / "run_b")
     assert [one["b"]["step"] for one in document["differences"]] == [100, 200, 300]
     assert document["choices"][0]["best"] == {"run": "run_b", "step": 300}

@@ -15,7 +15,9 @@ from pipeline.experiments import Lab, model, quiz, task
 
 from coeval.analysis.comparison.comparison_report import Comparison
 from coeval.analysis.run_results import Results, StudentScore
-from coeval.cli.views.paper_table import PaperTable, in_latex, results_table
+from coeval.reports.content import ReportTable
+from coeval.reports.result_tables import paper_table
+from coeval.reports.writers.markup import as_latex, as_markdown, in_latex
 
 HOSTILE = ("a|b", "c_d&e%f", "\\input{etc}", "two\nlines", "**x** <img src=x>", "[h]*#~^$", "]")
 
@@ -89,7 +91,7 @@ def compared(a: str, b: str, difference: float, p: float) -> Comparison:
     )  # fmt: skip
 
 
-def table(p: float, names: tuple[str, ...] = ("best", "other", "last")) -> PaperTable:
+def table(p: float, names: tuple[str, ...] = ("best", "other", "last")) -> ReportTable:
     """Scores in two tasks and overall; ``p`` of all comparisons."""
     means = [0.9 - 0.1 * at for at in range(len(names))]
     scores = [
@@ -102,11 +104,11 @@ def table(p: float, names: tuple[str, ...] = ("best", "other", "last")) -> Paper
         for at, a in enumerate(names)
         for b in names[at + 1 :]
     ]
-    return results_table(Results(tuple(scores), (), simulated=False), pairs)
+    return paper_table(Results(tuple(scores), (), simulated=False), pairs)
 
 
 def test_the_best_is_bold_where_it_is_significantly_ahead_of_all() -> None:
-    markdown, latex = table(0.01).markdown(), table(0.01).latex()
+    markdown, latex = as_markdown(table(0.01)), as_latex(table(0.01), "tab:scores")
     assert read_markdown(markdown).bold == ["90.0"], "overall; tasks were not compared"
     assert markdown.count("**") == 2
     assert read_latex(latex)[0][:2] == ["best", r"\textbf{90.0} [85.0, 95.0]"]
@@ -116,7 +118,7 @@ def test_the_best_is_bold_where_it_is_significantly_ahead_of_all() -> None:
 
 
 def test_nothing_is_bold_where_nothing_is_significant() -> None:
-    for text in (table(0.2).markdown(), table(0.2).latex()):
+    for text in (as_markdown(table(0.2)), as_latex(table(0.2), "tab:scores")):
         assert "**" not in text
         assert r"\textbf" not in text
         assert "Bold" not in text
@@ -126,13 +128,13 @@ def test_one_that_is_tied_with_the_best_keeps_it_from_bold() -> None:
     results = Results(
         tuple(score(name, None, mean) for name, mean in (("a", 0.9), ("b", 0.8), ("c", 0.3))), (), False
     )
-    tied = results_table(results, [compared("a", "b", -0.1, 0.2), compared("a", "c", -0.6, 0.001)])
-    assert not any(cell.bold for _, cells in tied.rows for cell in cells)
+    tied = paper_table(results, [compared("a", "b", -0.1, 0.2), compared("a", "c", -0.6, 0.001)])
+    assert not tied.bold
 
 
 def test_hostile_names_are_text_in_both() -> None:
     found = table(0.01, HOSTILE)
-    rows = read_markdown(found.markdown())
+    rows = read_markdown(as_markdown(found))
     assert {tag.lstrip("/") for tag in rows.tags} <= {
         "table",
         "thead",
@@ -146,7 +148,7 @@ def test_hostile_names_are_text_in_both() -> None:
     assert rows.rows[0] == ["student", "overall", "t_1", "t|2"]
     assert [row[0] for row in rows.rows[1:]] == [name.replace("\n", "\\n") for name in HOSTILE]
     assert all(len(row) == 4 for row in rows.rows)
-    cells = read_latex(found.latex())
+    cells = read_latex(as_latex(found, "tab:scores"))
     assert len(cells) == len(HOSTILE)
     assert all(len(row) == 4 for row in cells)
     assert cells[1][0] == r"c\_d\&e\%f"

@@ -71,7 +71,7 @@ def test_what_scores_are_made_of(lab: Lab, coeval: Command, by: str, names: set[
     shown = coeval("results", "--run", lab.path, "--by", by)
     assert shown.code == 0
     assert f"Scores in story by {by}" in shown.out
-    rows = [line.split() for line in shown.out.splitlines() if line.split()[0] in names]
+    rows = [line.split() for line in shown.out.splitlines() if line.partition(" ")[0] in names]
     assert {row[0] for row in rows} == names
     assert all(row[1] in ("ann", "ben") for row in rows), "every row names its student"
     parts = json.loads(coeval("results", "--run", lab.path, "--by", by, "--json").out)["by"]

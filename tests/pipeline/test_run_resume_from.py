@@ -14,7 +14,7 @@ from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, t
 from rich.console import Console
 
 from coeval.api import Run, load_config, open_run, run
-from coeval.cli.views.result_table import render
+from coeval.cli.views.results_view import render
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.plan.preview import forecast

@@ -205,11 +205,11 @@ _LOST = """(
 _LOST_FACTORS = f"""(
     SELECT l.* REPLACE (coalesce(l.metric, f.metric) AS metric)
     FROM {_LOST} l LEFT JOIN (
-        SELECT DISTINCT s.task, metric, checked FROM scores s
-            LEFT JOIN weighed w ON w.task::VARCHAR = s.task AND w.factor::VARCHAR = metric
+        SELECT DISTINCT s.task, metric, c.factor IS NOT NULL AS checked FROM scores s
+            LEFT JOIN checks c ON c.task::VARCHAR = s.task AND c.factor::VARCHAR = metric
     ) f
         ON l.metric IS NULL AND l.judge IS NOT NULL AND f.task = l.task
-            AND (l.judge = '{CHECK}') = coalesce(f.checked, false)
+            AND (l.judge = '{CHECK}') = f.checked
 )"""  # noqa: S608
 
 

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.analysis.measures.answer_scores import score_answers
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import Datapoint, Evaluation, Preference, Response, response_id
 
@@ -65,6 +66,7 @@ class _AnswerRow(NamedTuple):
 
 
 def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
+    score_answers(reader)
     chosen = reader.rows(*_query(choice))
     rows = [_AnswerRow(*row[:4]) for row in chosen]
     texts = _Texts(reader, rows)
@@ -83,10 +85,7 @@ def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
 
 
 SCORED_SQL = """
-WITH scored AS (
-    SELECT answer, sum(value * share) / sum(share) AS mean
-    FROM weighed_scores WHERE value IS NOT NULL GROUP BY ALL
-), labelled AS (
+WITH labelled AS (
     SELECT answer, avg(match::INTEGER) AS right FROM labels GROUP BY ALL
 ), spread AS (
     SELECT answer, avg(high - low) AS disagreement
@@ -96,10 +95,11 @@ WITH scored AS (
     )
     GROUP BY ALL
 ), found AS (
-    SELECT i.item, a.answer, CASE WHEN scored.answer IS NULL THEN labelled.right ELSE mean END AS score,
+    SELECT i.item, a.answer, CASE WHEN s.item IS NULL THEN labelled.right ELSE s.score END AS score,
            disagreement, i.task, a.model, concat_ws('__', i.task, i.teacher, '') AS prefix
     FROM items i LEFT JOIN answers a USING (item)
-        LEFT JOIN scored USING (answer) LEFT JOIN labelled USING (answer) LEFT JOIN spread USING (answer)
+        LEFT JOIN answer_score s USING (item, model, sample)
+        LEFT JOIN labelled USING (answer) LEFT JOIN spread USING (answer)
 )
 """
 """The beginning of a query: ``found`` holds all answers, with their scores and how far judges are apart."""

@@ -191,17 +191,17 @@ class LabelAccuracy:
 
 @dataclass(frozen=True, slots=True)
 class MetricScore:
-    """A metric of a task, in its ``unit`` (``share``, ``percent`` or ``points``), as its ``summary.json`` has
-    it, with its 95% interval and standard error over n prompts.
+    """A metric of a task over the ``samples`` that count, in its ``unit`` (``share``, ``percent`` or
+    ``points``), with its 95% interval and standard error over n prompts.
 
-    ``sample`` counts from 0. The task is scored by so many ``expected`` prompts, judgments or scores (which
-    of these, says ``counted``), of which ``failed`` came to nothing. ``not_measured`` counts the failures
-    that left no value, by reason.
+    The task is scored by so many ``expected`` prompts, judgments or scores (which of these, says
+    ``counted``), of which ``failed`` came to nothing. ``not_measured`` counts the failures that left no
+    value, by reason.
     """
 
     model: str
     task: str
-    sample: int
+    samples: int
     metric: str
     value: float | None
     low: float | None
@@ -217,7 +217,7 @@ class MetricScore:
 
 class Results(msgspec.Struct, frozen=True):
     """What is in a folder, as `coeval.Run.results()` returns it: a run's scores, or the ``metrics`` of an
-    output folder of ``eval-framework``, by task and sample.
+    output folder of ``eval-framework``, by task.
 
     ``students``: first the overall scores, then those of each task by name; each best first, ties
     by name. ``labels``: by task and attribute, best first. What is removed stands after what is
@@ -368,13 +368,13 @@ def _html(results: Results) -> str:
 
 _COST = ("model", "requests", "input_tokens", "output_tokens", "cost_usd")
 _LABEL = ("task", "label", "student", "accuracy", "n", "no label", "failed")
-_METRIC = ("task", "sample", "metric", "value", "low", "high", "n", "failed")
+_METRIC = ("task", "samples", "metric", "value", "low", "high", "n", "failed")
 
 
 def _metric(metric: MetricScore) -> list[object]:
     figures = (metric.value, metric.low, metric.high)
     shown = [None if each is None else metric_text(each, metric.unit) for each in figures]
-    return [metric.task, metric.sample, metric.metric, *shown, metric.n, metric.failed]
+    return [metric.task, metric.samples, metric.metric, *shown, metric.n, metric.failed]
 
 
 def answer_findings(scores: Sequence[StudentScore]) -> Iterator[str]:

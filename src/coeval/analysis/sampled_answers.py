@@ -8,7 +8,7 @@ one answer to an item.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -17,16 +17,65 @@ from scipy.special import gammaln
 
 from coeval.analysis.intervals import Floats, Interval, clustered_error, mean_over_strata
 from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid, with_removed
+from coeval.analysis.measures.value_grid import label_grid
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.student_scales import PassRate, SampledScore
 
 
-def sampled_scores(reader: RunReader) -> tuple[SampledScore, ...]:
+def sampled_scores(reader: RunReader, grid: ScoreGrid) -> tuple[SampledScore, ...]:
     """Results by task, factor and student, whole answers first; empty without several answers."""
-    often = [student for student, samples in reader.samples.items() if samples > 1]
-    if not often:
+    if not reader.sampled:
         return ()
-    return tuple(_scores(reader, often))
+    grid = with_removed(reader, grid)
+    labels = label_grid(reader, grid)
+    found = [
+        one
+        for place, student in enumerate(grid.students)
+        if student in grid.samples
+        for rows in (*_scored_answers(grid, place), *_labelled_answers(labels, place))
+        if (one := _score(rows, student, grid)) is not None
+    ]
+    return tuple(sorted(found, key=lambda one: (one.task, one.factor is not None, one.factor, one.student)))
+
+
+class _Answers(NamedTuple):
+    """A student's answers in a task, by their items, with the score of each, NaN where it has none: in one
+    factor or label, or as a whole. ``passes``: whether each passes, or does not."""
+
+    task: int
+    factor: str | None
+    item: Codes
+    score: Floats
+    passes: bool
+
+
+def _scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
+    for place in range(len(grid.tasks)):
+        mine = grid.of_rows((grid.student == student) & (grid.task == place))
+        answers, first, at = np.unique(mine.answer, return_index=True, return_inverse=True)
+        sums = mine.sums()
+        with np.errstate(invalid="ignore"):
+            totals = (np.bincount(at, column, len(answers)) for column in (sums.total, sums.share))
+            whole = np.divide(*totals)
+        yield _Answers(place, None, mine.item[first], whole, passes=False)
+        for factor in np.unique(mine.factor).tolist():
+            rows = mine.of_rows(mine.factor == factor)
+            sums, name = rows.sums(alike=True), grid.factors[factor]
+            sharp = bool(np.isin(rows.values[rows.levels[rows.valid]], (0.0, 1.0)).all())
+            if rows.checked is not None:
+                sharp = sharp and bool(np.isin(rows.checked[np.isfinite(rows.checked)], (0.0, 1.0)).all())
+            passes = sharp and _is_binary(grid, place, name)
+            yield _Answers(place, name, rows.item, sums.total / sums.units, passes)
+
+
+def _labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
+    mine = labels.of_rows(labels.student == student)
+    for place in range(len(labels.tasks)):
+        for factor, name in enumerate(labels.factors):
+            rows = mine.of_rows((mine.factor == factor) & (mine.task == place))
+            if rows.checked is not None:
+                yield _Answers(place, name, rows.item, rows.checked, passes=True)
 
 
 class _ItemSums(NamedTuple):
@@ -38,7 +87,7 @@ class _ItemSums(NamedTuple):
     halves: Floats
     total: Floats
     squares: Floats
-    clusters: NDArray[np.int64] | None
+    clusters: Codes | None
 
     def mean(self, values: Floats, some: NDArray[np.bool_] | None = None) -> Interval:
         """Average over items, or over some."""
@@ -48,37 +97,48 @@ class _ItemSums(NamedTuple):
         return mean_over_strata([values], clusters=None if self.clusters is None else [clusters])
 
 
-def _scores(reader: RunReader, often: Sequence[str]) -> Iterator[SampledScore]:
-    for task, student, factor, is_label, sharp, names, *found in reader.rows(
-        _BY_ITEM.format(names=reader.names_sql), [often] * 3
-    ):
-        n, passed, halves, total, squares = (np.array(each, np.float64) for each in found)
-        items = _ItemSums(n, passed, halves, total, squares, reader.clusters_of(names))
-        means = items.total / items.n
-        several = items.n > 1
-        within = (items.squares - items.total * means)[several] / (items.n[several] - 1)
-        mean = items.mean(means)
-        place = np.arange(len(means)) if items.clusters is None else items.clusters
-        samples = reader.samples[student]
-        passes = is_label or (sharp and factor is not None and _is_binary(reader, task, factor))
-        yield SampledScore(
-            student=student,
-            task=task,
-            factor=factor,
-            samples=samples,
-            n=len(means),
-            mean=mean.mean,
-            low=mean.low,
-            high=mean.high,
-            item_se=clustered_error(means, place),
-            sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
-            passes=tuple(_pass_rates(items, samples)) if passes else (),
-        )
+def _score(answers: _Answers, student: str, grid: ScoreGrid) -> SampledScore | None:
+    """None where no answer has a score."""
+    there = np.isfinite(answers.score)
+    score = answers.score[there]
+    if not len(score):
+        return None
+    numbers, at = np.unique(answers.item[there], return_inverse=True)
+    some = np.zeros(len(grid.items.ids), bool)
+    some[numbers] = True
+    columns = (np.ones(len(score)), score > _HALF, score == _HALF, score, score**2)
+    n, passed, halves, total, squares = (
+        np.bincount(at, column, len(numbers)).astype(np.float64) for column in columns
+    )
+    items = _ItemSums(n, passed, halves, total, squares, grid.items.alike_of(some))
+    means = items.total / items.n
+    several = items.n > 1
+    within = (items.squares - items.total * means)[several] / (items.n[several] - 1)
+    mean = items.mean(means)
+    place = np.arange(len(means)) if items.clusters is None else items.clusters
+    samples = grid.samples[student]
+    return SampledScore(
+        student=student,
+        task=grid.tasks[answers.task],
+        factor=answers.factor,
+        samples=samples,
+        n=len(means),
+        mean=mean.mean,
+        low=mean.low,
+        high=mean.high,
+        item_se=clustered_error(means, place),
+        sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
+        passes=tuple(_pass_rates(items, samples)) if answers.passes else (),
+    )
 
 
-def _is_binary(reader: RunReader, task: str, factor: str) -> bool:
+# Several judges of an answer decide by majority: above a half it passes, and at a half it does half.
+_HALF = 0.5
+
+
+def _is_binary(grid: ScoreGrid, task: int, factor: str) -> bool:
     """Whether a factor passes or not: a check, or one on a scale of two levels."""
-    plan = reader.planned.tasks.get(task) if reader.planned is not None else None
+    plan = grid.planned.tasks.get(grid.tasks[task]) if grid.planned is not None else None
     if plan is None:
         return False
     return factor in (plan.checks or ()) or (factor in plan.scales and len(plan.scales[factor].levels) == 2)
@@ -119,32 +179,6 @@ def pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
     return every
 
 
-# Several judges of an answer decide by majority: above a half it passes, and at a half it does half.
-_BY_ITEM = """
-WITH answer AS (
-    SELECT task, model, metric AS factor, false AS is_label, item, sample, avg(value) AS value,
-           bool_and(value IN (0, 1)) AS sharp
-    FROM scores WHERE value IS NOT NULL AND list_contains(?::VARCHAR[], model) GROUP BY ALL
-    UNION ALL
-    SELECT task, model, NULL, false, item, sample, sum(value * share) / sum(share), false
-    FROM weighed_scores WHERE value IS NOT NULL AND share IS NOT NULL
-        AND list_contains(?::VARCHAR[], model) GROUP BY ALL
-    UNION ALL
-    SELECT task, model, attribute, true, item, sample, match::INTEGER::DOUBLE, true
-    FROM labels WHERE list_contains(?::VARCHAR[], model)
-), of_item AS (
-    SELECT task, model, factor, is_label, item, bool_and(sharp) AS sharp, count(*) AS n,
-           count(*) FILTER (value > 0.5) AS passed, count(*) FILTER (value = 0.5) AS halves,
-           sum(value) AS total, sum(value * value) AS squares
-    FROM answer GROUP BY task, model, factor, is_label, item
-)
-SELECT task, model, factor, is_label, bool_and(sharp), {names}, list(n ORDER BY item),
-       list(passed ORDER BY item), list(halves ORDER BY item),
-       list(total ORDER BY item), list(squares ORDER BY item)
-FROM of_item GROUP BY task, model, factor, is_label ORDER BY task, factor NULLS FIRST, model
-"""
-
-
 # --- As a part of a run's measures
 
 WHOLE = "(whole answer)"
@@ -176,10 +210,10 @@ class FactorSamples(Entity, frozen=True):
     pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None
 
 
-def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
+def sample_measures(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str, str], FactorSamples] | None:
     """Results by student, task and factor, whole answers first; None without several answers."""
     return {
-        (one.student, one.task, one.factor or WHOLE): _measures(one) for one in sampled_scores(reader)
+        (one.student, one.task, one.factor or WHOLE): _measures(one) for one in sampled_scores(reader, grid)
     } or None
 
 

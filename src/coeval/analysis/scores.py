@@ -43,6 +43,7 @@ from coeval.analysis.measures.student_measures import (
 )
 from coeval.analysis.people.people_measures import human_scores
 from coeval.analysis.planned_names import removed_names
+from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import (
@@ -53,6 +54,7 @@ from coeval.analysis.run_results import (
     model_costs,
 )
 from coeval.analysis.sampled_answers import sampled_scores
+from coeval.analysis.training.sample_figures import metric_scores, task_figures
 from coeval.core.errors import StoreError
 from coeval.core.records import CHECK
 from coeval.core.text import listed, numbered
@@ -71,8 +73,22 @@ def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
 
 @singledispatch
 def _scored(reader: Reader) -> Results:
+    raise NotImplementedError(type(reader).__name__)
+
+
+@_scored.register
+def _(reader: OutputReader) -> Results:
     """A benchmark's own figures."""
-    return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=reader.metrics)
+    figures = task_figures(reader)
+    scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
+    left_out = [
+        f"run_{left.run} {task} is left out: {left.why}"
+        for task, found in figures.items()
+        for left in found.runs.left_out
+        if (task, left.run) in scored
+    ]
+    notes, metrics = (*reader.notes(), *left_out), metric_scores(reader, figures)
+    return Results((), (), simulated=reader.simulated, notes=notes, metrics=metrics)
 
 
 @_scored.register
@@ -85,9 +101,9 @@ def _(reader: RunReader) -> Results:
         students=student_scores(reader, grid, scores),
         leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
         labels=label_accuracies(reader, with_removed(reader, grid).students),
-        sampled=sampled_scores(reader),
+        sampled=sampled_scores(reader, grid),
         simulated=reader.simulated,
-        notes=(*label_task_notes(reader), *unscored_notes(reader), *reader.notes()),
+        notes=(*label_task_notes(reader), *unscored_notes(reader, grid), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
         pairs=pair_strengths(pairs),
@@ -230,23 +246,26 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
         yield label_tasks_sentence(of_scores, alone)
 
 
-def unscored_notes(reader: RunReader) -> Iterator[str]:
+def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
     """Report that all failed; name the factors that all answers of a student lack, so that it has no score
     in a task."""
     [(known, *failed)] = reader.rows(_FAILURES)
     lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
     if lost and not known and not reader.run.files(PAIRS):
         yield f"No scores: {' and '.join(lost)} failed."
-    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for task, student, scored in reader.rows(_UNSCORED) if reader.weighed else ():
-        lacking = tuple(sorted(reader.weighed.get(task, {}).keys() - {*scored}))
-        if not removed_names(reader.planned, student, task):
-            alike.setdefault((task, lacking), []).append(student)
-    for (task, lacking), students in alike.items():
-        yield (
-            f"{listed(students)}: no score in {task}, because no answer is scored in "
-            f"{listed(lacking) or 'every factor'}."
-        )
+    counts, scored = grid.sums().units > 0, grid.scored
+    for place, (task, design) in enumerate(zip(grid.tasks, grid.designs, strict=True)):
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for at, student in enumerate(grid.students if design.weights else ()):
+            rows = (grid.task == place) & (grid.student == at) & scored
+            if rows.any() and not counts[rows].any():
+                found = {grid.factors[factor] for factor in np.unique(grid.factor[rows])}
+                alike.setdefault(tuple(sorted(design.factors - found)), []).append(student)
+        for lacking, students in alike.items():
+            yield (
+                f"{listed(students)}: no score in {task}, because no answer is scored in "
+                f"{listed(lacking) or 'every factor'}."
+            )
 
 
 _ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours
@@ -260,11 +279,6 @@ _OF_TASKS = """
 SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
        task IN (SELECT task FROM labels)
 FROM items WHERE NOT failed GROUP BY task ORDER BY task
-"""
-
-_UNSCORED = """
-SELECT task, model, list(DISTINCT metric) FROM weighed_scores WHERE value IS NOT NULL
-GROUP BY task, model HAVING count(share) = 0 ORDER BY task, model
 """
 
 _COUNTS = """

@@ -12,7 +12,7 @@ from coeval.analysis.run_results import ModelCost, Results
 from coeval.api import find_keys
 from coeval.api.run_handle import Run
 from coeval.api.stoppable import RunView, drawn, wait_for
-from coeval.benchmarks.run.conclusion import Outcome, Spread, conclude, entered, over_runs
+from coeval.benchmarks.run.conclusion import Outcome, conclude, entered
 from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.runner import EndOfAsking, ask_alone, prepare
@@ -39,11 +39,6 @@ class EvaluationRun:
         return {task.label: task.summary for task in self.outcome.tasks if task.summary is not None}
 
     @property
-    def over_runs(self) -> Mapping[str, Mapping[str, Spread]]:
-        """Task → metric → mean and standard deviation over the samples, where there are several."""
-        return over_runs(self.outcome.tasks)
-
-    @property
     def gaps(self) -> tuple[str, ...]:
         """What is missing, in words; the same call again asks for it."""
         return self.outcome.gaps
@@ -64,7 +59,7 @@ class EvaluationRun:
         return Run(self.path)
 
     def results(self) -> Results:
-        """The metrics of all tasks in the folder, those of earlier calls included."""
+        """The metrics of all tasks in the folder over their samples, those of earlier calls included."""
         return self.run.results()
 
     def __repr__(self) -> str:

@@ -177,7 +177,7 @@ def without_keys(text: str) -> str:
 def _print_error(text: str) -> None:
     """A message on standard error; on a terminal it is folded between words."""
     if sys.stderr.isatty():
-        from coeval.cli.streams import folded  # here, because most commands end without
+        from coeval.core.folding import folded  # here, because most commands end without
 
         with suppress(OSError):
             text = "\n".join(folded(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80))

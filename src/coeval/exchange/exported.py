@@ -76,7 +76,6 @@ class FigureOut(NamedTuple):
 
     task: str
     model: str
-    sample: int
     metric: str
     value: float | None
     low: float | None
@@ -231,7 +230,7 @@ def _share(
     judges: tuple[str, ...] = (),
 ) -> FigureOut:
     counts = (of.n, of.failed, "share", judges)
-    return FigureOut(task or "", of.student, 0, metric, value, of.low, of.high, None, *counts)
+    return FigureOut(task or "", of.student, metric, value, of.low, of.high, None, *counts)
 
 
 @singledispatch
@@ -308,7 +307,6 @@ def _(reader: RunReader) -> Iterator[FigureOut]:
             yield FigureOut(
                 task=task,
                 model=name,
-                sample=0,
                 metric="pairwise strength",
                 value=strength.value,
                 low=strength.low,
@@ -331,7 +329,6 @@ def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> 
         yield FigureOut(
             task=metric.task,
             model=metric.model,
-            sample=metric.sample,
             metric=metric.metric,
             value=metric.value,
             low=metric.low,

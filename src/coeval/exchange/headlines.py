@@ -102,8 +102,7 @@ def _row(folder: Path) -> dict[str, float]:
     several = len({figure.model for figure in figures}) > 1 or not output_tasks(folder)
     row: dict[str, float] = {}
     for one in (each for each in figures if each.value is not None or each.failed):
-        metric = one.metric + (f"_run_{one.sample}" if one.sample else "")
-        parts = (one.task or "overall", *((one.model,) if several else ()), metric)
+        parts = (one.task or "overall", *((one.model,) if several else ()), one.metric)
         _add(row, parts, (one.value, one.low, one.high, one.n, one.failed))
     return row
 

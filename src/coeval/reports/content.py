@@ -25,18 +25,33 @@ Cell: TypeAlias = str | int | float | bool | Measured | None
 
 class ReportColumn(msgspec.Struct, frozen=True):
     """``name`` is what pictures and filters call it, ``title`` what people read, ``meaning`` what a pointer
-    that rests on it is told."""
+    that rests on it is told. ``terminal``: its heading there, the title where it is None; one that is empty
+    has no place there. ``spare``: left out where a terminal is too narrow for all."""
 
     name: str
     title: str
     kind: FigureKind = "text"
     meaning: str = ""
+    terminal: str | None = None
+    spare: bool = False
+
+    @property
+    def on_terminal(self) -> str:
+        if self.terminal is not None:
+            return self.terminal
+        return self.title if self.title[1:2].isupper() else self.title[:1].lower() + self.title[1:]
+
+
+def columns_of(*titles: str, kind: FigureKind = "text") -> tuple[ReportColumn, ...]:
+    """A column for each title."""
+    return tuple(ReportColumn(title.lower(), title, kind) for title in titles)
 
 
 class ReportTable(msgspec.Struct, frozen=True):
     """``name`` is unique in a report. ``links`` gives rows, by place, the choice of items behind them: the
     query of an address such as ``student=gpt&task=triage``. ``chosen``: by column, the value of the rows that
-    are shown at first; toggles of its pictures, called as the columns are, choose others."""
+    are shown at first; toggles of its pictures, called as the columns are, choose others. ``names``: how many
+    columns say, one within the other, what a row is of. ``bold``: row and column of cells that stand out."""
 
     name: str
     title: str
@@ -45,6 +60,8 @@ class ReportTable(msgspec.Struct, frozen=True):
     note: str = ""
     links: Mapping[int, str] = {}
     chosen: Mapping[str, str] = {}
+    names: int = 1
+    bold: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def first_rows(self) -> tuple[tuple[Cell, ...], ...]:
@@ -55,6 +72,20 @@ class ReportTable(msgspec.Struct, frozen=True):
             if column.name in self.chosen
         }
         return tuple(row for row in self.rows if all(row[at] == value for at, value in places.items()))
+
+    def with_columns(self, *names: str, last: str = "") -> ReportTable:
+        """The same with these columns first, which say what a row is of, and with that column ``last``."""
+        at_name = {column.name: at for at, column in enumerate(self.columns)}
+        first, end = [at_name[name] for name in names], [at_name[last]] if last else []
+        between = (at for at in range(len(self.columns)) if at not in {*first, *end})
+        places = [*first, *between, *end]
+        return msgspec.structs.replace(
+            self,
+            columns=tuple(self.columns[at] for at in places),
+            rows=tuple(tuple(row[at] for at in places) for row in self.rows),
+            bold=frozenset((row, places.index(at)) for row, at in self.bold),
+            names=len(names),
+        )
 
     def records(self) -> list[dict[str, Any]]:
         """Its rows as objects by column name, as pictures and the browser take them."""

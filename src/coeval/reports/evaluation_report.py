@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured, ModelTasks
+from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
-from coeval.core.figures import metric_text, points_per, share_of_scale
+from coeval.core.figures import metric_text, share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
@@ -37,10 +36,8 @@ from coeval.reports.experiment.judges_section import (
     judge_table,
 )
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
-from coeval.reports.measure_table import declared_column
+from coeval.reports.measure_table import declared_column, error_in_points, in_points
 from coeval.reports.plots import interval_plot
-
-_Figure = TypeVar("_Figure")
 
 # --- Trust in the judges of ``eval-framework``
 
@@ -77,7 +74,7 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
     found = results(reader, notes)
     models = list(dict.fromkeys(metric.model for metric in found.metrics))
     tasks = list(dict.fromkeys(metric.task for metric in found.metrics))
-    first = list(_first_metrics(found.metrics, measures))
+    first = _first_metrics(found.metrics)
     lead = tuple(islice(_lead(first, measures), _MOST_SAID))
     judges = output_judges_section(measures, models)
     return Report(
@@ -104,27 +101,20 @@ def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterat
     yield plain(reader.folder.resolve().name)
 
 
-class _First(NamedTuple):
-    """The first metric of a model's task, and what it is over all samples."""
-
-    metric: MetricScore
-    found: Measured
-
-    @property
-    def text(self) -> str:
-        """``48.0 [40.2, 55.9]``"""
-        unit = self.metric.unit
-        value, low, high = (None if each is None else metric_text(each, unit) for each in self.found[:3])
-        return f"{value}{'' if low is None else f' [{low}, {high}]'}"
-
-
-def _first_metrics(metrics: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[_First]:
-    seen = set()
+def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
+    """The first metric of each model's task that has a value."""
+    first: dict[tuple[str, str], MetricScore] = {}
     for metric in metrics:
-        shown = _found(measures.metrics, metric)
-        if (metric.model, metric.task) not in seen and shown is not None and shown.value is not None:
-            seen.add((metric.model, metric.task))
-            yield _First(metric, shown)
+        if metric.value is not None:
+            first.setdefault((metric.model, metric.task), metric)
+    return list(first.values())
+
+
+def _text(metric: MetricScore) -> str:
+    """``48.0 [40.2, 55.9]``"""
+    figures = (metric.value, metric.low, metric.high)
+    value, low, high = (None if each is None else metric_text(each, metric.unit) for each in figures)
+    return f"{value}{'' if low is None else f' [{low}, {high}]'}"
 
 
 # Sentences of the first screen, and lines above it; the last section has all of these if there are more.
@@ -132,33 +122,31 @@ _MOST_SAID, _MOST_ALERTS = 3, 2
 _MOST_TASKS = 3
 
 
-def _lead(first: Sequence[_First], measures: OutputMeasures) -> Iterator[Sentence]:
+def _lead(first: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[Sentence]:
     """What it scores; of several models, who is best in each task. Then the judges."""
     if not first:
         return
-    tasks = dict.fromkeys(one.metric.task for one in first)
-    if len({one.metric.model for one in first}) == 1:
-        shown = listed((f"{one.text} in {one.metric.task}" for one in first), _MOST_TASKS)
-        yield Sentence(f"{first[0].metric.model} scores {shown}.", "scores")
+    tasks = dict.fromkeys(one.task for one in first)
+    if len({one.model for one in first}) == 1:
+        shown = listed((f"{_text(one)} in {one.task}" for one in first), _MOST_TASKS)
+        yield Sentence(f"{first[0].model} scores {shown}.", "scores")
     else:
         for task in list(tasks)[: _MOST_SAID - 1]:
-            those = [one for one in first if one.metric.task == task]
-            best = max(those, key=lambda one: one.found.value or 0.0)
-            yield Sentence(f"{best.metric.model} has the highest score in {task}: {best.text}.", "scores")
+            best = max((one for one in first if one.task == task), key=lambda one: one.value or 0.0)
+            yield Sentence(f"{best.model} has the highest score in {task}: {_text(best)}.", "scores")
     if measures.judges:
         yield Sentence(plain(next(iter(measures.findings or _unsure(list(measures.judges))))), "judges")
 
 
-def _front(first: Sequence[_First], *, several: bool) -> ReportTable | None:
+def _front(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None:
     """The benchmarks with their first metrics; None: there is none."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for metric, found in first:
-        if metric.unit:
-            links[len(rows)] = urlencode({"task": metric.task})
-            name = f"{metric.task}, {metric.metric.replace('_', ' ')}"
-            name += f" · {metric.model}" if several else ""
-            rows.append((name, _share(found, metric.unit), found.n, metric.failed))
+    for metric in (one for one in first if one.unit):
+        links[len(rows)] = urlencode({"task": metric.task})
+        name = f"{metric.task}, {metric.metric.replace('_', ' ')}"
+        name += f" · {metric.model}" if several else ""
+        rows.append((name, _share(metric), metric.n, metric.failed))
     return (
         ReportTable(
             FRONT,
@@ -177,16 +165,11 @@ def _front(first: Sequence[_First], *, several: bool) -> ReportTable | None:
     )
 
 
-def _share(found: Measured, unit: str) -> Measured:
+def _share(metric: MetricScore) -> Measured:
     """A metric with its interval as shares of its scale; nothing where its scale is not known."""
-    ends = (None if each is None or not unit else share_of_scale(each, unit) for each in found[:3])
-    value, low, high = ends
-    return Measured(value, low, high, found.n, found.missing)
-
-
-def _name(metric: MetricScore, metrics: Sequence[MetricScore]) -> str:
-    sampled = any(other.sample and other.task == metric.task for other in metrics)
-    return f"{metric.task}, sample {metric.sample}" if sampled else metric.task
+    unit, figures = metric.unit, (metric.value, metric.low, metric.high)
+    value, low, high = (None if each is None or not unit else share_of_scale(each, unit) for each in figures)
+    return Measured(value, low, high, metric.n, metric.failed)
 
 
 # Units whose figures as published are these points, or hundredths of them; of others the table has both.
@@ -199,18 +182,19 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
     has_own = any(metric.unit not in _WHOLE for metric in metrics)
     rows: list[tuple[Cell, ...]] = []
     for metric in metrics:
-        found = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
-        task = _name(metric, metrics)
-        row = f"{metric.model} · {task} · {metric.metric}" if several else f"{task} · {metric.metric}"
-        own = None if metric.unit in _WHOLE else found
+        row = f"{metric.task} · {metric.metric}"
+        row = f"{metric.model} · {row}" if several else row
+        own = None
+        if metric.unit not in _WHOLE:
+            own = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
         counts = (metric.n, metric.expected, metric.failed)
         rows.append(
             (
                 row,
                 metric.model,
-                task,
+                metric.task,
                 metric.metric,
-                _share(found, metric.unit),
+                _share(metric),
                 *([own] if has_own else []),
                 *counts,
                 True,
@@ -241,39 +225,36 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         table.name,
         interval_plot(table.name, shares),
     )
-    tables = (table, _samples(measures)) if measures.samples else (table,)
+    tables = (table, metric_table(measures, sampled=True)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", (), (picture,) if shares else (), tables)
 
 
-def _found(figures: Mapping[str, ModelTasks[_Figure]], metric: MetricScore) -> _Figure | None:
-    of_model = figures.get(metric.model)
-    of_task = None if of_model is None else of_model.get(metric.task)
-    return None if of_task is None else of_task.get(metric.metric)
-
-
-def _samples(measures: OutputMeasures) -> ReportTable:
-    """Of tasks with several samples of each prompt, what these come to together."""
+def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTable:
+    """Every metric over all samples of its prompts; ``sampled``: of the tasks alone that have several."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for model, tasks in measures.samples.items():
-        for task, found in tasks.items():
-            for metric, of_samples in found.items():
+    for model, tasks in measures.metrics.items():
+        for task, metrics in tasks.items():
+            spreads = measures.samples[model].get(task, {}) if model in measures.samples else {}
+            for metric, value in metrics.items() if spreads or not sampled else ():
                 links[len(rows)] = urlencode({"task": task})
-                value = measures.metrics[model][task][metric]
-                unit, by = of_samples.unit, points_per(of_samples.unit) / 100
-                errors = [
-                    None if each is None else by * each for each in (of_samples.item_se, of_samples.std)
-                ]
-                rows.append((model, task, metric, _share(value, unit), value.n, *errors, of_samples.n_runs))
+                unit = tasks.units.get((task, metric), "share")
+                spread = spreads.get(metric)
+                errors = (None, None) if spread is None else (spread.item_se, spread.std)
+                scaled = (error_in_points(each, unit) for each in errors)
+                runs = None if spread is None else spread.n_runs
+                rows.append(
+                    (model, task, metric, in_points(value[:3], unit, value.n), value.n, *scaled, runs)
+                )
     return ReportTable(
         "samples",
-        "Over all samples",
+        "Over all samples" if sampled else "Metrics",
         (
             ReportColumn("model", "Model"),
             ReportColumn("task", "Task"),
             ReportColumn("metric", "Metric"),
-            ReportColumn("value", "Points", "points", "Mean over the samples"),
-            ReportColumn("prompts", "Prompts", "count"),
+            ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
+            ReportColumn("prompts", "Prompts", "count", terminal="n"),
             *(
                 msgspec.structs.replace(declared_column(SampleSpread, field), kind="points")
                 for field in ("item_se", "std")
@@ -282,6 +263,7 @@ def _samples(measures: OutputMeasures) -> ReportTable:
         ),
         tuple(rows),
         links=links,
+        names=3,
     )
 
 

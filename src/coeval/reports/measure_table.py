@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, declared
+from coeval.core.figures import points_per, share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable
 
 _Record = TypeVar("_Record", bound=Entity)
@@ -32,7 +33,7 @@ def declared_column(record: type[Record], field: str, name: str = "") -> ReportC
 def declared_columns(record: type[Record]) -> dict[str, ReportColumn]:
     """By field, in the order of the record."""
     return {
-        name: ReportColumn(name, shown.column, shown.kind, shown.meaning)
+        name: ReportColumn(name, shown.column, shown.kind, shown.meaning, shown.terminal)
         for name, shown in declared(record).items()
         if isinstance(shown, ShownAs) and shown.column
     }
@@ -42,36 +43,36 @@ def measure_table(
     of: Named,
     record: type[_Record],
     rows: Mapping[Any, _Record],
-    items: str = "",
+    items: str = "Items",
     beside: Mapping[ReportColumn, Callable[[_Record], Cell]] | None = None,
 ) -> ReportTable:
     """A row for each of ``rows``, whose keys are the names, with all that the record declares.
 
     Parameters
     ----------
-    items : the heading of what the first measure rests on; empty: there is no such column
+    items : the heading of what the first measure rests on
     beside : further columns
     """
     columns, others = declared_columns(record), beside or {}
-    counted = (ReportColumn("n", items, "count"),) if items else ()
     cells: list[tuple[Cell, ...]] = []
     for key, found in rows.items():
         names = key if isinstance(key, tuple) else (key,)
         figures = [getattr(found, name) for name in columns]
         n = next((figure.n for figure in figures if isinstance(figure, Measured)), None)
         further = (take(found) for take in others.values())
-        cells.append((*names, *map(_cell, figures), *((n,) if items else ()), *further))
+        cells.append((*names, *map(_cell, figures), n, *further))
     return ReportTable(
         of.name,
         of.title,
         (
             *(ReportColumn(heading.lower(), heading) for heading in of.headings),
             *columns.values(),
-            *counted,
+            ReportColumn("n", items, "count", terminal="n"),
             *others,
         ),
         tuple(cells),
         links={at: urlencode({of.link: key}) for at, key in enumerate(rows)} if of.link else {},
+        names=len(of.headings),
     )
 
 
@@ -79,5 +80,40 @@ def _cell(figure: Any) -> Cell:
     """A measure that has no interval by its nature is a plain number."""
     if isinstance(figure, Measured) and figure.low is None and figure.value is not None:
         return figure.value
+    if isinstance(figure, tuple) and not isinstance(figure, Measured):
+        return rank_text(figure)
     found: Cell = figure
     return found
+
+
+def in_points(
+    ends: tuple[float | None, float | None, float | None], unit: str, n: int | None = None
+) -> Measured:
+    """A benchmark's metric with its interval as shares of the scale of its ``unit``."""
+    value, low, high = (None if end is None else share_of_scale(end, unit) for end in ends)
+    return Measured(value, low, high, n, None)
+
+
+def gap_in_points(difference: float, ends: tuple[float, float], unit: str, n: int | None = None) -> Measured:
+    """A difference of a benchmark's metric likewise."""
+    by = points_per(unit) / 100
+    return Measured(by * difference, by * ends[0], by * ends[1], n, None)
+
+
+def error_in_points(error: float | None, unit: str) -> float | None:
+    """A standard error of a benchmark's metric, or the like."""
+    return None if error is None else points_per(unit) / 100 * error
+
+
+def rank_text(ranks: tuple[int, int] | None) -> str | None:
+    """``2`` or ``2–4``."""
+    if ranks is None:
+        return None
+    low, high = ranks
+    return f"{low}" if low == high else f"{low}–{high}"
+
+
+def apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """None where nothing is missing: the score itself is the answer."""
+    least, most = bounds or (None, None)
+    return (None, None) if least == most else (least, most)

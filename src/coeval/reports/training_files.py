@@ -14,9 +14,9 @@ import numpy as np
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer
-from coeval.analysis.training.aggregate import Aggregated, aggregates_of, write_aggregates
+from coeval.analysis.training.aggregate import Aggregated, TaskAggregate, aggregates_of, write_aggregates
 from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
-from coeval.analysis.training.training_curves import CurvePoint, TaskCurve, TrainingRun, training_curves
+from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, training_run
 from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
@@ -38,21 +38,21 @@ class ShownCheckpoint(NamedTuple):
 
     name: str
     task: str
-    point: CurvePoint
+    folder: Path
 
 
 def shown_checkpoints(runs: Sequence[TrainingRun]) -> list[ShownCheckpoint]:
     """The first, the last and the highest of each run and task, and others spread over the rest."""
     labels = [run.label for run in runs]
     return [
-        ShownCheckpoint(checkpoint_name(run.label, point.step, labels), task, point)
+        ShownCheckpoint(checkpoint_name(run.label, point.step, labels), task, run.folders[point.step])
         for run in runs
         for task, curve in run.curves.items()
         for point in _spread(curve.points)
     ]
 
 
-def _spread(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+def _spread(points: Sequence[TaskAggregate]) -> list[TaskAggregate]:
     if len(points) <= MOST_CHECKPOINTS:
         return list(points)
     highest = max(range(len(points)), key=lambda place: points[place].mean)
@@ -99,7 +99,7 @@ def _browsers(checkpoints: Sequence[ShownCheckpoint], stack: ExitStack) -> dict[
     """By task and by checkpoint's name."""
     found: dict[str, dict[str, ItemBrowser]] = {}
     for shown in checkpoints:
-        folders = sorted(shown.point.folder.glob(f"run_*/{shown.task}")) or [shown.point.folder / shown.task]
+        folders = sorted(shown.folder.glob(f"run_*/{shown.task}")) or [shown.folder / shown.task]
         reader = stack.enter_context(OutputReader(folders[0]))
         found.setdefault(shown.task, {})[shown.name] = ItemBrowser(reader)
     return found
@@ -217,6 +217,6 @@ def put_together(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
     found = aggregates_of(out, expected)
     if not sum(len(write_aggregates(one)) for one in found):
         return TrainingFiles(found, None, None, [])
-    [run] = training_curves({out.absolute().name or "run": out}, list(expected))
+    run = training_run(out.absolute().name or "run", out, found, list(expected))
     compared = compare_runs([run])
     return TrainingFiles(found, run, compared, list(write_curves([run], compared, out / "plots")))

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.run_results import bill, model_costs
+from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
     CheckpointDifference,
     SweepComparison,
@@ -15,7 +16,7 @@ from coeval.analysis.training.sweep_comparison import (
     peers_text,
     runs_sentence,
 )
-from coeval.analysis.training.training_curves import CurvePoint, TrainingRun
+from coeval.analysis.training.training_curves import TrainingRun
 from coeval.core.figures import points_per, share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import fitted_names
@@ -47,7 +48,7 @@ def shipping_section(
     found: SweepComparison, runs: Sequence[str], held: Collection[tuple[str, str]]
 ) -> ReportSection:
     """The best checkpoint of each task with those tied with it; over several tasks, their mean as a curve."""
-    pictures, tables = [], [_choices(found, held)]
+    pictures, tables = [], [choice_table(found, held)]
     if found.changes:
         tables.append(_last_steps(found))
     if found.overall:
@@ -60,7 +61,7 @@ def shipping_section(
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
-def _choices(found: SweepComparison, held: Collection[tuple[str, str]]) -> ReportTable:
+def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ()) -> ReportTable:
     several = len(found.folders) > 1
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
@@ -78,9 +79,11 @@ def _choices(found: SweepComparison, held: Collection[tuple[str, str]]) -> Repor
             ReportColumn("task", "Task"),
             ReportColumn("best", "Best checkpoint"),
             ReportColumn("score", "Score", "points"),
-            ReportColumn("tied", "Statistically tied", "text", "Paired tests, adjusted for all pairs"),
+            ReportColumn(
+                "tied", "Statistically tied", "text", "Paired tests, adjusted for all pairs", "tied"
+            ),
             ReportColumn("n", "Items", "count", "That all checkpoints have"),
-            ReportColumn("of", "Checkpoints", "count"),
+            ReportColumn("of", "Checkpoints", "count", terminal=""),
         ),
         tuple(rows),
         links=links,
@@ -144,7 +147,7 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
     """The differences of runs at equal steps, from the one that a reader chooses; none of a single run."""
     if not found.differences:
         return
-    table = _differences(found)
+    table = run_table(found)
     runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
     short = fitted_names(map(plain, runs), _LONGEST_RUN)
     others = dict.fromkeys(short.values(), "the run of the row")
@@ -164,7 +167,8 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
     yield ReportSection("runs", "Which run is better, at equal steps?", (), (picture,), (table,))
 
 
-def _differences(found: SweepComparison) -> ReportTable:
+def run_table(found: SweepComparison) -> ReportTable:
+    """Run against run at equal steps, from either side."""
     runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
     short = fitted_names(map(plain, runs), _LONGEST_RUN)
     rows: list[tuple[Cell, ...]] = []
@@ -179,20 +183,24 @@ def _differences(found: SweepComparison) -> ReportTable:
         "Run against run",
         (
             ReportColumn("row", "Of"),
-            ReportColumn("baseline", "Baseline"),
+            ReportColumn("baseline", "Baseline", terminal=""),
             ReportColumn("of", "Task"),
             ReportColumn("mean", "Score", "points"),
             ReportColumn("mean_baseline", "Baseline's", "points"),
             ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
             ReportColumn("p", "p", "probability", "Adjusted for all steps, tasks and pairs of runs"),
-            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-            ReportColumn("n", "Items", "count"),
+            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment", ""),
+            ReportColumn("n", "Items", "count", terminal="n"),
             ReportColumn(
-                "could_be_seen", "Detectable", "points", "The true difference found four times in five"
+                "could_be_seen",
+                "Detectable",
+                "points",
+                "The true difference found four times in five",
+                "least",
             ),
         ),
         tuple(rows),
-        chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])},
+        chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {},
     )
 
 
@@ -316,7 +324,7 @@ def _of_task(
         for said in (*curve.conclusions, *curve.notes)
     ]
     shaded = f"; shaded: {_MEANINGS[error_bar]}" if _MEANINGS[error_bar] else ""
-    odd = any(not point.comparable for _, curve in curves for point in curve.points)
+    odd = any(not curve.alike.issuperset(curve.steps) for _, curve in curves)
     picture = Picture(
         task,
         f"{first.metric} over training steps{shaded}.{_HOLLOW if odd else ''}",
@@ -345,7 +353,7 @@ def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
     )
 
 
-def _points(task: str, runs: Sequence[TrainingRun]) -> list[tuple[TrainingRun, CurvePoint]]:
+def _points(task: str, runs: Sequence[TrainingRun]) -> list[tuple[TrainingRun, TaskAggregate]]:
     return [(run, point) for run in runs if task in run.curves for point in run.curves[task].points]
 
 
@@ -361,13 +369,13 @@ def _rows(
         errors = (None if each is None else by * each for each in (point.sem, point.std))
         counts = (point.n_runs, point.n_items, point.missing)
         name = checkpoint_name(run.label, point.step, labels)
-        rows.append(
-            (name, run.label, task, point.step, mean, *errors, *counts, point.judge, point.comparable)
-        )
+        judge = None if point.judge is None else point.judge.model
+        alike = point.step in run.curves[task].alike
+        rows.append((name, run.label, task, point.step, mean, *errors, *counts, judge, alike))
     return rows
 
 
-def _bar(point: CurvePoint, error_bar: ErrorBar) -> tuple[float, float] | None:
+def _bar(point: TaskAggregate, error_bar: ErrorBar) -> tuple[float, float] | None:
     match error_bar:
         case "ci95":
             return point.ci95
@@ -378,7 +386,7 @@ def _bar(point: CurvePoint, error_bar: ErrorBar) -> tuple[float, float] | None:
             return None if half is None else (point.mean - half, point.mean + half)
 
 
-def _measured(point: CurvePoint, bounds: tuple[float, float] | None, unit: str) -> Measured:
+def _measured(point: TaskAggregate, bounds: tuple[float, float] | None, unit: str) -> Measured:
     ends = (point.mean, *(bounds or (None, None)))
     mean, low, high = (None if each is None else share_of_scale(each, unit) for each in ends)
     return Measured(mean, low, high, point.n_items, point.missing)

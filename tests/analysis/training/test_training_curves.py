@@ -11,10 +11,12 @@ import pytest
 from cli.invoked import Command
 from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
 
+from coeval import open_run
 from coeval.analysis.training.sweep_comparison import compare_runs, compare_sweeps, read_sweeps
 from coeval.analysis.training.training_curves import training_curves
 from coeval.core.errors import UsageError
 from coeval.reports.training_report import training_report
+from coeval.reports.view.viewed_folder import read_summary
 
 STEPS = (120, 240, 360, 480, 600)
 FALLING = dict(zip(STEPS, (0.7, 0.66, 0.6, 0.55, 0.5), strict=True))
@@ -50,24 +52,48 @@ def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -
             assert f"{task}: {sentence}" in ended.out
         assert curve.steps == STEPS
         for point in curve.points:
-            written = json.loads((point.folder / task / "summary_agg.json").read_text())
+            written = json.loads((run.folders[point.step] / task / "summary_agg.json").read_text())
             assert (point.mean, list(point.ci95 or ())) == (written["mean"], written["ci95"])
-            assert (point.n_items, point.n_runs, point.comparable) == (250, 2, True)
+            assert (point.n_items, point.n_runs, point.step in curve.alike) == (250, 2, True)
             assert len(curve.columns[point.step].values) == 250
 
 
+def test_every_face_of_a_checkpoint_has_the_same_figure(tmp_path: Path) -> None:
+    """The curve, the results of its folder, its measures, and its line in the list of `coeval view`."""
+    [run] = training_curves({"a": two_tasks(tmp_path)})
+    compared = compare_runs([run])
+    listed = {step: read_summary(folder).best for step, folder in run.folders.items()}
+    for one in compared.overall:
+        best = listed[one.step]
+        assert best is not None
+        assert best.score == pytest.approx(one.mean, abs=1e-12)
+        opened = open_run(run.folders[one.step])
+        measures = opened.measures()["metrics"]["m"]
+        for metric in opened.results().metrics:
+            [point] = [point for point in run.curves[metric.task].points if point.step == one.step]
+            assert (metric.value, (metric.low, metric.high)) == (point.mean, point.ci95)
+            assert (metric.n, metric.samples) == (point.n_items, point.n_runs)
+            assert measures[metric.task][metric.metric] == point.mean
+    highest = max(listed, key=lambda step: listed[step].score if listed[step] else 0.0)  # type: ignore[union-attr]
+    assert compared.choices[0].best.step == highest
+
+
 @pytest.mark.process
-def test_without_aggregates_there_are_plain_points_and_the_same_conclusions(tmp_path: Path) -> None:
+def test_figures_and_conclusions_are_the_same_with_and_without_aggregates(
+    tmp_path: Path, coeval: Command
+) -> None:
     two_tasks(tmp_path)
-    [run] = training_curves({"a": tmp_path}, steps=STEPS[:4])
-    curve = run.curves["ifeval"]
-    assert len(curve.points) == 4
+    found: list[list[object]] = [[], []]
+    for figures in found:
+        [run] = training_curves({"a": tmp_path}, steps=STEPS[:4])
+        curve = run.curves["ifeval"]
+        figures += [curve.conclusions, *((point.mean, point.sem, point.ci95) for point in curve.points)]
+        assert coeval("sweep", "aggregate", "--out", tmp_path).code == 0
+    assert found[0] == found[1]
     for point in curve.points:
-        assert (point.std, point.sem, point.ci95) == (None, None, None)
-        runs = [point.folder / f"run_{run}" / "ifeval" / "summary.json" for run in range(2)]
-        values = [json.loads(run.read_text())["metrics"][STRICT]["value"] for run in runs]
+        runs = [run.folders[point.step] / f"run_{k}" / "ifeval" / "summary.json" for k in range(2)]
+        values = [json.loads(file.read_text())["metrics"][STRICT]["value"] for file in runs]
         assert point.mean == pytest.approx(np.mean(values))
-    assert len(curve.conclusions) == 1
 
 
 @pytest.mark.process
@@ -77,22 +103,23 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
         write_run(tmp_path / f"step_{step}" / "run_0", scores[:, 0], judge=judge)
     [run] = training_curves({"a": tmp_path})
     curve = run.curves["ifeval"]
-    assert [point.comparable for point in curve.points] == [True] * 4 + [False]
+    assert [step in curve.alike for step in curve.steps] == [True] * 4 + [False]
     assert curve.notes == (
         "step 600 is judged by strict otherwise than most checkpoints: no conclusion counts it",
     )
     assert curve.first_better is not None
-    assert ([*curve.first_better.p_values], curve.points[-1].judge) == (
-        [240, 360, 480],
-        "strict",
-    )
+    assert [*curve.first_better.p_values] == [240, 360, 480]
+    assert curve.points[-1].judge is not None
+    assert curve.points[-1].judge.model == "strict"
     [run] = training_curves({"a": tmp_path}, base=600)
     assert run.curves["ifeval"].first_better is None
     assert "nothing is held against step 600, which no conclusion counts" in run.curves["ifeval"].notes
 
 
 @pytest.mark.process
-def test_an_aggregate_of_other_samples_is_told(tmp_path: Path, coeval: Command) -> None:
+def test_curves_are_of_the_samples_that_are_there_not_of_an_older_aggregate(
+    tmp_path: Path, coeval: Command
+) -> None:
     scores = drawn({1: 0.5, 2: 0.6, 3: 0.6}, 20, 3)
     write_training(tmp_path, {step: of[:, :2] for step, of in scores.items()})
     assert coeval("sweep", "aggregate", "--out", tmp_path).code == 0
@@ -100,10 +127,10 @@ def test_an_aggregate_of_other_samples_is_told(tmp_path: Path, coeval: Command) 
     write_run(tmp_path / "step_3" / "run_2", scores[3][:, 2])  # one sample more
     [run] = training_curves({"a": tmp_path})
     curve = run.curves["ifeval"]
-    assert [point.ci95 is not None for point in curve.points] == [True, False, False]
     assert [point.n_runs for point in curve.points] == [2, 2, 3]
-    [note] = curve.notes
-    assert "summary_agg.json of steps 2, 3 does not match the current samples" in note
+    assert curve.points[1].mean == pytest.approx(scores[2][:, [2, 1]].mean())
+    assert curve.points[2].mean == pytest.approx(scores[3].mean())
+    assert curve.notes == ()
 
 
 @pytest.mark.process

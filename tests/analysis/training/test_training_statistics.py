@@ -74,9 +74,10 @@ def test_points_are_told_on_their_own_scale() -> None:
 
 
 def column(values: dict[str, float], weights: dict[str, float] | None = None) -> ItemColumn:
-    counts = np.array([(weights or {}).get(name, 1.0) for name in values])
-    keys = tuple((name, 7) for name in values)
-    return ItemColumn("m", "share", keys, np.array([*values.values()]), counts)
+    totals = np.array([(weights or {}).get(name, 1.0) for name in values])
+    keys, scores = tuple((name, 7) for name in values), np.array([*values.values()])
+    once = np.ones(len(values))
+    return ItemColumn("m", "share", keys, scores * totals, totals, once, scores.min(), scores.max())
 
 
 def test_items_are_paired_by_id_and_question() -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
-from itertools import combinations
+from itertools import combinations, groupby
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -38,7 +40,7 @@ from coeval.analysis.comparison.paired_difference import (
     spread_over_judges,
 )
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
-from coeval.analysis.comparison.side import JudgedApart, Side, judged_apart, read_side
+from coeval.analysis.comparison.side import JudgedApart, Side, judged_apart, read_sides
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, Bounds, Looks, bounds_at_any_look, joined
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
@@ -146,10 +148,10 @@ def _on_each(sides: Sequence[Side], counts: Sequence[int]) -> str:
 
 def _lacking(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
     """Who has no score in tasks that another one has, among those whose items it has too."""
-    scored = [{side.metrics[key].task for key in set(side.units.metric.tolist())} for side in group]
-    everywhere = set[str]().union(*scored)
-    for side, found in zip(group, scored, strict=True):
-        if found and (tasks := sorted((everywhere & {item.task for item in side.items.values()}) - found)):
+    everywhere = frozenset[str]().union(*(side.scored_tasks for side in group))
+    for side in group:
+        found = side.scored_tasks
+        if found and (tasks := sorted((everywhere & {item.task for item in side.items}) - found)):
             yield side, tasks
 
 
@@ -173,14 +175,14 @@ def family_of_leader(a: Side, b: Side, found: Comparison, judges: Sequence[str])
     if not found.difference:
         return None
     leader, other = (b, a) if found.difference > 0 else (a, b)
+    families = {**a.families, **b.families}
     itself = leader.model in judges and leader.model != other.model
     related = tuple(
         judge
         for judge in judges
         if (itself and judge == leader.model)
-        or (leader.family and leader.families[judge] == leader.family != other.family)
+        or (leader.family and families[judge] == leader.family != other.family)
     )
-    families = {**a.families, **b.families}
     apart = tuple(
         judge for judge in judges if family_of_one(judge, a.model, b.model, families) or judge in related
     )
@@ -260,18 +262,18 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
                 f"{STUDENTS}, or a second folder"
             )
         costs = model_costs(reader)
-        return [[read_side(reader, model, model, costs.get(model)) for model in dict.fromkeys(chosen)]]
-    spent = [model_costs(reader) for reader in readers]
+        return [[*read_sides(reader, {name: name for name in chosen}, costs).values()]]
     groups = _across(readers, models, named)
-    return [
-        [
-            read_side(reader, model, label, costs.get(model))
-            for reader, model, label, costs in zip(
-                readers, group, _labels(readers, group, len(groups)), spent, strict=True
-            )
-        ]
-        for group in groups
+    labels = [_labels(readers, group, len(groups)) for group in groups]
+    sides = [
+        read_sides(
+            reader,
+            {group[at]: named[at] for group, named in zip(groups, labels, strict=True)},
+            model_costs(reader),
+        )
+        for at, reader in enumerate(readers)
     ]
+    return [[of_folder[model] for of_folder, model in zip(sides, group, strict=True)] for group in groups]
 
 
 def _across(
@@ -402,26 +404,23 @@ def family_leads(a: Side, b: Side, rows: Sequence[ComparedRow], pairing: Pairing
 
 def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     """The rows of a pair that hold anything."""
-    by_task: dict[str, list[int]] = {}
-    for place, metric in enumerate(pairing.metrics):
-        by_task.setdefault(metric.task, []).append(place)
     scored: dict[str, tuple[ScoredPairs, ByJudge]] = {}
     rows: list[ComparedRow] = []
-    for task, places in by_task.items():
-        factors = [place for place in places if pairing.metrics[place].measure == "factor"]
-        if factors and (whole := pairing.scored(factors, whole=True)) is not None:
-            scored[task] = whole, pairing.by_judge(factors, whole=True)
+    for task, of_task in groupby(pairing.metrics, key=attrgetter("task")):
+        metrics = list(of_task)
+        factors = [name for name in metrics if name.measure == "factor"]
+        if factors and (whole := pairing.scored(task)) is not None:
+            scored[task] = whole, pairing.by_judge(task)
             rows.append(ComparedRow(task, SCORE, "task", "share", [whole], [scored[task][1]]))
-        for place in places:
-            name = pairing.metrics[place]
-            found = pairing.scored([place])
-            if found is None or (factors == [place] and task in scored):  # the only factor is the score
+        for name in metrics:
+            found = pairing.scored(task, name)
+            if found is None or (factors == [name] and task in scored):  # the only factor is the score
                 continue
             family: Family = "task" if name.headline else "part"
             if name.measure == "label":  # in no score: with a share of the level of its own
                 family = "label" if factors else "task"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            judged = [pairing.by_judge([place])]
+            judged = [pairing.by_judge(task, name)]
             rows.append(ComparedRow(task, name.metric, family, name.unit, [found], judged, counted))
     if len(scored) > 1:
         parts, by_judge = zip(*scored.values(), strict=True)
@@ -493,18 +492,40 @@ def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
 def _scatters(
     groups: Sequence[Sequence[Side]], paired: Sequence[tuple[Side, Side, ComparedRow]]
 ) -> list[JudgeScatter | None]:
-    """Of each row, what judges add to its error: the same for all pairs of a group in a task and metric."""
+    """Of each row, what judges add to its error: the same for all pairs of a group in a task and metric, and
+    for those of a folder's other students."""
     found: list[JudgeScatter | None] = [None] * len(paired)
     group_of = {side.label: number for number, group in enumerate(groups) for side in group}
-    alike: dict[tuple[object, ...], list[int]] = {}
-    for at, (a, _, row) in enumerate(paired):
-        alike.setdefault((group_of[a.label], row.family, row.task, row.metric), []).append(at)
-    for places in alike.values():
-        sides = {side.label for at in places for side in paired[at][:2]}
-        of_rows = spread_over_judges({at: paired[at][2].judged for at in places}, len(sides) - 1)
-        for at, scatter in of_rows.items():
-            found[at] = scatter
+    alike: dict[tuple[int, Family, str | None, str], dict[tuple[str, str], Sequence[ByJudge]]] = {}
+    places = []
+    for a, b, row in paired:
+        place = (group_of[a.label], row.family, row.task, row.metric)
+        alike.setdefault(place, {})[a.label, b.label] = row.judged
+        places.append(place)
+    for number, group in enumerate(groups):
+        for beside in _beside(group):
+            for row in compared_rows(beside):
+                if (place := (number, row.family, row.task, row.metric)) in alike:
+                    alike[place][beside.a, beside.b] = row.judged
+    for place, judged in alike.items():
+        of_pairs = spread_over_judges(judged, len({name for two in judged for name in two}) - 1)
+        for at, (a, b, _) in enumerate(paired):
+            if places[at] == place:
+                found[at] = of_pairs[a.label, b.label]
     return found
+
+
+def _beside(group: Sequence[Side]) -> Iterator[Pairing]:
+    """All pairs of a folder's students of which one or both are not compared."""
+    first, second, *_ = group
+    if first.grids is not second.grids:
+        return
+    compared = {side.model for side in group}
+    pairing = pair(first, second)
+    scored = {name for grid in first.grids.values() for name in grid.grid.students if grid.scored_tasks[name]}
+    for a, b in combinations(sorted(scored | compared), 2):
+        if not {a, b} <= compared:
+            yield replace(pairing, a=a, b=b)
 
 
 def _tested(rows: Sequence[Comparison]) -> list[Comparison]:

@@ -348,7 +348,7 @@ class _Draft(NamedTuple):
 
 def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
     rows = list(compared_rows(held.pairing))
-    on_either = {item.task for side in held[:2] for item in side.items.values()}
+    on_either = {item.task for side in held[:2] for item in side.items}
     of_tasks: list[_Draft] = []
     lacking: dict[str, str] = {}
     for task in sorted(on_either | policy.named):

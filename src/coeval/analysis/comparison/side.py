@@ -1,6 +1,5 @@
-"""One of those that are compared: a student of a run, or the model of an output folder, with all its scores.
-
-Scores are kept as columns of hashes, so that a million of them are joined in a second; names stand beside.
+"""One of those that are compared: a student of a run, or the model of an output folder, and the grids that
+hold its scores.
 """
 
 from __future__ import annotations
@@ -8,37 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coeval.analysis.answer_costs import AnswerCost
+from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.doubtful_answers import ServedModel
-from coeval.analysis.intervals import SHARE, Floats, Looks, Scale, scale_of
+from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of
+from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid
+from coeval.analysis.measures.value_grid import label_grid, metric_grid
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
-from coeval.core.records import CHECK
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.text import listed
 
-Hashes: TypeAlias = NDArray[np.uint64]
 Measure: TypeAlias = Literal["factor", "label", "metric"]
-
-
-class Units(NamedTuple):
-    """Columns of values, one for each item, judge and metric: the mean over the samples of an item. ``part``:
-    the factor's weight in an item's mean, NaN where all values of an item count alike. Items, judges and
-    metrics are hashes of their names, or the codes that two sides share."""
-
-    item: NDArray[np.integer[Any]]
-    judge: NDArray[np.integer[Any]]
-    metric: NDArray[np.integer[Any]]
-    value: Floats
-    weight: Floats
-    part: Floats
-
-    def chosen(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Units:
-        return Units._make(column[which] for column in self)
 
 
 class RequestedItem(NamedTuple):
@@ -82,13 +66,13 @@ class AnswerCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """``items``, ``judges`` and ``metrics`` by the hashes in ``units``.
+    """``model`` is its name in the ``grids`` of its folder; the sides of one folder have the same. ``items``
+    are those of the grids, by number.
 
-    ``lacking``: items and metrics of scores without a value. ``methods``: by task and judge, hashes of how
-    answers were judged. ``rubrics``: by task, what each factor asks for. ``families``: of the model and its
-    judges, by name. ``fitted``: metrics that no item has a score in. ``simulated``: simulated
-    models took part. ``weighed``, ``looks``: as in `Reader`. ``compared``: tasks judged pairwise.
-    ``scales``: by task and factor, in words.
+    ``methods``: by task and judge, hashes of how answers were judged. ``rubrics``: by task, what each factor
+    asks for. ``families``: of the model and its judges, by name. ``fitted``: metrics that no item has a score
+    in. ``simulated``: simulated models took part. ``looks``: as in `Reader`. ``compared``: tasks
+    judged pairwise. ``scales``: by task and factor, in words.
     ``checks`` reads what `Reader.check_hashes` has. ``served``: by task, whose the answers are, where another
     model gave some.
     """
@@ -96,18 +80,15 @@ class Side:
     label: str
     folder: Path
     model: str
-    items: Mapping[int, RequestedItem]
-    units: Units
-    lacking: tuple[Hashes, Hashes]
-    judges: Mapping[int, str]
-    metrics: Mapping[int, MetricName]
+    items: Sequence[RequestedItem]
+    grids: Mapping[Measure, ComparedGrid]
+    metrics: Sequence[MetricName]
     methods: Mapping[tuple[str, str], frozenset[int]]
     rubrics: Mapping[str, Mapping[str, str]]
     answers: AnswerCounts
     families: Mapping[str, str]
     fitted: tuple[str, ...] = ()
     simulated: bool = False
-    weighed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     looks: Looks | None = None
     compared: frozenset[str] = frozenset()
     scales: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -138,133 +119,104 @@ class Side:
         """The family of its model; empty if the model is unknown."""
         return self.families.get(self.model, "")
 
+    @property
+    def scored_tasks(self) -> frozenset[str]:
+        """Those in which it has any score."""
+        return frozenset().union(*(grid.scored_tasks[self.model] for grid in self.grids.values()))
+
     def without(self, judges: Collection[str]) -> Side:
         """The same without the scores of some judges."""
-        left_out = np.array([key for key, name in self.judges.items() if name in judges], np.uint64)
-        stays = ~np.isin(self.units.judge, left_out)
+        grids = {measure: one.without(judges) for measure, one in self.grids.items()}
         methods = {place: method for place, method in self.methods.items() if place[1] not in judges}
-        left = self.units.chosen(stays)
-        return replace(self, units=left, methods=methods)
+        return replace(self, grids=grids, methods=methods)
 
 
-def read_side(reader: Reader, model: str, label: str, cost: AnswerCost | None = None) -> Side:
-    """All that a model scored in what is read, in the tasks that count."""
-    mine, who = reader.of_model(model)
-    has_labels = "labels" in reader.views
-    labels = _LABELS.format(mine=mine) if has_labels else ""
-    found_in = _OF_A_RUN if has_labels else _OF_AN_OUTPUT
-    sql = _UNITS.format(mine=mine, labels=labels, **found_in)
-    found = reader.columns(sql, who * (1 + has_labels))
-    lacking = reader.columns(_LACKING.format(mine=mine), who)
-    [counts] = reader.rows(_ANSWERS.format(mine=mine), who)
-    judges = dict(reader.rows("SELECT hash(judge), judge FROM methods GROUP BY ALL"))
+def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, AnswerCost]) -> dict[str, Side]:
+    """By model, all that it scored in what is read, in the tasks that count; ``labels``: by model."""
+    grids = _grids(reader, labels)
+    whole = next(iter(grids.values())).grid
+    items = _items(reader, whole)
+    metrics = tuple(_metrics(reader, grids))
     plans = reader.planned.tasks if reader.planned is not None else {}
-    return Side(
-        label=label,
-        folder=reader.folder,
-        model=model,
-        items=_items(reader),
-        units=Units(
-            np.asarray(found["item"]),
-            np.asarray(found["judge"]),
-            np.asarray(found["metric"]),
-            np.asarray(found["value"]),
-            np.asarray(found["weight"]),
-            np.ma.filled(np.ma.asarray(found["part"], np.float64), np.nan),
-        ),
-        lacking=(np.asarray(lacking["item"]), np.asarray(lacking["metric"])),
-        judges=judges,
-        metrics=_metrics(reader),
-        methods=_methods(reader, mine, who),
-        rubrics=reader.rubrics(),
-        answers=AnswerCounts(*counts),
-        families=model_families(
-            filter(None, (model, *judges.values())),
-            reader.planned.families if reader.planned is not None else {},
-        ),
-        fitted=_fitted(reader),
-        simulated=reader.simulated,
-        weighed=reader.weighed,
-        looks=reader.looks,
-        compared=frozenset(task for task, plan in plans.items() if plan.compares),
-        scales={
-            (task, factor): scale.spelled()
-            for task, plan in plans.items()
-            for factor, scale in plan.scales.items()
-        },
-        checks=lambda: reader.check_hashes,
-        cost=cost,
-        served={
-            str(one.task): one
-            for one in reader.served(by_task=True)
-            if one.role == "student" and one.others and (not who or one.model == model)
-        },
-    )
-
-
-def _items(reader: Reader) -> dict[int, RequestedItem]:
-    """Those that count."""
-    planned, twins = reader.planned, reader.twins
     found = {}
-    for key, task, item, content, reference, made_for in reader.rows(_ITEMS):
-        if planned is None or task in planned.tasks:
-            alike = twins[item].first if item in twins else None
-            found[key] = RequestedItem(task, item, content, reference, made_for, alike)
+    for model, label in labels.items():
+        mine, who = reader.of_model(model)
+        [counts] = reader.rows(_ANSWERS.format(mine=mine), who)
+        found[model] = Side(
+            label=label,
+            folder=reader.folder,
+            model=model,
+            items=items,
+            grids=grids,
+            metrics=metrics,
+            methods=_methods(reader, mine, who),
+            rubrics=reader.rubrics(),
+            answers=AnswerCounts(*counts),
+            families=model_families(
+                filter(None, (model, *whole.judges)),
+                reader.planned.families if reader.planned is not None else {},
+            ),
+            fitted=_fitted(reader),
+            simulated=reader.simulated,
+            looks=reader.looks,
+            compared=frozenset(task for task, plan in plans.items() if plan.compares),
+            scales={
+                (task, factor): scale.spelled()
+                for task, plan in plans.items()
+                for factor, scale in plan.scales.items()
+            },
+            checks=lambda: reader.check_hashes,
+            cost=costs.get(model),
+            served={
+                str(one.task): one
+                for one in reader.served(by_task=True)
+                if one.role == "student" and one.others and (not who or one.model == model)
+            },
+        )
     return found
 
 
-_OF_A_RUN = {"scores": "weighed_scores", "nobody": f"judge = '{CHECK}'", "part": "factor_weight"}
-_OF_AN_OUTPUT = {"scores": "scores", "nobody": "false", "part": "NULL::DOUBLE"}
-_UNITS = """
-SELECT item, judge, metric, avg(value) AS value, avg(weight) AS weight, any_value(part) AS part
-FROM (
-    SELECT hash(task, item) AS item,
-           CASE WHEN judge IS NULL OR {nobody} THEN 0::UBIGINT ELSE hash(judge) END AS judge,
-           hash('score', task, metric) AS metric, value, weight, {part} AS part
-    FROM {scores} WHERE {mine} AND value IS NOT NULL
-    {labels}
-)
-GROUP BY ALL
-"""
-_LABELS = """
-    UNION ALL
-    SELECT hash(task, item), 0::UBIGINT, hash('label', task, attribute), match::INTEGER::DOUBLE, 1.0, NULL
-    FROM labels WHERE {mine}
-"""
-_LACKING = """
-SELECT DISTINCT hash(task, item) AS item, hash('score', task, metric) AS metric
-FROM scores WHERE {mine} AND value IS NULL
-"""
+def _grids(reader: Reader, models: Collection[str]) -> dict[Measure, ComparedGrid]:
+    """Those of a run's scores and labels, or of a benchmark's metrics."""
+    if not isinstance(reader, RunReader):
+        return {"metric": ComparedGrid(metric_grid(reader))}
+    grid = score_grid(reader)
+    if not {*models} <= {*grid.students}:
+        grid = score_grid(reader, removed=True)
+        counts = np.array([has_task(reader.planned, task) for task in grid.tasks], bool)
+        grid = grid.kept(counts[grid.items.task])
+    return {"factor": ComparedGrid(grid), "label": ComparedGrid(label_grid(reader, grid))}
+
+
+def _items(reader: Reader, grid: ScoreGrid) -> tuple[RequestedItem, ...]:
+    requested = {(task, item): texts for task, item, *texts in reader.rows(_CONTENTS)}
+    found = []
+    for place, item in zip(grid.items.task.tolist(), grid.items.ids, strict=True):
+        alike = reader.twins[item].first if item in reader.twins else None
+        content, reference, made_for = requested.get((grid.tasks[place], item), (None, None, None))
+        found.append(RequestedItem(grid.tasks[place], item, content, reference, made_for, alike))
+    return tuple(found)
+
+
+_CONTENTS = "SELECT task, item, content, reference, made_for FROM contents"
 _ANSWERS = """
 SELECT count(*), count(*) FILTER (truncated), count(*) FILTER (windowed),
        count(*) FILTER (empty), count(*) FILTER (truncated AND empty)
 FROM answers WHERE {mine} AND NOT failed
 """
-_ITEMS = """
-SELECT hash(task, item), task, item, content, reference, made_for
-FROM items LEFT JOIN contents USING (task, item) WHERE NOT failed ORDER BY task, item
-"""
 
 
-def _metrics(reader: Reader) -> dict[int, MetricName]:
-    known = reader.rows("SELECT DISTINCT hash('score', task, metric), task, metric FROM scores")
-    if "labels" in reader.views:  # then scores are levels of factors, and labels stand beside them
-        found = {key: MetricName(task, "factor", metric) for key, task, metric in known}
-        labels = reader.rows("SELECT DISTINCT hash('label', task, attribute), task, attribute FROM labels")
-        return found | {key: MetricName(task, "label", label) for key, task, label in labels}
+def _metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iterator[MetricName]:
     units = {(figure.task, figure.metric): figure.unit for figure in reader.metrics}
     first = reader.headlines()
-    return {
-        key: MetricName(
-            task,
-            "metric",
-            metric,
-            unit := units.get((task, metric)) or "share",
-            scale_of(unit),
-            headline=first.get(task) == metric,
-        )
-        for key, task, metric in known
-    }
+    for measure, compared in grids.items():
+        for task, metric in compared.parts:
+            if measure != "metric":
+                yield MetricName(task, measure, metric)
+                continue
+            unit = units.get((task, metric)) or "share"
+            headline = first.get(task) == metric
+            yield MetricName(task, measure, metric, unit, scale_of(unit), headline=headline)
 
 
 def _methods(reader: Reader, mine: str, who: list[str]) -> dict[tuple[str, str], frozenset[int]]:

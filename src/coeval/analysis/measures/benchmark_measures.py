@@ -72,7 +72,7 @@ class ItemMeasures(Entity, frozen=True):
     discrimination: Annotated[
         float | None, ShownAs("Item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]
-    students: Annotated[int, ShownAs("Who have a score of it", terminal="students")]
+    students: Annotated[int, ShownAs("Who have a score of it", "Students", "students", "count")]
     all_pass: Annotated[bool, ShownAs("All have full marks", elsewhere="items-shown")]
     all_fail: Annotated[bool, ShownAs("Nobody has any", elsewhere="items-shown")]
     near_duplicate_of: Annotated[

@@ -10,12 +10,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
 
-from coeval.analysis.intervals import Bounds, Interval
 from coeval.core.figures import FigureKind
+
+if TYPE_CHECKING:  # they come with numpy and scipy, which a table of figures does not need
+    from coeval.analysis.intervals import Bounds, Interval
 
 _Figure = TypeVar("_Figure")
 
@@ -85,13 +87,10 @@ class ShownAs(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a part of all measures is, and which analyses show it; all but ``items`` are in ``all``. Where the
-    terminal shows a table of it by its records' declarations: its ``title``, and the ``heading`` of names."""
+    """What a part of all measures is, and which analyses show it; all but ``items`` are in ``all``."""
 
     meaning: str
     analyses: tuple[Analysis, ...] = ()
-    title: str = ""
-    heading: str = ""
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -36,7 +36,8 @@ from coeval.analysis.measures.leaders import (
 )
 from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.ranking import Ranking, SharedScores, ranking, without_own_measures
+from coeval.analysis.measures.pair_scores import SharedScores
+from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
@@ -78,7 +79,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Bounded, answer_findings, missing_label_sentences
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.scores import label_task_notes, student_scores, unscored_notes
-from coeval.analysis.training.sample_figures import SampleFigure, sample_figures
+from coeval.analysis.training.sample_figures import SampleFigure, metric_scores, task_figures
 from coeval.core.figures import figure, figure_text, kappa_word, points
 from coeval.core.text import listed, numbered
 
@@ -501,7 +502,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         coverage=benchmark.coverage,
         items=benchmark.items,
         checks=check_measures(grid, students),
-        samples=sample_measures(reader),
+        samples=sample_measures(reader, grid),
         pairs=measured_pairs(read_comparisons(reader)),
         people=people_measures(reader, grid, reweighting),
     )
@@ -514,7 +515,7 @@ def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Ite
     ranks, families = measures.ranking, families_of(reader, grid)
     related = family_judges(grid, measures.judges, ranks, families)
     elsewhere = [*task_leaders(grid, measures.students, ranks), *family_teachers(grid, ranks, families)]
-    notes = (*label_task_notes(reader), *unscored_notes(reader))
+    notes = (*label_task_notes(reader), *unscored_notes(reader, grid))
     yield from conclusions(measures, notes, related, elsewhere, grid.looks)
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)
@@ -524,32 +525,21 @@ def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Ite
 
 def measure_output(reader: OutputReader) -> OutputMeasures:
     """Metrics of ``eval-framework``, and what its judgments say of its judges."""
-    sampled = sample_figures(reader)
+    figures = task_figures(reader)
     metrics: dict[str, ModelTasks[Measured]] = {}
     samples: dict[str, ModelTasks[SampleSpread]] = {}
     units: dict[str, dict[tuple[str, str], str]] = {}
-    found: dict[tuple[str, str], dict[str, Measured]] = {}
-    failed = Counter[tuple[str, str, str]]()
-    for metric in reader.metrics:
-        failed[metric.model, metric.task, metric.metric] += metric.failed
-        if metric.task not in sampled.get(metric.model, {}):
-            measured = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
-            found.setdefault((metric.model, metric.task), {})[metric.metric] = measured
-        units.setdefault(metric.model, {})[metric.task, metric.metric] = metric.unit
-    for model, tasks in sampled.items():
-        for task, figures in tasks.items():
-            found[model, task] = {
-                name: Measured(one.mean, low, high, one.n_items, failed[model, task, name])
-                for name, one in figures.items()
-                for low, high in [one.ci95 or (None, None)]
-            }
-            samples.setdefault(model, ModelTasks())[task] = {
-                name: _spread(one) for name, one in figures.items()
-            }
-    for (model, task), of_task in found.items():
-        metrics.setdefault(model, ModelTasks())[task] = of_task
+    for one in metric_scores(reader, figures):
+        of_tasks = metrics.setdefault(one.model, ModelTasks())
+        measured = Measured(one.value, one.low, one.high, one.n, one.failed)
+        of_tasks[one.task] = {**of_tasks.get(one.task, {}), one.metric: measured}
+        units.setdefault(one.model, {})[one.task, one.metric] = one.unit
+        if one.samples > 1 and one.value is not None:
+            spread = _spread(figures[one.task].metrics[one.metric])
+            spreads = samples.setdefault(one.model, ModelTasks())
+            spreads[one.task] = {**spreads.get(one.task, {}), one.metric: spread}
     for model, of_model in metrics.items():
-        of_model.units = units.get(model, {})
+        of_model.units = units[model]
     [(count,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
     judged = output_judges(reader)
     return OutputMeasures(

@@ -8,13 +8,11 @@ its mean is adjusted for that before it is held against others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import (
     Difference,
@@ -27,8 +25,9 @@ from coeval.analysis.comparison.paired_difference import (
     paired_difference,
     spread_over_judges,
 )
-from coeval.analysis.intervals import ALPHA, Floats, Looks
+from coeval.analysis.intervals import ALPHA, Looks
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
+from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
     StudentScores,
@@ -37,7 +36,7 @@ from coeval.analysis.measures.student_measures import (
     score_scatters,
     student_score,
 )
-from coeval.analysis.panel.mean_squares import ByJudge, judge_cells, judged_share
+from coeval.analysis.panel.mean_squares import ByJudge
 from coeval.core.records import model_of
 
 # Differences by less are rounding: the same sums in another order.
@@ -327,94 +326,6 @@ def shifts(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairGap])
     most = max(level.units for level in levels.values())
     kept = float(np.mean([moved[place[name]] for name, level in levels.items() if level.units == most]))
     return {name: float(moved[at]) - kept for name, at in place.items()}
-
-
-class SharedScores:
-    """What any two students of a grid have in common: scores of a datapoint by the same judge in the same
-    factor."""
-
-    def __init__(self, grid: ScoreGrid) -> None:
-        self._grid = grid
-        self._place = {name: at for at, name in enumerate(grid.students)}
-        self._cell = grid.item.astype(np.int64) * max(len(grid.factors), 1) + grid.factor
-        order = np.lexsort((self._cell, grid.student))
-        ends = np.searchsorted(grid.student[order], np.arange(len(grid.students) + 1))
-        self._rows = [order[first:last] for first, last in pairwise(ends)]
-
-    def paired(self, first: str, second: str, without: Collection[str] = ()) -> dict[str, PairedScores]:
-        """By task, the two's means over the scores that they share of each datapoint, those of some judges
-        left out."""
-        a, b = self._item_means(self._place[first], self._place[second], without)
-        found = {}
-        for place, task in enumerate(self._grid.tasks):
-            mine = np.isfinite(a) & (self._grid.items.task == place)
-            if mine.any():
-                once = np.ones(int(mine.sum()))
-                found[task] = PairedScores(a[mine], b[mine], once, self._grid.items.alike_of(mine))
-        return found
-
-    def by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
-        """By item, the two's means over the scores that they share of it."""
-        a, b = self._item_means(self._place[first], self._place[second], ())
-        ids = self._grid.items.ids
-        return {ids[at]: (float(a[at]), float(b[at])) for at in np.flatnonzero(np.isfinite(a)).tolist()}
-
-    def by_judge(
-        self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
-    ) -> list[ByJudge]:
-        """Of each of the ``tasks``, what each judge gave the second more than the first, by item."""
-        a, b = self._place[first], self._place[second]
-        judges = [place for place, name in enumerate(self._grid.judges) if name not in without]
-        return [
-            ByJudge(self._cells[place][:, b][:, judges] - self._cells[place][:, a][:, judges], share)
-            for place, (task, share) in enumerate(zip(self._grid.tasks, self._shares, strict=True))
-            if task in tasks
-        ]
-
-    @cached_property
-    def _cells(self) -> list[Floats]:
-        return [judge_cells(self._grid, task) for task in range(len(self._grid.tasks))]
-
-    @cached_property
-    def _shares(self) -> list[float]:
-        return [judged_share(design) for design in self._grid.designs]
-
-    def _item_means(self, first: int, second: int, without: Collection[str]) -> tuple[Floats, Floats]:
-        """(I,) of each, NaN where they share no score."""
-        grid, (of_a, of_b) = self._grid, (self._rows[first], self._rows[second])
-        cells = self._cell[of_a], self._cell[of_b]
-        if grid.sample is None and not np.array_equal(*cells):
-            _, in_a, in_b = np.intersect1d(*cells, assume_unique=True, return_indices=True)
-            of_a, of_b = of_a[in_a], of_b[in_b]
-        judges = [place for place, name in enumerate(grid.judges) if name not in without]
-        levels = [grid.levels[rows][:, judges] for rows in (of_a, of_b)]
-        checked = [None if grid.checked is None else grid.checked[rows] for rows in (of_a, of_b)]
-        given = [
-            own >= 0 if check is None else np.c_[own >= 0, np.isfinite(check)]
-            for own, check in zip(levels, checked, strict=True)
-        ]
-        others = given[::-1] if grid.sample is None else _given_by_the_other(cells, given)
-        items, means = len(grid.items.ids), []
-        for rows, own, check, other in zip((of_a, of_b), levels, checked, others, strict=True):
-            both = None if check is None else np.where(other[:, -1], check, np.nan)
-            sums = grid.sums(rows, np.where(other[:, : len(judges)], own, UNSCORED), both)
-            item = grid.item[rows]
-            with np.errstate(invalid="ignore"):
-                means.append(np.bincount(item, sums.total, items) / np.bincount(item, sums.share, items))
-        return means[0], means[1]
-
-
-def _given_by_the_other(
-    cells: tuple[NDArray[np.int64], NDArray[np.int64]], given: Sequence[NDArray[np.bool_]]
-) -> list[NDArray[np.bool_]]:
-    """For the rows of two students, which of the scores any row of the other has in the same cell; of several
-    answers to a datapoint a cell has several rows."""
-    known, place = np.unique(np.concatenate(cells), return_inverse=True)
-    of_a, of_b = place[: len(cells[0])], place[len(cells[0]) :]
-    there = [np.zeros((len(known), own.shape[1]), bool) for own in given]
-    for found, rows, own in zip(there, (of_a, of_b), given, strict=True):
-        np.logical_or.at(found, rows, own)
-    return [there[1][of_a], there[0][of_b]]
 
 
 # --- Students without the scores that they gave themselves

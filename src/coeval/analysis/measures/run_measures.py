@@ -47,11 +47,11 @@ _ALL: tuple[Analysis, ...] = (
 
 _Agreement: TypeAlias = Annotated[
     Mapping[tuple[str, str], PairAgreement],
-    Part("Judges pairwise", ("agreement",), "How far judges agree", "judges"),
+    Part("Judges pairwise", ("agreement",)),
 ]
 _Judges: TypeAlias = Annotated[
     Mapping[str, JudgeMeasures],
-    Part("Of each judge", ("judges",), "Judges, mean over the others", "judge"),
+    Part("Of each judge", ("judges",)),
 ]
 _Panel: TypeAlias = Annotated[
     PanelMeasures | None, Part("How reliable all judges are together", ("judges", "agreement"))
@@ -69,32 +69,28 @@ class RunMeasures(Record, frozen=True):
     judges: _Judges
     length: Annotated[
         Mapping[tuple[str, str], LengthContrast],
-        Part(
-            "What two judges differ by about long answers", ("judges",), "Length, judges pairwise", "judges"
-        ),
+        Part("What two judges differ by about long answers", ("judges",)),
     ]
     g_study: Annotated[
         GStudy | None, Part("Where scores scatter, and whether students would differ again", ("judges",))
     ]
     teachers: Annotated[
         Mapping[str, TeacherMeasures],
-        Part("Of each teacher", ("teachers",), "How far teachers' items tell students apart", "teacher"),
+        Part("Of each teacher", ("teachers",)),
     ]
     students: Annotated[Mapping[str, StudentMeasures], Part("Of each student", ("students",))]
     ranking: Annotated[Ranking, Part("Who stands before whom", ("students",))]
     labels: Annotated[Labels, Part("How often labels are right", ("labels",))]
     without_own: Annotated[OthersAlone, Part("Students by the scores of others", ("students",))]
     robust: Annotated[RobustMeasures, Part("Where the best-agreeing judges agree", ("robust",))]
-    coverage: Annotated[
-        Mapping[str, TaskCoverage], Part("Of each task", ("coverage", "items"), "The benchmark", "task")
-    ]
+    coverage: Annotated[Mapping[str, TaskCoverage], Part("Of each task", ("coverage", "items"))]
     items: Annotated[Mapping[str, ItemMeasures], Part("Of each datapoint", ("items",))]
     checks: Annotated[
         Mapping[tuple[str, str], CheckMeasures] | None, Part("Of each task's checks", ("students",))
     ] = None
     samples: Annotated[
         Mapping[tuple[str, str, str], FactorSamples] | None,
-        Part("Of several answers to an item", ("students",), "Several answers to an item", "answers of"),
+        Part("Of several answers to an item", ("students",)),
     ] = None
     pairs: Annotated[PairMeasures | None, Part("Comparisons of answers", ("students", "judges"))] = None
     people: Annotated[PeopleMeasures | None, Part("Judges against people", ("calibration",))] = None

@@ -28,8 +28,8 @@ UNSCORED = -1
 LevelCounts: TypeAlias = Mapping[str, int]
 """Scores at each level, by its name, scale by scale and from worst to best."""
 
-# Codes beyond these do not fit a byte.
-_MOST_CODES = 127
+# Codes beyond these do not fit one byte, or two.
+_MOST_CODES, _MOST_LONG_CODES = 127, 32_767
 # Of longer scales only the levels that were given are told apart: tables of two judges have so many squared.
 _MOST_LEVELS = 21
 
@@ -100,7 +100,8 @@ class ScoreGrid(NamedTuple):
     where there is none; None: there are none at all. Students, judges, factors, tasks and teachers are named
     in order of their names. Students and tasks that the configuration has lost are left out. ``sample``
     (C,) tells several answers of a student to a datapoint apart, ``samples`` how many each student gave of
-    them; None and empty where nobody gave more than one."""
+    them; None and empty where nobody gave more than one. ``weight`` (C,) is how often a datapoint counts in
+    a mean over datapoints, by the metric of a benchmark; None: once."""
 
     item: Codes
     student: Codes
@@ -117,6 +118,7 @@ class ScoreGrid(NamedTuple):
     checked: Floats | None = None
     sample: Codes | None = None
     samples: Mapping[str, int] = {}
+    weight: Floats | None = None
     planned: Planned | None = None
     looks: Looks | None = None
 
@@ -168,6 +170,7 @@ class ScoreGrid(NamedTuple):
             levels=self.levels[rows],
             checked=None if self.checked is None else self.checked[rows],
             sample=None if self.sample is None else self.sample[rows],
+            weight=None if self.weight is None else self.weight[rows],
         )
 
     @property
@@ -350,6 +353,12 @@ def _renumbered(alike: Codes) -> Codes:
     return np.unique(alike, return_inverse=True)[1]
 
 
+def no_levels(shape: tuple[int, int], levels: int) -> NDArray[np.int8]:
+    """No level anywhere, in the smallest integers that hold so many levels."""
+    kind: Any = np.int8 if levels <= _MOST_CODES else np.int16 if levels <= _MOST_LONG_CODES else np.int32
+    return np.full(shape, UNSCORED, kind)
+
+
 def score_grid(reader: RunReader, *, removed: bool = False) -> ScoreGrid:
     """The scores that count in a run; ``removed``: those of students and tasks too that the configuration has
     lost."""
@@ -365,12 +374,11 @@ def score_grid(reader: RunReader, *, removed: bool = False) -> ScoreGrid:
     places = _Places(terms)
     items, number_of = _items(reader, places, tasks, teachers)
     scale = _scale(reader, designs)
-    code = np.int16 if len(scale) > _MOST_CODES else np.int8
-    columns = reader.columns(_grid_sql(judges, code, several=reader.sampled), [scale])
+    columns = reader.columns(_grid_sql(judges, len(scale), several=reader.sampled), [scale])
     item = number_of[columns["item"]]
     student = places.codes(students)[columns["student"]]
     counts = (item >= 0) & (student >= 0)
-    levels = np.empty((int(counts.sum()), len(judges)), code)
+    levels = no_levels((int(counts.sum()), len(judges)), len(scale))
     for place in range(len(judges)):
         levels[:, place] = columns[f"judge_{place}"][counts]
     checked = np.ma.filled(columns["checked"][counts].astype(np.float64), np.nan)
@@ -457,15 +465,16 @@ def _design(reader: RunReader, task: str) -> TaskDesign:
         frozenset(factors),
         frozenset(checks),
         _scales(reader, task, factors - checks, plan),
-        _weights(factors, plan) if checks or plan.weights else {},
+        evened({factor: plan.weights.get(factor, 1.0) for factor in sorted(factors)})
+        if checks or plan.weights
+        else {},
     )
 
 
-def _weights(factors: Set[str], plan: PlannedTask) -> dict[str, float]:
+def evened(weights: Mapping[str, float]) -> dict[str, float]:
     """By factor, 1 on average: a task's scores count no more for its weights."""
-    given = {factor: plan.weights.get(factor, 1.0) for factor in sorted(factors)}
-    total = sum(given.values()) or 1.0
-    return {factor: weight * len(given) / total for factor, weight in given.items()}
+    total = sum(weights.values()) or 1.0
+    return {factor: weight * len(weights) / total for factor, weight in weights.items()}
 
 
 def _scales(
@@ -542,18 +551,18 @@ WHERE attribute IS NOT NULL GROUP BY attribute
 """
 
 
-def _grid_sql(judges: Sequence[str], code: type[np.int8 | np.int16], *, several: bool) -> str:
-    """``?``: the values of all levels; ``several``: there are several answers to an item."""
+def _grid_sql(judges: Sequence[str], levels: int, *, several: bool) -> str:
+    """``?``: the values of all ``levels``; ``several``: there are several answers to an item."""
     sample = ", sample" if several else ""
-    kind = "TINYINT" if code is np.int8 else "SMALLINT"
-    levels = "".join(
+    kind = "TINYINT" if levels <= _MOST_CODES else "INTEGER"
+    columns = "".join(
         f", coalesce(max(CASE WHEN judge = {_quoted(judge)} THEN level END), {UNSCORED})::{kind} "
         f"AS judge_{place}"
         for place, judge in enumerate(judges)
     )
     return f"""
         SELECT item{sample}, enum_code(student)::INTEGER AS student,
-               enum_code(factor)::INTEGER AS factor{levels},
+               enum_code(factor)::INTEGER AS factor{columns},
                max(CASE WHEN judge = '{CHECK}' THEN value END) AS checked
         FROM (SELECT *, list_position(?::DOUBLE[], value) - 1 AS level FROM coded) one
         WHERE value IS NOT NULL GROUP BY item, one.student, one.factor{sample}

@@ -98,10 +98,10 @@ _MORE = "How much more it gives to it than the other judges do, beside how they 
 class JudgeBiases(Record, frozen=True):
     """Each in order of `BIASES`."""
 
-    severity: Annotated[Leaning, ShownAs("How much lower it scores than others", "strictness", "severity")]
-    family: Annotated[Favour, ShownAs(_MORE, "its family's answers", "family")]
-    own: Annotated[Favour, ShownAs(_MORE, "its own answers", "self")] = msgspec.field(name="self")
-    position: Annotated[Leaning, ShownAs("More of a win if shown first", "the first of two", "position")]
+    severity: Annotated[Leaning, ShownAs("How much lower it scores than others", "strictness")]
+    family: Annotated[Favour, ShownAs(_MORE, "its family's answers")]
+    own: Annotated[Favour, ShownAs(_MORE, "its own answers")] = msgspec.field(name="self")
+    position: Annotated[Leaning, ShownAs("More of a win if shown first", "the first of two")]
 
 
 BIASES = tuple(field.encode_name for field in msgspec.structs.fields(JudgeBiases))

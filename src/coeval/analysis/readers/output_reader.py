@@ -16,9 +16,16 @@ import msgspec
 
 from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.pairwise.arena import VERDICTS
-from coeval.analysis.readers.reader import EMPTY_SQL, SERVED_COLUMNS, SERVED_SQL, TRUNCATED_SQL, Reader, Stage
+from coeval.analysis.readers.reader import (
+    EMPTY_SQL,
+    SERVED_COLUMNS,
+    SERVED_SQL,
+    TRUNCATED_SQL,
+    Reader,
+    SampleMetric,
+    Stage,
+)
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
-from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
 from coeval.core.text import listed
@@ -289,10 +296,10 @@ class OutputReader(Reader):
             )
 
     @property
-    def metrics(self) -> tuple[MetricScore, ...]:
+    def metrics(self) -> tuple[SampleMetric, ...]:
         """By task and sample; the benchmark's headline first."""
         return tuple(
-            MetricScore(
+            SampleMetric(
                 model=summary.model,
                 task=_name(task, summary),
                 sample=sample_of(task),

@@ -22,7 +22,6 @@ from coeval.analysis.doubtful_answers import ServedModel, served_models
 from coeval.analysis.intervals import Looks
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
-from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import WINDOW
 from coeval.core.records import counting_sql, good_sql
@@ -92,6 +91,26 @@ class Twin(NamedTuple):
     first: str
 
 
+class SampleMetric(NamedTuple):
+    """A metric of one sample of a task (from 0), as its ``summary.json`` has it; fields as in
+    `coeval.analysis.run_results.MetricScore`."""
+
+    model: str
+    task: str
+    sample: int
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    standard_error: float | None
+    n: int
+    unit: str
+    counted: str
+    expected: int
+    failed: int
+    not_measured: str
+
+
 class Reader:
     """The results in a folder as views in memory, read once. Close it, or use it as a context manager.
 
@@ -110,9 +129,6 @@ class Reader:
     beyond_total: tuple[BeyondTotal, ...] = ()
     looks: Looks | None = None
     """The look that this reading is, if others were or will be taken at the run; None: nobody counts."""
-    weighed: Mapping[str, Mapping[str, float]] = {}
-    """Of tasks with weights or checks, the weights of all factors: without a score in each of these an answer
-    has none."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -193,7 +209,7 @@ class Reader:
         return False
 
     @property
-    def metrics(self) -> tuple[MetricScore, ...]:
+    def metrics(self) -> tuple[SampleMetric, ...]:
         """A benchmark's own figures by task and sample, its headline first; none where scores are levels."""
         return ()
 

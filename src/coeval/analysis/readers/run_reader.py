@@ -173,34 +173,24 @@ SEARCHED = (
 )
 
 
-def score_views(*, weighed: bool, alone: bool = False) -> str:
-    """Make ``scores``, ``weighed_scores`` and ``coded``. Each weighed score has its ``factor_weight``, NULL
-    where a task weighs none, its ``part``: how much it counts in its answer's mean, and its ``share``: the
-    same, NULL where the answer lacks a factor and so has no score. ``weighed``: whether
-    a task has checks or weights; ``alone``: no judge scores a factor of these."""
-    weight, part, join, whole = "NULL::DOUBLE", "1.0::DOUBLE", "", "true"
-    counts = f"a.judge <> '{CHECK}'"
-    if weighed:
-        weight, join = "w.weight", "LEFT JOIN weighed w ON w.task = a.term AND w.factor = a.factor"
-        each = "1" if alone else "count(given) OVER (PARTITION BY response, a.factor)"
-        part, whole = f"coalesce({weight} / {each}, 1.0)", "response NOT IN (SELECT response FROM lacking)"
-        counts = f"(a.judge = '{CHECK}') = coalesce(w.checked, false)"
+def score_views(*, checked: bool) -> str:
+    """Make ``scores`` and ``coded``; ``checked``: checks score some factors, of which no judge's counts."""
+    join, counts = "", f"a.judge <> '{CHECK}'"
+    if checked:
+        join = "LEFT JOIN checks c ON c.task = a.term AND c.factor = a.factor"
+        counts = f"(a.judge = '{CHECK}') = (c.factor IS NOT NULL)"
     rest = f"""ANTI JOIN left_out l ON l.kind = 'factor' AND l.task = a.term AND l.name = a.factor {join}
     WHERE a.factor IS NOT NULL AND {counts}"""
     return f"""
-CREATE OR REPLACE VIEW weighed_scores AS
-    SELECT a.* EXCLUDE (term, given, factor),
-           a.factor::VARCHAR AS metric, given AS value, 1.0::DOUBLE AS weight,
-           given IS NULL AS failed, {weight} AS factor_weight, {part} AS part,
-           CASE WHEN {whole} THEN {part} END AS share
+CREATE OR REPLACE VIEW scores AS
+    SELECT a.* EXCLUDE (response, term, given, factor),
+           a.factor::VARCHAR AS metric, given AS value, 1.0::DOUBLE AS weight, given IS NULL AS failed
     FROM (
         SELECT * EXCLUDE (judgment, factors, given, label_scores, failed, method),
                unnest(factors) AS factor, unnest(given) AS given
         FROM judged
         WHERE NOT failed AND judge <> '{EXACT_MATCH}'
     ) a {rest};
-CREATE OR REPLACE VIEW scores AS
-    SELECT * EXCLUDE (response, factor_weight, part, share) FROM weighed_scores;
 CREATE OR REPLACE VIEW coded AS
     SELECT a.item, a.term AS task, a.student, a.sample, a.judge, a.factor, a.given AS value
     FROM (
@@ -212,8 +202,7 @@ CREATE OR REPLACE VIEW coded AS
 
 VIEWS = f"""
 CREATE TABLE left_out (kind VARCHAR, task term, name term);
-CREATE TABLE weighed (task term, factor term, weight DOUBLE, checked BOOLEAN);
-CREATE TABLE lacking AS SELECT key AS response FROM response LIMIT 0;
+CREATE TABLE checks (task term, factor term);
 CREATE VIEW planned AS
     SELECT d.*, d.rowid AS place FROM datapoint d ANTI JOIN left_out l
         ON l.kind = 'teacher' AND l.task = d.task AND l.name = d.teacher;
@@ -263,17 +252,8 @@ CREATE VIEW contents AS
 CREATE VIEW methods AS
     SELECT DISTINCT task, model, judge, method FROM judged
     WHERE NOT failed AND judge NOT IN ('{EXACT_MATCH}', '{CHECK}');
-{score_views(weighed=False)}
+{score_views(checked=False)}
 """  # noqa: S608
-
-_LACKING = """
-INSERT INTO lacking
-    SELECT response FROM weighed_scores
-        JOIN (SELECT unnest(?::VARCHAR[]) AS task, unnest(?::BIGINT[]) AS factors) USING (task)
-    WHERE value IS NOT NULL
-    GROUP BY response HAVING count(DISTINCT metric) < any_value(factors)
-"""
-"""Answers that have a score, but not one of each factor of their task; where factors are weighed."""
 
 _CHECKED = Stage(
     "evaluation",
@@ -356,6 +336,7 @@ class RunReader(Reader):
     def __init__(self, folder: str | Path, planned: Planned | None = None) -> None:
         self.run = RunDir(folder)
         self.planned = planned
+        self._checks: list[tuple[str, str]] = []
         if not self.run.is_run():
             raise UsageError(f"{folder} is no run: it holds neither meta.json nor any phase's files")
         self.run.refuse_unreadable()
@@ -371,7 +352,7 @@ class RunReader(Reader):
                 for row in self.rows("SELECT DISTINCT task, judge, factors::VARCHAR[] FROM judged")
             ]
             self.left_out = self._leave_out(found)
-            self._weigh(found)
+            self._note_checks(found)
         if planned is not None and (served := self.served()):
             labels = marked_labels(served, planned.labels)
             self.planned = msgspec.structs.replace(planned, labels=labels)
@@ -451,7 +432,7 @@ class RunReader(Reader):
     @cached_property
     def check_hashes(self) -> Mapping[tuple[str, str], Set[str]]:
         """Read from the files when first asked for: no view holds them."""
-        if not self.weighed or is_legacy(self.run.path):
+        if not self._checks or is_legacy(self.run.path):
             return {}
         self.record_table(_CHECKED)
         found: dict[tuple[str, str], set[str]] = {}
@@ -561,30 +542,19 @@ class RunReader(Reader):
             self.rows("INSERT INTO left_out VALUES (?, ?, ?)", [each.kind, each.task, each.name])
         return tuple(left_out)
 
-    def _weigh(self, found: Sequence[RecordedFactors]) -> None:
-        """Note the factors of tasks that have checks or weights; `scores` counts theirs by factor then."""
-        recorded: dict[str, dict[str, bool]] = {}
+    def _note_checks(self, found: Sequence[RecordedFactors]) -> None:
+        """Note the factors that checks score; `scores` counts no judge's there."""
+        recorded: dict[str, set[str]] = {}
+        by_checks: dict[str, set[str]] = {}
         for task, judge, factors in found:
-            of_task = recorded.setdefault(task, {})
-            for factor in filter(None, factors):
-                of_task[factor] = judge == CHECK or of_task.get(factor, False)
-        weighed, due_in = [], dict[str, Mapping[str, float]]()
+            for known in (recorded, by_checks) if judge == CHECK else (recorded,):
+                known.setdefault(task, set()).update(filter(None, factors))
+        plans = self.planned.tasks if self.planned is not None else {}
         for task, names in recorded.items():
-            plan = self.planned.tasks.get(task) if self.planned is not None else None
-            weights: Mapping[str, float] = plan.weights if plan is not None else {}
-            checks: Collection[str] = {name for name, checked in names.items() if checked}
-            if plan is not None and plan.checks is not None:
-                checks = plan.checks
-            if weights or checks:
-                weighed += [(task, name, weights.get(name, 1.0), name in checks) for name in names]
-                due = frozenset(names)
-                if plan is not None and plan.factors is not None:
-                    due = plan.factors & {*names, *(checks if plan.compares else plan.factors)}
-                due_in[task] = {name: weights.get(name, 1.0) for name in due}
-        for each in weighed:
-            self.rows("INSERT INTO weighed VALUES (?, ?, ?, ?)", each)
-        if weighed:
-            alone = all(checked for *_, checked in weighed)
-            self.rows(score_views(weighed=True, alone=alone))
-            self.rows(_LACKING, [list(due_in), [len(factors) for factors in due_in.values()]])
-        self.weighed = due_in
+            planned = plans[task].checks if task in plans else None
+            checks = by_checks.get(task, set()) if planned is None else planned
+            self._checks += [(task, name) for name in sorted(names & checks)]
+        for each in self._checks:
+            self.rows("INSERT INTO checks VALUES (?, ?)", each)
+        if self._checks:
+            self.rows(score_views(checked=True))

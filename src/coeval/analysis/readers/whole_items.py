@@ -173,11 +173,8 @@ _SCORES = (
 
 _SCORES_OF_SAMPLES = f"""
 SELECT model || CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample + 1) ELSE '' END,
-       CASE WHEN scored THEN mean ELSE matched END
-FROM answers LEFT JOIN (
-    SELECT answer, true AS scored, sum(value * share) / sum(share) AS mean FROM weighed_scores
-    WHERE value IS NOT NULL GROUP BY answer
-) USING (answer) LEFT JOIN (
+       CASE WHEN s.item IS NULL THEN matched ELSE s.score END
+FROM answers LEFT JOIN answer_score s USING (item, model, sample) LEFT JOIN (
     SELECT answer, avg(match::INTEGER) AS matched FROM labels GROUP BY answer
 ) USING (answer)
 WHERE item = ?

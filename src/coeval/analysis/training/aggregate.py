@@ -16,11 +16,18 @@ import msgspec
 
 from coeval import __version__
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.training.checkpoint_scores import ChosenRuns, JudgedBy, LeftOutRun, choose_runs
-from coeval.analysis.training.sample_figures import SampleFigure, figures_of
+from coeval.analysis.training.checkpoint_scores import (
+    AGGREGATE,
+    ItemColumn,
+    JudgedBy,
+    LeftOutRun,
+    RunFacts,
+    choose_runs,
+)
+from coeval.analysis.training.sample_figures import SampleFigure, TaskFigures, task_figures
 from coeval.core.errors import UsageError
 from coeval.core.text import listed
-from coeval.store.jsonl import read_json, store_error, write_json_atomic
+from coeval.store.jsonl import store_error, write_json_atomic
 from coeval.store.output_folder import task_folders
 from coeval.store.rundir import now, refuse_foreign
 
@@ -88,16 +95,6 @@ def evaluated_steps(
     return tuple(EvaluatedStep(step, found[step]) for step in chosen)
 
 
-def task_names(checkpoints: Sequence[EvaluatedStep]) -> tuple[str, ...]:
-    """The tasks of any of them, by name."""
-    return tuple(
-        sorted({task.name for checkpoint in checkpoints for task in task_folders(checkpoint.folder)})
-    )
-
-
-AGGREGATE = "summary_agg.json"
-
-
 class TaskAggregate(SampleFigure, frozen=True, kw_only=True):
     """A task's ``summary_agg.json``: the headline ``metric`` at the top, all of them in ``metrics``.
 
@@ -125,12 +122,16 @@ class TaskAggregate(SampleFigure, frozen=True, kw_only=True):
     written_at: str
 
 
-class Aggregated(msgspec.Struct, frozen=True):
-    """What came of a checkpoint: its tasks' aggregates, and by task why there is none."""
+class Aggregated(NamedTuple):
+    """A checkpoint's tasks over their samples, and by task why there is no figure; ``items``: by task, the
+    scores behind conclusions, of the first metric that items have scores in; ``facts``: how its samples were
+    made and judged."""
 
     checkpoint: EvaluatedStep
     tasks: dict[str, TaskAggregate]
     without: dict[str, tuple[str, ...]]
+    items: dict[str, ItemColumn]
+    facts: dict[str, RunFacts]
 
 
 def aggregate(
@@ -141,7 +142,7 @@ def aggregate(
     Parameters
     ----------
     tasks : of these only
-    expected : how many samples were asked for, by task
+    expected : how many samples were asked for, by task; None: as many as at the last aggregation
 
     Raises
     ------
@@ -149,14 +150,18 @@ def aggregate(
         a file cannot be read at all.
     """
     every = choose_runs(checkpoint.folder, tasks, expected)
-    chosen = {runs.task: runs for runs in every if runs.runs}
     without = {runs.task: runs.notes for runs in every if not runs.runs}
-    found: dict[str, TaskAggregate] = {}
-    if chosen:
+    found: dict[str, TaskFigures] = {}
+    if chosen := [runs for runs in every if runs.runs]:
         with OutputReader(checkpoint.folder) as reader:
-            for task, runs in chosen.items():
-                found[task] = _aggregate(checkpoint, runs, reader, (expected or {}).get(task))
-    return Aggregated(checkpoint, found, without)
+            found = {one.runs.task: one for one in task_figures(reader, chosen).values()}
+    return Aggregated(
+        checkpoint,
+        {task: _aggregate(checkpoint.step, one) for task, one in found.items()},
+        without,
+        {task: next(iter(one.items.values())) for task, one in found.items() if one.items},
+        {task: one.runs.facts[0] for task, one in found.items()},
+    )
 
 
 def aggregates_of(root: Path, expected: Mapping[str, int]) -> list[Aggregated]:
@@ -188,29 +193,14 @@ def write_aggregates(found: Aggregated) -> list[Path]:
     return written
 
 
-def read_aggregate(checkpoint: EvaluatedStep, task: str) -> TaskAggregate | None:
-    """The one that was written; None where there is none.
-
-    Raises StoreError: it cannot be read.
-    """
-    try:
-        return read_json(checkpoint.folder / task / AGGREGATE, TaskAggregate)
-    except FileNotFoundError:
-        return None
-
-
-def _aggregate(
-    checkpoint: EvaluatedStep, runs: ChosenRuns, reader: OutputReader, expected: int | None
-) -> TaskAggregate:
-    metrics = [one for one in reader.metrics if one.task == runs.task and one.sample in runs.runs]
-    figures = figures_of(reader, metrics)
-    headline = next(iter(figures))
+def _aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
+    runs, expected = figures.runs, figures.runs.expected
     return TaskAggregate(
-        **msgspec.structs.asdict(figures[headline]),
+        **msgspec.structs.asdict(figures.metrics[figures.headline]),
         task=runs.task,
-        step=checkpoint.step,
+        step=step,
         model=runs.facts[0].model,
-        metric=headline,
+        metric=figures.headline,
         judge=runs.judge,
         sampling=runs.sampling,
         how=runs.how,
@@ -220,7 +210,7 @@ def _aggregate(
         missing=runs.missing,
         complete=not runs.missing and len(runs.runs) >= (expected or 1),
         notes=runs.notes,
-        metrics=figures,
+        metrics=figures.metrics,
         coeval_version=__version__,
         written_at=now(),
     )

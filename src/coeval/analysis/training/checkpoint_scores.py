@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +13,10 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats, Scale, scale_of
 from coeval.analysis.readers.output_reader import OutputReader, task_summary
-from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical, digest, listed, numbered
-from coeval.store.output_folder import sample_of, task_folders
+from coeval.store.jsonl import read_json_if_whole
+from coeval.store.output_folder import output_tasks, sample_of
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -89,13 +90,20 @@ class LeftOutRun(msgspec.Struct, frozen=True):
 
 
 class ChosenRuns(msgspec.Struct, frozen=True):
-    """The samples of a task that count: ``facts`` by ``runs``; ``notes`` say what is to be known of them."""
+    """The samples of a task that count: ``facts`` by ``runs``; ``notes`` say what is to be known of them.
+    ``expected``: how many were asked for, where that is known."""
 
     task: str
+    expected: int | None
     runs: tuple[int, ...]
     facts: tuple[RunFacts, ...]
     left_out: tuple[LeftOutRun, ...]
     notes: tuple[str, ...]
+
+    @property
+    def scored_as(self) -> str:
+        """The task as its records name it, which a folder may be unable to."""
+        return self.facts[0].task or self.task
 
     @property
     def how(self) -> tuple[str, str]:
@@ -130,16 +138,30 @@ def choose_runs(
 
     Parameters
     ----------
-    expected : by task, how many samples were asked for; those beyond it are left out
+    expected : by task, how many samples were asked for, and those beyond it are left out; None: as many as
+        its ``summary_agg.json`` says
     """
     of_task: dict[str, list[Path]] = {}
-    for path in task_folders(folder):
+    for path in output_tasks(folder):
         if tasks is None or path.name in tasks:
             of_task.setdefault(path.name, []).append(path)
-    return [
-        _chosen(task, _sampled(paths, folder), (expected or {}).get(task))
-        for task, paths in sorted(of_task.items())
-    ]
+    found = []
+    for task, paths in sorted(of_task.items()):
+        number = _expected_runs(folder / task) if expected is None else expected.get(task)
+        found.append(_chosen(task, _sampled(paths, folder), number, of_task.keys() - {task}))
+    return found
+
+
+AGGREGATE = "summary_agg.json"
+
+
+class _Aggregated(msgspec.Struct, frozen=True):
+    expected_runs: int | None = None
+
+
+def _expected_runs(task: Path) -> int | None:
+    found = read_json_if_whole(task / AGGREGATE, _Aggregated)
+    return None if found is None else found.expected_runs
 
 
 def _sampled(paths: Sequence[Path], folder: Path) -> list[Path]:
@@ -147,7 +169,7 @@ def _sampled(paths: Sequence[Path], folder: Path) -> list[Path]:
     return [path for path in paths if path.parent != folder] or list(paths)
 
 
-def _chosen(task: str, paths: Sequence[Path], expected: int | None) -> ChosenRuns:
+def _chosen(task: str, paths: Sequence[Path], expected: int | None, others: AbstractSet[str]) -> ChosenRuns:
     read: dict[int, RunFacts] = {}
     out: dict[int, str] = {}
     for path in paths:
@@ -155,6 +177,8 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None) -> ChosenRun
         found = _facts(path)
         if isinstance(found, str):
             out[run] = found
+        elif found.task in others:
+            out[run] = _of_another(found)
         elif expected is not None and run >= expected:
             out[run] = f"{numbered(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
         else:
@@ -170,6 +194,7 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None) -> ChosenRun
         notes.append(f"{len(kept)} of the {expected} samples that were asked for are there")
     return ChosenRuns(
         task=task,
+        expected=expected,
         runs=tuple(kept),
         facts=tuple(kept.values()),
         left_out=tuple(LeftOutRun(run, why) for run, why in sorted(out.items())),
@@ -185,8 +210,6 @@ def _facts(path: Path) -> RunFacts | str:
         return "not scored yet"
     except StoreError as error:
         return str(error)
-    if found.task not in ("", path.name):
-        return f"its summary.json is of the task {found.task}"
     if found.not_measured:
         return f"not measured: {found.not_measured}"
     if all(metric.value is None for metric in found.metrics.values()):
@@ -206,16 +229,22 @@ def _alike(read: dict[int, RunFacts], out: dict[int, str]) -> dict[int, RunFacts
     return kept
 
 
-def _group(facts: RunFacts) -> tuple[str, str, str]:
-    return facts.model, facts.made, facts.judged
+def _group(facts: RunFacts) -> tuple[str, str, str, str]:
+    return facts.task, facts.model, facts.made, facts.judged
 
 
 def _other(facts: RunFacts, first: RunFacts) -> str:
+    if facts.task != first.task:
+        return _of_another(facts)
     if facts.model != first.model:
         return f"answered by {facts.model}, the others by {first.model}"
     if names := made_otherwise(facts, first):
         return f"made with other sampling ({names})"
     return judged_otherwise(facts, first, ", the others by ")
+
+
+def _of_another(facts: RunFacts) -> str:
+    return f"its summary.json is of the task {facts.task}"
 
 
 def judged_otherwise(a: RunFacts, b: RunFacts, joined: str = " and by ") -> str:
@@ -275,14 +304,28 @@ _MOST_LACKING = 0.1
 
 
 class ItemColumn(NamedTuple):
-    """The items of one checkpoint: ``keys`` (an id, and a hash of the question), their means over the samples
-    in the metric's unit, and how often each counts (1 in most metrics)."""
+    """The items' scores in a metric at one checkpoint, in its unit. ``keys``: an id, and a hash of the
+    question; ``sums`` and ``totals``: of an item's weighted scores and of their weights (1 in most metrics),
+    over so many ``counts`` samples. Single scores lie between ``least`` and ``most``."""
 
     metric: str
     unit: str
     keys: tuple[tuple[str, int], ...]
-    values: Floats
-    weights: Floats
+    sums: Floats
+    totals: Floats
+    counts: Floats
+    least: float
+    most: float
+
+    @property
+    def values(self) -> Floats:
+        """Means over the samples."""
+        return self.sums / self.totals
+
+    @property
+    def weights(self) -> Floats:
+        """How often each item counts in a sample."""
+        return self.totals / self.counts
 
 
 class CommonItems(NamedTuple):
@@ -301,35 +344,32 @@ class CommonItems(NamedTuple):
     notes: tuple[str, ...]
 
 
-def first_of_items(reader: OutputReader, task: str) -> MetricScore | None:
-    """The first of the task's metrics that items have scores in."""
-    with_items = {name for (name,) in reader.rows(_METRICS, [task])}
-    of_task = (one for one in reader.metrics if one.task == task and one.metric in with_items)
-    return next(of_task, None)
+def read_items(reader: OutputReader, runs: ChosenRuns) -> dict[str, ItemColumn]:
+    """The items' scores in each of the task's metrics that has any, the benchmark's first one first."""
+    task = runs.scored_as
+    rows = {metric: columns for metric, *columns in reader.rows(_ITEMS, [task, list(runs.runs), task])}
+    found: dict[str, ItemColumn] = {}
+    for one in reader.metrics:
+        if one.task == task and one.metric in rows and one.metric not in found:
+            items, contents, *numbers, least, most = rows[one.metric]
+            keys = tuple(zip(items, contents, strict=True))
+            sums, totals, counts = np.array(numbers, np.float64)
+            found[one.metric] = ItemColumn(one.metric, one.unit, keys, sums, totals, counts, least, most)
+    return found
 
 
-def read_items(reader: OutputReader, runs: ChosenRuns) -> ItemColumn | None:
-    """The items' scores in the first of the task's metrics that has any; None where none has."""
-    if (headline := first_of_items(reader, runs.task)) is None:
-        return None
-    found = reader.columns(_ITEMS, [runs.task, headline.metric, list(runs.runs), runs.task])
-    ids, contents = found["item"].tolist(), np.ma.filled(np.ma.asarray(found["content"]), 0).tolist()
-    keys = tuple(zip(ids, contents, strict=True))
-    values, weights = (np.asarray(found[name], np.float64) for name in ("value", "weight"))
-    return ItemColumn(headline.metric, headline.unit, keys, values, weights)
-
-
-_METRICS = "SELECT DISTINCT metric FROM scores WHERE task = ? AND value IS NOT NULL"
 _ITEMS = """
-SELECT item, content, value, weight
+SELECT metric, list(item ORDER BY item), list(coalesce(content, 0) ORDER BY item), list(sums ORDER BY item),
+       list(totals ORDER BY item), list(samples ORDER BY item), min(least), max(most)
 FROM (
-    SELECT item, sum(value * weight) / sum(weight) AS value, avg(weight) AS weight
+    SELECT metric, item, sum(value * weight) AS sums, sum(weight) AS totals, count(*) AS samples,
+           min(value) AS least, max(value) AS most
     FROM scores
-    WHERE task = ? AND metric = ? AND list_contains(?::INTEGER[], sample) AND value IS NOT NULL AND weight > 0
+    WHERE task = ? AND list_contains(?::INTEGER[], sample) AND value IS NOT NULL AND weight > 0
     GROUP BY ALL
 )
 LEFT JOIN (SELECT item, content FROM contents WHERE task = ?) USING (item)
-ORDER BY item
+GROUP BY ALL
 """
 
 

@@ -15,8 +15,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparisons import gatekept
-from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
+from coeval.analysis.comparison.paired_difference import PairedScores, holm_by_name, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
@@ -25,7 +24,6 @@ from coeval.analysis.training.checkpoint_scores import (
     ItemColumn,
     choose_runs,
     common_items,
-    first_of_items,
 )
 from coeval.core.errors import UsageError
 from coeval.core.figures import figure_text, signed_points
@@ -116,9 +114,12 @@ LEFT JOIN (SELECT item, sample, words FROM wordings WHERE task = ?) USING (item,
 
 def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
     """None where no answer has a score."""
-    if (headline := first_of_items(reader, runs.task)) is None:
+    task = runs.scored_as
+    place = (task, reader.headlines().get(task))
+    headline = next((one for one in reader.metrics if (one.task, one.metric) == place), None)
+    if headline is None:
         return None
-    rows = reader.rows(_ANSWERS, [runs.task, headline.metric, list(runs.runs), runs.task, runs.task])
+    rows = reader.rows(_ANSWERS, [task, headline.metric, list(runs.runs), task, task])
     return _JudgedStep(
         headline.metric,
         headline.unit,
@@ -178,10 +179,13 @@ def _column(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
     of_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
     for key in answers:
         of_item.setdefault(key[:2], []).append(judged.answers[key])
-    weights = np.array([sum(answer.weight for answer in of) for of in of_item.values()])
+    totals = np.array([sum(answer.weight for answer in of) for of in of_item.values()])
     sums = np.array([sum(answer.value * answer.weight for answer in of) for of in of_item.values()])
-    counts = np.array([len(of) for of in of_item.values()])
-    return ItemColumn(judged.metric, judged.unit, tuple(of_item), sums / weights, weights / counts)
+    counts = np.array([float(len(of)) for of in of_item.values()])
+    values = [judged.answers[key].value for key in answers]
+    return ItemColumn(
+        judged.metric, judged.unit, tuple(of_item), sums, totals, counts, min(values), max(values)
+    )
 
 
 # --- Means, differences, order of the checkpoints
@@ -307,11 +311,13 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
 
 def _adjust(tasks: Sequence[TaskJudges]) -> Iterator[TaskJudges]:
     """With the p-values of all steps and tasks adjusted together, and the sentences that follow."""
-    p_values = [step.p for one in tasks for step in one.steps]
-    adjusted = iter(gatekept(p_values, [None] * len(p_values)))
+    adjusted = holm_by_name({(one.task, step.step): step.p for one in tasks for step in one.steps})
     for one in tasks:
-        steps = tuple(msgspec.structs.replace(step, p_adjusted=next(adjusted)) for step in one.steps)
-        one = msgspec.structs.replace(one, steps=steps)
+        steps = (
+            msgspec.structs.replace(step, p_adjusted=adjusted.get((one.task, step.step)))
+            for step in one.steps
+        )
+        one = msgspec.structs.replace(one, steps=tuple(steps))
         yield msgspec.structs.replace(one, sentences=tuple(_sentences(one)))
 
 

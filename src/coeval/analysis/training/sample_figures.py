@@ -6,18 +6,20 @@ over runs (``sem``) says how far sampling moves the figure, ``item_se`` how far 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import Floats, Scale, clustered_error, clustered_mean, scale_of
+from coeval.analysis.intervals import Scale, clustered_error, clustered_mean, scale_of
 from coeval.analysis.pairwise.rates import draws, rate
 from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import SampleMetric
 from coeval.analysis.run_results import MetricScore
+from coeval.analysis.training.checkpoint_scores import ChosenRuns, ItemColumn, choose_runs, read_items
+from coeval.core.figures import share_of_scale
 
 
 class SampleFigure(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,42 +45,84 @@ class SampleFigure(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
 
 
-class _OfItems(NamedTuple):
-    """The values of a metric, summed by prompt over its samples."""
+class TaskFigures(NamedTuple):
+    """A task over the samples that count, as every face of a folder shows it: its ``metrics``, the
+    benchmark's headline first, and behind them the scores of its ``items``."""
 
-    sums: Floats
-    weights: Floats
-    least: float
-    most: float
+    runs: ChosenRuns
+    metrics: dict[str, SampleFigure]
+    items: dict[str, ItemColumn]
+
+    @property
+    def headline(self) -> str:
+        return next(iter(self.metrics))
 
 
-def sample_figures(reader: OutputReader) -> dict[str, dict[str, dict[str, SampleFigure]]]:
-    """By model, task and metric; of the tasks that have several samples of each prompt."""
-    of_task: defaultdict[tuple[str, str], list[MetricScore]] = defaultdict(list)
-    for metric in reader.metrics:
-        of_task[metric.model, metric.task].append(metric)
-    found: dict[str, dict[str, dict[str, SampleFigure]]] = {}
-    for (model, task), metrics in of_task.items():
-        if len({metric.sample for metric in metrics}) > 1:
-            found.setdefault(model, {})[task] = figures_of(reader, metrics)
+def task_figures(reader: OutputReader, chosen: Sequence[ChosenRuns] | None = None) -> dict[str, TaskFigures]:
+    """By task as its records name it, those that have a figure.
+
+    Parameters
+    ----------
+    chosen : the samples that count; None: those that `choose_runs` chooses
+    """
+    found = {}
+    for runs in choose_runs(reader.folder) if chosen is None else chosen:
+        if runs.runs:
+            items = read_items(reader, runs)
+            counted = [
+                one for one in reader.metrics if one.task == runs.scored_as and one.sample in runs.runs
+            ]
+            figures = {
+                name: figure
+                for name in dict.fromkeys(one.metric for one in counted)
+                if (figure := _figure([one for one in counted if one.metric == name], items.get(name)))
+            }
+            found[runs.scored_as] = TaskFigures(runs, figures, items)
     return found
 
 
-def figures_of(reader: OutputReader, metrics: Sequence[MetricScore]) -> dict[str, SampleFigure]:
-    """By metric, over the samples that these are of: one or several of one model's in one task."""
-    samples = sorted({metric.sample for metric in metrics})
-    items = {
-        name: _OfItems(np.array(sums), np.array(weights), *ends)
-        for name, sums, weights, *ends in reader.rows(_ITEMS, [metrics[0].model, metrics[0].task, samples])
-    }
-    return {
-        name: figure
-        for name in dict.fromkeys(metric.metric for metric in metrics)
-        if (figure := _figure([one for one in metrics if one.metric == name], items.get(name)))
-    }
+def metric_scores(reader: OutputReader, figures: Mapping[str, TaskFigures]) -> tuple[MetricScore, ...]:
+    """The metrics of a folder by task, over the samples that count; those without a value too."""
+    of_metric: dict[str, dict[tuple[str, str], list[SampleMetric]]] = {}
+    for one in reader.metrics:
+        found = figures.get(one.task)
+        if found is None or one.sample in found.runs.runs:
+            of_metric.setdefault(one.task, {}).setdefault((one.model, one.metric), []).append(one)
+    return tuple(
+        _metric_score(samples, figures[task].metrics.get(metric) if task in figures else None)
+        for task, metrics in of_metric.items()
+        for (_, metric), samples in metrics.items()
+    )
 
 
-def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFigure | None:
+def _metric_score(samples: Sequence[SampleMetric], figure: SampleFigure | None) -> MetricScore:
+    first = samples[0]
+    low, high = (figure.ci95 if figure is not None else None) or (None, None)
+    several = figure is not None and figure.n_runs > 1
+    return MetricScore(
+        model=first.model,
+        task=first.task,
+        samples=len(samples),
+        metric=first.metric,
+        value=None if figure is None else figure.mean,
+        low=low,
+        high=high,
+        standard_error=figure.item_se if figure is not None and several else first.standard_error,
+        n=figure.n_items if figure is not None and several else first.n,
+        unit=first.unit,
+        counted=first.counted,
+        expected=sum(one.expected for one in samples),
+        failed=sum(one.failed for one in samples),
+        not_measured=first.not_measured,
+    )
+
+
+def mean_over_tasks(headlines: Iterable[tuple[float, str]]) -> float:
+    """The mean of tasks' headlines, each a value with its unit and counting alike, as a share."""
+    return fmean(share_of_scale(value, unit) for value, unit in headlines)
+
+
+def _figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -> SampleFigure | None:
     """None where no sample has a value."""
     per_run = tuple(metric.value for metric in metrics if metric.value is not None)
     if not per_run:
@@ -89,12 +133,12 @@ def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFig
     if items is not None:
         scale = scale_of(unit)
         wide = Scale(min(scale.least, items.least), max(scale.most, items.most))
-        place, means = np.arange(len(items.sums)), items.sums / items.weights
-        error, n = clustered_error(means, place, items.weights), len(place)
+        place, means = np.arange(len(items.sums)), items.values
+        error, n = clustered_error(means, place, items.totals), len(place)
         if bounds is None or runs > 1:
             bounds = _bootstrapped(items) if _is_ratio(items, unit) else None
             if bounds is None:
-                interval = clustered_mean(means, place, wide, items.weights)
+                interval = clustered_mean(means, place, wide, items.totals)
                 bounds = _within(interval.low, interval.high, scale)
     return SampleFigure(
         mean=mean,
@@ -109,21 +153,21 @@ def _figure(metrics: Sequence[MetricScore], items: _OfItems | None) -> SampleFig
     )
 
 
-def _is_ratio(items: _OfItems, unit: str) -> bool:
+def _is_ratio(items: ItemColumn, unit: str) -> bool:
     """Whether it is a win rate whose prompts count by their verdicts, as Arena-Hard's."""
-    return unit == "percent" and len(items.sums) > 1 and len(np.unique(items.weights)) > 1
+    return unit == "percent" and len(items.sums) > 1 and len(np.unique(items.totals)) > 1
 
 
-def _bootstrapped(items: _OfItems) -> tuple[float, float]:
+def _bootstrapped(items: ItemColumn) -> tuple[float, float]:
     """The interval that the benchmark itself gives such a rate (`coeval.analysis.pairwise.rates`): its
     prompts are resampled, each with the verdicts of all samples."""
     drawn = draws(len(items.sums), np.random.default_rng(0))
-    value = float(items.sums.sum() / items.weights.sum())
-    found = rate(value, (drawn @ items.sums) / (drawn @ items.weights), len(items.sums))
+    value = float(items.sums.sum() / items.totals.sum())
+    found = rate(value, (drawn @ items.sums) / (drawn @ items.totals), len(items.sums))
     return found.low_95, found.high_95
 
 
-def _own_bounds(metrics: Sequence[MetricScore]) -> tuple[float, float] | None:
+def _own_bounds(metrics: Sequence[SampleMetric]) -> tuple[float, float] | None:
     """The mean of the samples' own intervals: their errors are those of the same prompts, so they add up."""
     lows = [metric.low for metric in metrics if metric.low is not None]
     highs = [metric.high for metric in metrics if metric.high is not None]
@@ -135,17 +179,3 @@ def _within(low: float | None, high: float | None, scale: Scale) -> tuple[float,
     if low is None or high is None:
         return None
     return max(low, scale.least), max(high, scale.least)
-
-
-_ITEMS = """
-SELECT metric, list(sums ORDER BY item), list(weights ORDER BY item), min(least), max(most)
-FROM (
-    SELECT metric, item, sum(value * weight) AS sums, sum(weight) AS weights,
-           min(value) AS least, max(value) AS most
-    FROM scores
-    WHERE model IS NOT DISTINCT FROM coalesce(nullif(?, ''), model) AND task = ?
-        AND list_contains(?::INTEGER[], sample) AND value IS NOT NULL AND weight > 0
-    GROUP BY ALL
-)
-GROUP BY ALL
-"""

@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
-from coeval.analysis.intervals import SHARE, Floats, Scale, Scatter, mean_bounds, scale_of
+from coeval.analysis.intervals import SHARE, Floats, Scale, mean_over_strata, scale_of
 from coeval.analysis.training.checkpoint_scores import (
     ItemColumn,
     common_items,
     judged_otherwise,
     made_otherwise,
 )
+from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.text import listed, numbered
 
@@ -57,11 +58,9 @@ class CheckpointMatrix(NamedTuple):
 
     def interval(self, checkpoint: TrainedCheckpoint) -> tuple[float, float]:
         """The 95% interval of a checkpoint's mean over items, in the metric's unit."""
-        columns = [part[:, self.at(checkpoint)] for part in self.strata]
-        mean = float(np.clip(np.mean([column.mean() for column in columns]), 0.0, 1.0))
-        scatter = [Scatter(len(each), float(((each - each.mean()) ** 2).sum())) for each in columns]
-        low, high = map(self.scale.scores, mean_bounds(mean, scatter))
+        found = mean_over_strata([part[:, self.at(checkpoint)] for part in self.strata])
         shown = self.means[self.at(checkpoint)]
+        low, high = (shown if each is None else self.scale.scores(each) for each in (found.low, found.high))
         return min(low, shown), max(high, shown)
 
     def at(self, checkpoint: TrainedCheckpoint) -> int:
@@ -137,7 +136,7 @@ def _of_task(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> Check
     checkpoints: list[TrainedCheckpoint] = []
     figures: list[float] = []
     for run, curve in curves.items():
-        alike = {point.step: point.mean for point in curve.points if point.comparable}
+        alike = {point.step: point.mean for point in curve.points if point.step in curve.alike}
         own = {step: column for step, column in curve.columns.items() if step in alike}
         for step in common_items(own).steps if own else ():
             columns[len(checkpoints)] = own[step]
@@ -183,9 +182,7 @@ def _over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
     strata = tuple(map(longer.shares, shares))
     figures = None
     if all(each.figures is not None for each in tasks):
-        figures = tuple(float(np.mean([_own_share(each, one) for each in tasks])) for one in everywhere)
+        figures = tuple(
+            mean_over_tasks((each.means[each.at(one)], each.unit) for each in tasks) for one in everywhere
+        )
     return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, longer, figures)
-
-
-def _own_share(shared: CheckpointMatrix, checkpoint: TrainedCheckpoint) -> float:
-    return scale_of(shared.unit).shares(shared.means[shared.at(checkpoint)])

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from coeval.analysis.comparison.paired_difference import PairedScores, holm_by_name, paired_difference
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import (
     PATTERN,
-    EvaluatedStep,
+    Aggregated,
     TaskAggregate,
+    aggregate,
     evaluated_steps,
-    read_aggregate,
-    task_names,
 )
 from coeval.analysis.training.checkpoint_scores import (
-    ChosenRuns,
     CommonItems,
     ItemColumn,
     RunFacts,
-    choose_runs,
     common_items,
     of_one_metric,
-    read_items,
 )
 from coeval.core.errors import UsageError
 from coeval.core.figures import gap_text, signed_points
@@ -85,40 +78,20 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
 # --- Training curves: figures and conclusions by task
 
 
-class CurvePoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's headline at one checkpoint, in the metric's unit.
-
-    ``mean``, ``std``, ``sem``, ``ci95`` as in ``summary_agg.json``; without that file the mean of the samples
-    there are, and no errors. ``folder`` is the checkpoint's output folder, ``judge`` None where rules score;
-    ``comparable``: made and judged like most checkpoints of the task, so that conclusions count it.
-    """
-
-    step: int
-    folder: Path
-    mean: float
-    std: float | None
-    sem: float | None
-    ci95: tuple[float, float] | None
-    n_items: int
-    n_runs: int
-    missing: int
-    judge: str | None
-    comparable: bool
-
-
 @dataclass(frozen=True, slots=True)
 class TaskCurve:
     """A task over the checkpoints, ``points`` by step.
 
-    ``columns`` are the items' scores behind the conclusions, by step: of ``metric``, or, where that one is
-    fitted to all items at once, of the next metric that items have scores in. ``notes`` are what to know of
-    the figures.
+    ``alike``: the steps that were made and judged like most, which conclusions count. ``columns``: the items'
+    scores behind the conclusions, by step, of ``metric``, or, where that one is fitted to all items at once,
+    of the next metric that items have scores in. ``notes`` are what to know of the figures.
     """
 
     task: str
     metric: str
     unit: str
-    points: tuple[CurvePoint, ...]
+    points: tuple[TaskAggregate, ...]
+    alike: frozenset[int]
     columns: dict[int, ItemColumn]
     first_better: FirstBetter | None
     notes: tuple[str, ...]
@@ -137,10 +110,11 @@ class TaskCurve:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A run's ``curves`` by task; ``notes`` are what is not there."""
+    """A run's ``curves`` by task, ``folders`` of its checkpoints by step; ``notes`` are what is not there."""
 
     label: str
     folder: Path
+    folders: dict[int, Path]
     curves: dict[str, TaskCurve]
     notes: tuple[str, ...]
 
@@ -176,86 +150,53 @@ def training_curves(
     found = []
     for label, root in runs.items():
         checkpoints = evaluated_steps(root, (patterns or {}).get(label, PATTERN), steps, base)
-        stops, notes = _read(checkpoints, tasks)
-        if not any(stops.values()):
+        of_run = training_run(label, root, [aggregate(one, tasks) for one in checkpoints], tasks, base)
+        if not of_run.curves:
             raise UsageError(f"{root} holds no scores of {listed(tasks or ()) or 'any task'} yet")
         if absent := sorted(set(steps or ()) - {checkpoint.step for checkpoint in checkpoints}):
-            notes.append(f"{root} holds no results of step {listed(map(str, absent))}")
-        notes += [f"{root} holds no scores of {task}" for task, at in stops.items() if not at]
-        curves = {task: _curve(task, at, base) for task, at in stops.items() if at}
-        found.append(TrainingRun(label, root, curves, tuple(notes)))
+            note = f"{root} holds no results of step {listed(map(str, absent))}"
+            of_run = replace(of_run, notes=(note, *of_run.notes))
+        found.append(of_run)
     return tuple(found)
 
 
-class _Stop(NamedTuple):
-    """The results of a task at a checkpoint: the first ``metric`` with its unit, and its value by sample."""
-
-    checkpoint: EvaluatedStep
-    chosen: ChosenRuns
-    written: TaskAggregate | None
-    items: ItemColumn | None
-    metric: tuple[str, str]
-    values: dict[int, float]
-    n_items: int
-
-
-def _read(
-    checkpoints: Sequence[EvaluatedStep], tasks: Sequence[str] | None
-) -> tuple[dict[str, list[_Stop]], list[str]]:
-    """What there is of each task, in the order of ``tasks`` or by name, and notes on what there is not."""
-    stops: dict[str, list[_Stop]] = {task: [] for task in tasks or task_names(checkpoints)}
-    notes: list[str] = []
-    for checkpoint in checkpoints:
-        found = {task: read_aggregate(checkpoint, task) for task in stops}
-        written = {task: one for task, one in found.items() if one is not None}
-        expected = {task: one.expected_runs for task, one in written.items() if one.expected_runs is not None}
-        every = choose_runs(checkpoint.folder, tasks, expected)
-        notes += [
-            f"step {checkpoint.step} {runs.task}: {note}"
-            for runs in every
-            if not runs.runs
-            for note in runs.notes
-        ]
-        if chosen := [runs for runs in every if runs.runs]:
-            with OutputReader(checkpoint.folder) as reader:
-                for runs in chosen:
-                    stop = _stop(checkpoint, runs, written.get(runs.task), reader)
-                    stops[runs.task].append(stop)
-    return stops, notes
-
-
-def _stop(
-    checkpoint: EvaluatedStep, runs: ChosenRuns, written: TaskAggregate | None, reader: OutputReader
-) -> _Stop:
-    known = {
-        one: one.value
-        for one in reader.metrics
-        if one.task == runs.task and one.sample in runs.runs and one.value is not None
-    }
-    first = next(iter(known))
-    values = {one.sample: value for one, value in known.items() if one.metric == first.metric}
-    items, metric = read_items(reader, runs), (first.metric, first.unit)
-    return _Stop(checkpoint, runs, written, items, metric, values, first.n)
-
-
-def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
-    [((metric, unit), _)] = Counter(stop.metric for stop in stops).most_common(1)
+def training_run(
+    label: str,
+    root: Path,
+    found: Sequence[Aggregated],
+    tasks: Sequence[str] | None = None,
+    base: int | None = None,
+) -> TrainingRun:
+    """The curves of checkpoints that were put together, as `training_curves`; none where none has a score."""
+    named = tasks or sorted({task for one in found for task in (*one.tasks, *one.without)})
+    stops = {task: [one for one in found if task in one.tasks] for task in named}
     notes = [
-        f"step {stop.checkpoint.step} is left out: its first metric is {stop.metric[0]}, not {metric}"
-        for stop in stops
-        if stop.metric[0] != metric
+        f"step {one.checkpoint.step} {task}: {note}"
+        for one in found
+        for task, why in one.without.items()
+        for note in why
     ]
-    stops = [stop for stop in stops if stop.metric == (metric, unit)]
-    [(usual, _)] = Counter(stop.chosen.how for stop in stops).most_common(1)
-    notes += [note for stop in stops for note in _notes(stop, usual)]
-    if stale := [str(stop.checkpoint.step) for stop in stops if stop.written and not _is_current(stop)]:
-        steps = f"{'step' if len(stale) == 1 else 'steps'} {listed(stale)}"
-        notes.append(
-            f"summary_agg.json of {steps} does not match the current samples; "
-            "regenerate it with coeval sweep aggregate"
-        )
-    columns = of_one_metric({stop.checkpoint.step: stop.items for stop in stops if stop.items is not None})
-    alike = {stop.checkpoint.step for stop in stops if stop.chosen.how == usual}
+    notes += [f"{root} holds no scores of {task}" for task, at in stops.items() if not at]
+    curves = {task: _curve(task, at, base) for task, at in stops.items() if at}
+    folders = {one.checkpoint.step: one.checkpoint.folder for one in found}
+    return TrainingRun(label, root, folders, curves, tuple(notes))
+
+
+def _curve(task: str, found: Sequence[Aggregated], base: int | None) -> TaskCurve:
+    points = [one.tasks[task] for one in found]
+    [((metric, unit), _)] = Counter((point.metric, point.unit) for point in points).most_common(1)
+    notes = [
+        f"step {point.step} is left out: its first metric is {point.metric}, not {metric}"
+        for point in points
+        if point.metric != metric
+    ]
+    points = [point for point in points if (point.metric, point.unit) == (metric, unit)]
+    [(usual, _)] = Counter(point.how for point in points).most_common(1)
+    notes += [note for point in points for note in _notes(point, usual)]
+    drawn = {point.step for point in points}
+    items = {one.checkpoint.step: one.items[task] for one in found if task in one.items}
+    columns = of_one_metric({step: column for step, column in items.items() if step in drawn})
+    alike = frozenset(point.step for point in points if point.how == usual)
     better = None
     if compared := {step: column for step, column in columns.items() if step in alike}:
         common = common_items(compared)
@@ -269,51 +210,23 @@ def _curve(task: str, stops: Sequence[_Stop], base: int | None) -> TaskCurve:
         task=task,
         metric=metric,
         unit=unit,
-        points=tuple(_point(stop, usual) for stop in stops),
+        points=tuple(points),
+        alike=alike,
         columns=columns,
         first_better=better,
         notes=tuple(notes),
-        facts=next(stop.chosen.facts[0] for stop in stops if stop.chosen.how == usual),
+        facts=next(one.facts[task] for one in found if one.checkpoint.step in alike),
     )
 
 
-def _notes(stop: _Stop, usual: tuple[str, str]) -> Iterator[str]:
-    yield from (f"step {stop.checkpoint.step}: {note}" for note in stop.chosen.notes)
-    if stop.chosen.how != usual:
-        yield f"step {stop.checkpoint.step} is {_otherwise(stop, usual)}: no conclusion counts it"
+def _notes(point: TaskAggregate, usual: tuple[str, str]) -> Iterator[str]:
+    yield from (f"step {point.step}: {note}" for note in point.notes)
+    if point.how != usual:
+        yield f"step {point.step} is {_otherwise(point, usual)}: no conclusion counts it"
 
 
-def _otherwise(stop: _Stop, usual: tuple[str, str]) -> str:
-    judged = stop.chosen.how[1]
-    judge = stop.chosen.judge
-    if judged != usual[1]:
-        who = "rules" if judge is None else judge.model
+def _otherwise(point: TaskAggregate, usual: tuple[str, str]) -> str:
+    if point.how[1] != usual[1]:
+        who = "rules" if point.judge is None else point.judge.model
         return f"judged by {who} otherwise than most checkpoints"
     return "made with other sampling than most checkpoints"
-
-
-def _is_current(stop: _Stop) -> bool:
-    """Whether what was written is of the samples that count now."""
-    written = stop.written
-    if written is None or (written.metric, written.runs) != (stop.metric[0], stop.chosen.runs):
-        return False
-    return list(written.per_run) == list(stop.values.values())
-
-
-def _point(stop: _Stop, usual: tuple[str, str]) -> CurvePoint:
-    """As it was written, if that is of the samples there are; else a plain point."""
-    written = stop.written if _is_current(stop) else None
-    judge = stop.chosen.judge
-    return CurvePoint(
-        step=stop.checkpoint.step,
-        folder=stop.checkpoint.folder,
-        mean=fmean(stop.values.values()) if written is None else written.mean,
-        std=None if written is None else written.std,
-        sem=None if written is None else written.sem,
-        ci95=None if written is None else written.ci95,
-        n_items=stop.n_items if written is None else written.n_items,
-        n_runs=len(stop.values),
-        missing=stop.chosen.missing,
-        judge=None if judge is None else judge.model,
-        comparable=stop.chosen.how == usual,
-    )

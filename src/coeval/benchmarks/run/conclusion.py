@@ -1,17 +1,13 @@
-"""Outcome of an evaluation: scored tasks, or their progress; figures over samples."""
+"""Outcome of an evaluation: scored tasks, or their progress."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, stdev
-
-import msgspec
 
 from coeval.analysis.run_results import ModelCost, model_costs
-from coeval.benchmarks.benchmark import Unit
 from coeval.benchmarks.run.eval_estimate import refuse_too_dear
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, held, usage_file
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
@@ -74,16 +70,6 @@ class Outcome:
         return GAPS if any(gaps) or self.batches else 0
 
 
-class Spread(msgspec.Struct, frozen=True):
-    """A metric over a task's samples: mean and standard deviation (ddof 1; None for one sample)."""
-
-    mean: float
-    std: float | None
-    n_runs: int
-    per_run: tuple[float, ...]
-    unit: Unit
-
-
 @contextmanager
 def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
     """Create the output folder, write its log and hold its tasks; a new folder that stays empty is removed.
@@ -138,26 +124,3 @@ def _reached(counts: RecordCounts) -> str:
     answers = f"{counts.answers:,} of {counts.prompts:,} answers"
     judgments = f" and {counts.judgments:,} of {counts.judgments_needed:,} judgments"
     return f"{answers}{judgments if counts.judgments_needed else ''} are there"
-
-
-def over_runs(tasks: Iterable[TaskOutcome]) -> dict[str, dict[str, Spread]]:
-    """Return task → metric → its figures over samples; empty where each task has one sample."""
-    found: dict[str, list[TaskSummary]] = {}
-    for task in tasks:
-        if task.summary is not None and task.summary.run is not None:
-            found.setdefault(task.summary.task, []).append(task.summary)
-    return {task: _spreads(summaries) for task, summaries in found.items()}
-
-
-def _spreads(summaries: Sequence[TaskSummary]) -> dict[str, Spread]:
-    spreads: dict[str, Spread] = {}
-    for name, metric in summaries[0].metrics.items():
-        values = tuple(
-            found.value
-            for summary in summaries
-            if (found := summary.metrics.get(name)) is not None and found.value is not None
-        )
-        if values:
-            std = stdev(values) if len(values) > 1 else None
-            spreads[name] = Spread(fmean(values), std, len(values), values, metric.unit)
-    return spreads

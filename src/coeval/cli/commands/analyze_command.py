@@ -187,7 +187,7 @@ def _show(
     from coeval.analysis.measures.measured_run import measure
     from coeval.cli import streams
     from coeval.cli.views import measures_view
-    from coeval.cli.views.name_table import without_incomparable
+    from coeval.cli.views.table_view import without_incomparable
     from coeval.pipeline.plan.run_reading import opened
     from coeval.store.jsonl import store_error, write_bytes_atomic
 

@@ -40,7 +40,8 @@ def list_assets(names: Names = None) -> None:
     """
     from coeval.benchmarks.assets.library import Library
     from coeval.cli import streams
-    from coeval.cli.views.name_table import Column, NameRow, print_table
+    from coeval.cli.views.table_view import show_rows
+    from coeval.reports.content import columns_of
 
     library = Library()
     chosen = library.manifest.select(names or ["all"])
@@ -48,15 +49,10 @@ def list_assets(names: Names = None) -> None:
     rows = []
     for name in chosen:
         asset = library.manifest.asset(name)
-        records = f"{asset.records:,}" if asset.records else ""
-        rows.append(NameRow(name, (asset.license, _size(asset.bytes), records, library.presence(name)[0])))
-    columns = (
-        Column("licence", words=True),
-        Column("size"),
-        Column("records"),
-        Column("there", words=True),
-    )
-    print_table(console, "", "name", columns, rows)
+        counts = (_size(asset.bytes), asset.records or "")
+        rows.append((name, asset.license, *counts, library.presence(name)[0]))
+    sizes = columns_of("size", "records", kind="count")
+    show_rows(console, "", (*columns_of("name", "licence"), *sizes, *columns_of("there")), rows)
     streams.say(console, f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)")
 
 

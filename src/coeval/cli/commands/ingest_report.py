@@ -19,7 +19,7 @@ from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.ingest_flags import IngestFlags
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain, shortened
 from coeval.core.text import listed, numbered
@@ -43,6 +43,7 @@ from coeval.pipeline.upkeep.new_experiment import (
     reported_apart,
     usable_name,
 )
+from coeval.reports.content import columns_of
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.tables.harvest import Selection
 from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, unknown_columns, usual_map
@@ -81,9 +82,8 @@ def _place(flags: IngestFlags) -> ItemPlace | None:
 
 def list_benchmarks() -> None:
     """The benchmarks that have a name here."""
-    rows = [NameRow(name, (row.license, row.about)) for name, row in named_benchmarks().items()]
-    columns = (Column("licence", words=True), Column("about", words=True, free=True))
-    print_table(streams.results(), "", "benchmark", columns, rows)
+    rows = [(name, row.license, row.about) for name, row in named_benchmarks().items()]
+    show_rows(streams.results(), "", columns_of("benchmark", "licence", "about"), rows)
 
 
 def take_in(name: str, flags: IngestFlags) -> NewItems | None:

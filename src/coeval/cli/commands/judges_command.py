@@ -135,9 +135,10 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
 
 def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:
     from coeval.cli.streams import say, warn
-    from coeval.cli.views.name_table import Column, NameRow, print_table
-    from coeval.core.figures import figure, figure_text, points
+    from coeval.cli.views.table_view import show_table
+    from coeval.core.figures import figure_text, points
     from coeval.core.text import listed, numbered
+    from coeval.reports.content import ReportColumn, ReportTable, columns_of
 
     shift, flips = found.shift, found.flips
     gap = figure_text("gap", shift.difference, shift.low, shift.high)
@@ -159,14 +160,13 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
             f"With this anchor, a true shift of {points(shift.minimum_detectable)} points would be detected "
             "four times in five.",
         )
-    rows = [
-        NameRow(
-            f"{one.task}, {one.factor}",
-            [f"{one.n:,}", figure(one.flips, "share"), figure(one.shift, "points")],
-        )
-        for one in found.factors
-    ]
-    print_table(console, "", "task, factor", [Column("scores"), Column("changed"), Column("shift")], rows)
+    figures = (
+        ReportColumn("scores", "scores", "count"),
+        ReportColumn("changed", "changed", "share"),
+        ReportColumn("shift", "shift", "points"),
+    )
+    rows = [(one.task, one.factor, one.n, one.flips, one.shift) for one in found.factors]
+    show_table(console, ReportTable("", "", (*columns_of("task", "factor"), *figures), tuple(rows), names=2))
     say(
         console,
         "Shift in points: new − anchor, tasks counting alike, with the 95% interval over items.",

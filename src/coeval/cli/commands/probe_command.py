@@ -90,24 +90,16 @@ def probe(
 
 
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
-    from coeval.cli.views.name_table import Column, NameRow, print_table
+    from coeval.cli.views.table_view import show_rows
     from coeval.pipeline.config.roles import asked_as
+    from coeval.reports.content import columns_of
 
     models = {model.name: model for model in config.models}
     rows = [
-        NameRow(
-            result.name,
-            (models[result.name].interface, _found(result), asked_as(models[result.name])),
-            "" if result.ok else "red",
-        )
+        (result.name, models[result.name].interface, _found(result), asked_as(models[result.name]))
         for result in results
     ]
-    columns = (
-        Column("interface", words=True),
-        Column("found", words=True),
-        Column("asked as", words=True, free=True),
-    )
-    print_table(console, "", "model", columns, rows)
+    show_rows(console, "", columns_of("model", "interface", "found", "asked as"), rows)
 
 
 def _found(result: ProbeResult) -> str:

@@ -12,7 +12,6 @@ from coeval.cli.command_names import RunFolder, RunWord, the_folder
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coeval.cli.views.name_table import Column
     from coeval.pipeline.config.schema import Phase
     from coeval.pipeline.upkeep.repair import DamagedLine, FileState, RepairReport
     from coeval.store.rundir import RunDir
@@ -80,59 +79,52 @@ def _phase(text: str) -> Phase:
     raise UsageError(f"--phase {text}: the phases are {', '.join(PHASES)}, or 1 to {len(PHASES)}")
 
 
-def _figures(files: list[FileState]) -> list[str]:
+def _figures(files: list[FileState]) -> list[int | str]:
     """Lines, failed, invalid; planned, there, owed where there is a plan to count by."""
     counts = [sum(f.lines for f in files), sum(f.failed for f in files), sum(f.invalid for f in files)]
     counted = [file for file in files if file.planned is not None]
-    figures = [f"{count:,}" for count in counts]
     if not counted:
-        return [*figures, "", "", ""]
+        return [*counts, "", "", ""]
     sums = (sum(f.planned or 0 for f in counted), sum(f.there or 0 for f in counted))
-    return [*figures, *(f"{count:,}" for count in (*sums, sums[0] - sums[1]))]
+    return [*counts, *sums, sums[0] - sums[1]]
+
+
+_HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 
 def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
-    from coeval.cli.views.name_table import NameRow, print_table
+    from coeval.cli.views.table_view import show_rows
+    from coeval.reports.content import columns_of
 
-    rows = [
-        NameRow(phase, _figures([file for file in report.files if file.phase == phase])) for phase in phases
-    ]
-    print_table(console, "", "phase", _columns(), rows)
-
-
-def _columns() -> list[Column]:
-    from coeval.cli.views.name_table import Column
-
-    return [Column(name) for name in ("lines", "failed", "invalid", "planned", "there", "missing")]
+    rows = [(phase, *_figures([file for file in report.files if file.phase == phase])) for phase in phases]
+    show_rows(console, "", (*columns_of("phase"), *columns_of(*_HEADINGS, kind="count")), rows)
 
 
 def _show_files(report: RepairReport, console: Console) -> None:
-    """Folders as headings, their files below; documents, which have no lines, only if damaged."""
-    from coeval.cli.views.name_table import NameRow, print_table
+    """Documents, which have no lines, only if damaged."""
+    from coeval.cli.views.table_view import show_rows
+    from coeval.reports.content import columns_of
 
-    rows: list[NameRow] = []
-    folder = ""
-    for file in report.files:
-        if not file.is_document or file.invalid:
-            if file.path.parent.name != folder:
-                folder = file.path.parent.name
-                rows.append(NameRow(f"{folder}/", style="bold"))
-            rows.append(NameRow(f"  {file.path.name}", _figures([file])))
-    print_table(console, "Files", "file", _columns(), rows)
+    rows = [
+        (f"{file.path.parent.name}/{file.path.name}", *_figures([file]))
+        for file in report.files
+        if not file.is_document or file.invalid
+    ]
+    show_rows(console, "Files", (*columns_of("file"), *columns_of(*_HEADINGS, kind="count")), rows)
 
 
 def _show_reasons(report: RepairReport, console: Console) -> None:
-    from coeval.cli.views.name_table import Column, NameRow, print_table
+    from coeval.cli.views.table_view import show_rows
     from coeval.pipeline.upkeep.repair import REASONS
+    from coeval.reports.content import columns_of
 
     if not report.reasons:
         return
     rows = [
-        NameRow(reason, (phase, f"{count:,}", REASONS[reason]))
-        for (phase, reason), count in report.reasons.most_common()
+        (reason, phase, count, REASONS[reason]) for (phase, reason), count in report.reasons.most_common()
     ]
-    columns = (Column("phase", words=True), Column("lines"), Column("meaning", words=True, free=True))
-    print_table(console, "Invalid lines", "reason", columns, rows)
+    columns = (*columns_of("reason", "phase"), *columns_of("lines", kind="count"), *columns_of("meaning"))
+    show_rows(console, "Invalid lines", columns, rows)
 
 
 def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Console) -> None:

@@ -50,7 +50,7 @@ def results(
     if as_json + as_csv + as_markdown + as_latex > 1 or (paper and by is not None):
         raise UsageError("--json, --csv, --markdown and --latex exclude each other, the last two also --by")
     if paper:
-        print_paper(the_folder(word, run, "results"), as_latex=as_latex)
+        print_paper(the_folder(word, run, "results"), latex=as_latex)
         return
     folder = existing_results(the_folder(word, run, "results"))
     need_address_space()
@@ -85,7 +85,7 @@ def results(
     tell_missing(missing, RunDir(folder), streams.messages())
 
 
-def print_paper(folder: Path, *, as_latex: bool) -> None:
+def print_paper(folder: Path, *, latex: bool) -> None:
     """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep.
 
     Raises UsageError: the folder is none of these.
@@ -99,21 +99,24 @@ def print_paper(folder: Path, *, as_latex: bool) -> None:
     # Here, because they load duckdb and numpy.
     from coeval.analysis.comparison.comparisons import compare_sides, line_up
     from coeval.analysis.scores import results as scores_of
+    from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import training_curves
     from coeval.cli import streams
-    from coeval.cli.views.paper_table import results_table, sweep_table
+    from coeval.cli.views.results_view import names_of
     from coeval.pipeline.plan.run_reading import opened
+    from coeval.reports.result_tables import paper_table, sweep_paper_table
+    from coeval.reports.writers.markup import as_latex, as_markdown
 
     if sweep:
         [run] = training_curves({folder.name: folder})
-        table = sweep_table(run)
+        table = sweep_paper_table(run, compare_runs([run]))
     else:
         with opened(folder, shown=True) as (reader, notes):
             found = scores_of(reader, notes)
             students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(line_up([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
-        table = results_table(found, compared, labels)
+        table = names_of(found, labels).renamed(paper_table(found, compared))
         for note in found.notes:
             streams.warn(streams.messages(), note)
-    sys.stdout.write(table.latex() if as_latex else table.markdown())
+    sys.stdout.write((as_latex(table, "tab:scores") if latex else as_markdown(table)) + "\n")

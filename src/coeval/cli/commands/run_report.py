@@ -15,9 +15,9 @@ from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
-from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.progress_view import Terminal, tell_batches
-from coeval.cli.views.result_table import render
+from coeval.cli.views.results_view import render
+from coeval.cli.views.table_view import show_rows, show_table
 from coeval.core.errors import KeyMissing
 from coeval.core.process_limits import address_space_left
 from coeval.exchange.trackers import Destination, log_at_end
@@ -32,6 +32,7 @@ from coeval.pipeline.start.checks import code_of_checks
 from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.price_book import PriceBook
+from coeval.reports.content import Cell, ReportTable, columns_of
 from coeval.store.rundir import RunDir
 
 
@@ -62,19 +63,23 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
 
 
 def _show_models(config: Config, results: Console) -> None:
-    columns = (Column("interface", words=True), Column("roles", words=True, free=True))
-    rows = [NameRow(model.name, (model.interface, model.cast)) for model in config.models]
-    print_table(results, "Models", "model", columns, rows)
+    rows = [(model.name, model.interface, model.cast) for model in config.models]
+    show_rows(results, "Models", columns_of("model", "interface", "roles"), rows)
 
 
 def _show_phases(config: Config, options: RunOptions, foreseen: Forecast, results: Console) -> None:
-    rows = []
-    for phase in PHASES:
-        counts = (str(foreseen.owed_of_phase(phase)), str(foreseen.calls_of_phase(phase)))
-        rows.append(NameRow(phase, (_mode(config, options, phase), *counts)))
-    rows.append(NameRow("total", ("", str(foreseen.total_owed), str(foreseen.total)), "bold"))
-    columns = (Column("mode", words=True), Column("records"), Column("calls"))
-    print_table(results, "Missing", "phase", columns, rows)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            phase,
+            _mode(config, options, phase),
+            str(foreseen.owed_of_phase(phase)),
+            str(foreseen.calls_of_phase(phase)),
+        )
+        for phase in PHASES
+    ]
+    rows.append(("total", "", str(foreseen.total_owed), str(foreseen.total)))
+    columns = (*columns_of("phase", "mode"), *columns_of("records", "calls", kind="count"))
+    show_table(results, ReportTable("", "Missing", columns, tuple(rows), bold=frozenset({(len(PHASES), 0)})))
 
 
 def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
@@ -82,15 +87,14 @@ def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
     for task in config.tasks:
         sampling = task.sampling
         settings = (_span(sampling.target), _span(sampling.nuance), task.way_of_judging)
-        rows.append(
-            NameRow(task.name, (str(sampling.total), *settings, str(foreseen.calls_of_task(task.name))))
-        )
+        rows.append((task.name, sampling.total, *settings, str(foreseen.calls_of_task(task.name))))
     columns = (
-        Column("items"),
-        *(Column(heading, words=True) for heading in ("target", "nuance", "evaluation")),
-        Column("calls"),
+        *columns_of("task"),
+        *columns_of("items", kind="count"),
+        *columns_of("target", "nuance", "evaluation"),
+        *columns_of("calls", kind="count"),
     )
-    print_table(results, "By task (items: of each teacher)", "task", columns, rows)
+    show_rows(results, "By task (items: of each teacher)", columns, rows)
     for task in config.tasks:
         if scales := task.described_scales():
             say(results, f"Levels of {task.name}: {scales}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
@@ -19,7 +19,7 @@ from coeval.analysis.doubtful_answers import (
 )
 from coeval.api import find_keys
 from coeval.benchmarks.run.benchmark_works import GivenCounts
-from coeval.benchmarks.run.conclusion import Outcome, Spread, TaskOutcome, conclude, entered, over_runs
+from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude, entered
 from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
@@ -30,20 +30,10 @@ from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.estimate_view import print_estimate, tell_budget
-from coeval.cli.views.name_table import (
-    METRIC_COLUMNS,
-    Column,
-    NameRow,
-    print_costs,
-    print_incomparable,
-    print_table,
-    say_names,
-    shown_gap,
-    shown_interval,
-    shown_value,
-)
+from coeval.cli.views.metric_view import TaskMetrics, metric_rows, show_costs
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import write_json
+from coeval.cli.views.table_view import say_names, show_incomparable, show_table
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
@@ -51,7 +41,12 @@ from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
+from coeval.reports.content import ReportTable, columns_of
+from coeval.reports.measure_table import error_in_points, in_points
 from coeval.store.jsonl import write_json_atomic
+
+if TYPE_CHECKING:
+    from coeval.analysis.training.sample_figures import SampleFigure
 
 # --- Final table of an evaluation
 
@@ -66,8 +61,8 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         results.print()
     _show_figures(outcome, results)
     results.print()
-    if spreads := over_runs(outcome.tasks):
-        _show_over_runs(spreads, results)
+    if figures := over_runs(outcome):
+        _show_over_runs(figures, results)
         results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
@@ -80,9 +75,9 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         and not task.summary.comparable
         and not task.summary.not_measured
     ]
-    print_incomparable(shown.renamed(incomparable), results)
+    show_incomparable(shown.renamed(incomparable), results)
     _tell_bad_answers(outcome, results)
-    print_costs(shown.renamed(outcome.costs), results)
+    show_costs(shown.renamed(outcome.costs), results)
     say_names(results, shown)
     for reason in outcome.stopped.values():
         warn(messages, reason)
@@ -108,22 +103,23 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
 
 
 def _show_figures(outcome: Outcome, console: Console) -> None:
-    rows = []
+    tasks = []
     for task in outcome.tasks:
         summary = task.summary
         if summary is None:
             state = "no result" if task.left_at is None else "stopped"
-            rows.append(NameRow(task.label, (state,), "bold red"))
+            tasks.append(TaskMetrics(task.label, state, (), ()))
             continue
-        counts = f"{summary.n_expected:,} {summary.counted}", f"{sum(summary.n_failed.values()):,}"
         state = "" if summary.metrics else "not judged"
         if summary.not_measured:
             state = f"not measured: {summary.not_measured}"
-        rows.append(NameRow(task.label, (state, "", *counts), "bold"))
-        for name, metric in summary.metrics.items():
-            figures = (shown_value(metric.value, metric.unit), shown_interval(metric.ci95, metric.unit))
-            rows.append(NameRow(f"  {name}", (*figures, f"{metric.n:,}")))
-    print_table(console, "", "task and metric", METRIC_COLUMNS, rows)
+        metrics = [
+            (name, in_points((one.value, *(one.ci95 or (None, None))), one.unit), one.n)
+            for name, one in summary.metrics.items()
+        ]
+        counts = (f"{summary.n_expected:,} {summary.counted}", sum(summary.n_failed.values()))
+        tasks.append(TaskMetrics(task.label, state, counts, metrics))
+    show_table(console, metric_rows(tasks))
     names = [name for task in outcome.tasks if task.summary is not None for name in task.summary.metrics]
     if names:
         by_instruction = any(name.startswith("instruction_level_") for name in names)
@@ -132,15 +128,41 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
         say(console, f"n: {counted}; {own}.", "dim")
 
 
-def _show_over_runs(spreads: Mapping[str, Mapping[str, Spread]], console: Console) -> None:
-    rows = []
-    for task, metrics in spreads.items():
-        rows.append(NameRow(task, style="bold"))
-        for name, spread in metrics.items():
-            figures = (shown_value(spread.mean, spread.unit), shown_gap(spread.std, spread.unit))
-            rows.append(NameRow(f"  {name}", (*figures, f"{spread.n_runs:,}")))
-    columns = [Column(heading) for heading in ("mean", "std", "runs")]
-    print_table(console, "", "task and metric, over runs", columns, rows)
+def over_runs(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
+    """By task and metric, the figures over the samples that the output folder holds; none of tasks without
+    numbered samples."""
+    sampled = {
+        task.summary.task: task.folder.parents[1]
+        for task in outcome.tasks
+        if task.summary is not None and task.summary.run is not None
+    }
+    if not sampled:
+        return {}
+    from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
+    from coeval.analysis.training.sample_figures import task_figures
+
+    with OutputReader(next(iter(sampled.values()))) as reader:
+        return {task: one.metrics for task, one in task_figures(reader).items() if task in sampled}
+
+
+def _show_over_runs(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
+    rows = [
+        (
+            task,
+            name,
+            in_points((one.mean, *(one.ci95 or (None, None))), one.unit),
+            error_in_points(one.std, one.unit),
+            one.n_runs,
+        )
+        for task, metrics in figures.items()
+        for name, one in metrics.items()
+    ]
+    columns = (
+        *columns_of("task", "metric"),
+        *columns_of("mean", "std", kind="points"),
+        *columns_of("runs", kind="count"),
+    )
+    show_table(console, ReportTable("", "Over runs", columns, tuple(rows), names=2))
 
 
 def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:
@@ -257,6 +279,6 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
             }
             for task in outcome.tasks
         },
-        "over_runs": over_runs(outcome.tasks),
+        "over_runs": over_runs(outcome),
         "costs": list(outcome.costs),
     }

@@ -8,9 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from coeval.cli.streams import folded, say, warn
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.streams import say, warn
+from coeval.cli.views.table_view import show_each
 from coeval.core.errors import UsageError
+from coeval.core.folding import folded
 from coeval.core.plain import plain, plain_lines
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
@@ -21,7 +22,7 @@ from coeval.pipeline.plan.estimate.savings import EstimatedStart, described_star
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.content import Passage, Report, ReportSection, ReportTable, cell_text
+from coeval.reports.content import Passage, Report, ReportSection
 from coeval.reports.description_report import DescribedExperiment
 from coeval.reports.site.page import write_page
 from coeval.store.jsonl import write_bytes_atomic
@@ -53,38 +54,11 @@ def _print_section(
     console.print(Text(plain(section.question), style="bold"))
     for sentence in section.sentences:
         say(console, sentence.text)
-    for table in section.tables:
-        if table.name not in without and table.rows:
-            console.print()
-            _print_table(table, console)
+    show_each(console, (table for table in section.tables if table.name not in without))
     if passages:
         for passage in section.passages:
             console.print()
             _print_passage(passage, console)
-
-
-def _print_table(table: ReportTable, console: Console) -> None:
-    """Columns of which no row has anything are left out."""
-    first, *others = table.columns
-    shown = [
-        (place, column)
-        for place, column in enumerate(others, 1)
-        if any(row[place] is not None for row in table.rows)
-    ]
-    longest = max((place for place, column in shown if column.kind == "text"), default=0)
-    columns = [
-        Column(column.title, column.kind == "text", place == longest == shown[-1][0])
-        for place, column in shown
-    ]
-    rows = [
-        NameRow(
-            cell_text(row[0], first.kind), [cell_text(row[place], column.kind) for place, column in shown]
-        )
-        for row in table.rows
-    ]
-    print_table(console, table.title, first.title, columns, rows)
-    if table.note:
-        say(console, table.note, "dim")
 
 
 def _print_passage(passage: Passage, console: Console) -> None:

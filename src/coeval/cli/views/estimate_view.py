@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import Column, NameRow, print_table, say_names
+from coeval.cli.views.table_view import say_names, show_rows, show_table
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars
 from coeval.pipeline.plan.estimate.run_estimate import calls, ends, share, summed_up, tokens
 from coeval.pricing.estimate import BudgetFit, Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import sources_reported
+from coeval.reports.content import ReportTable, columns_of
 
-_COLUMNS = [Column(heading) for heading in ("calls", "input", "output", "cost", "from – to")]
+_FIGURES = columns_of("calls", "input", "output", "cost", "from – to", kind="count")
 _UNKNOWN = "unknown"
 
 
@@ -30,21 +31,18 @@ def print_estimate(estimate: Estimate, console: Console) -> None:
             continue
         rows = [_row(name, line) for name, line in lines.items()]
         if heading == "phase":
-            rows.append(_row("total", estimate.total, "bold"))
+            rows.append(_row("total", estimate.total))
         title = "Estimate, in tokens and US dollars" if heading == "phase" else ""
-        print_table(console, title, heading, _COLUMNS, rows)
+        bold = frozenset({(len(lines), 0)})
+        show_table(console, ReportTable("", title, (*columns_of(heading), *_FIGURES), tuple(rows), bold=bold))
         console.print()
     for sentence in summed_up(estimate):
         say(console, sentence)
     if estimate.savings:
         console.print()
-        print_table(
-            console,
-            "What would cost less",
-            "change",
-            [Column("cost"), Column("from – to"), Column("saves")],
-            [_saving(estimate, saving.change, saving.cost_usd) for saving in estimate.savings],
-        )
+        rows = [_saving(estimate, saving.change, saving.cost_usd) for saving in estimate.savings]
+        figures = columns_of("cost", "from – to", "saves", kind="count")
+        show_rows(console, "What would cost less", (*columns_of("change"), *figures), rows)
     for sentence in _sources(estimate):
         say(console, sentence, "dim")
     say_names(console, shown)
@@ -58,15 +56,15 @@ def tell_budget(fit: BudgetFit, console: Console) -> None:
         warn(console, fit.sentence)
 
 
-def _row(name: str, line: EstimateLine, style: str = "") -> NameRow:
+def _row(name: str, line: EstimateLine) -> tuple[str, ...]:
     taken = (tokens(line.input_tokens), tokens(line.output_tokens))
     cost = (_UNKNOWN, "") if line.cost_usd is None else (dollars(line.cost_usd.central), ends(line.cost_usd))
-    return NameRow(name, (calls(line.calls), *taken, *cost), style)
+    return (name, calls(line.calls), *taken, *cost)
 
 
-def _saving(estimate: Estimate, change: str, cost: Span) -> NameRow:
+def _saving(estimate: Estimate, change: str, cost: Span) -> tuple[str, ...]:
     before = estimate.total.cost_usd.central if estimate.total.cost_usd is not None else 0.0
-    return NameRow(change, (dollars(cost.central), ends(cost), share(before - cost.central, before)))
+    return (change, dollars(cost.central), ends(cost), share(before - cost.central, before))
 
 
 def _sources(estimate: Estimate) -> Iterator[str]:

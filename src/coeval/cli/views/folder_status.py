@@ -20,8 +20,9 @@ from coeval.analysis.readers.run_records import read_errors
 from coeval.analysis.run_results import model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, show_unscored_checks, tell_way_on
-from coeval.cli.views.name_table import Column, NameRow, print_costs, print_table, say_names
+from coeval.cli.views.metric_view import show_costs
 from coeval.cli.views.progress_view import show_batches
+from coeval.cli.views.table_view import say_names, show_rows
 from coeval.core.errors import StoreError
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars, limit_in_dollars, numbered
@@ -31,6 +32,7 @@ from coeval.models.metering.account_file import ModelAccount, Spent, read_accoun
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.batch_jobs import continue_command
 from coeval.pipeline.upkeep.repair import QuickLook, RepairReport, config_of, quick_look
+from coeval.reports.content import columns_of
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import Meta, RunDir
 
@@ -348,13 +350,11 @@ def _show_phases(
     """``ended``: phases of a run that it says are complete, which counts where nothing else is known."""
     rows = []
     for name, of in phases.items():
-        figures = ("" if n is None else f"{n:,}" for n in (of.planned, of.good, of.failed, of.owed))
         complete = name in (ended or ()) if of.owed is None else not of.owed
-        rows.append(NameRow(name, [*([] if ended is None else ["yes" if complete else "no"]), *figures]))
-    columns = [Column(heading) for heading in ("planned", "good", "failed", "missing")]
-    print_table(
-        console, "", heading, [*[Column("complete", words=True)] * (ended is not None), *columns], rows
-    )
+        counts = (of.planned, of.good, of.failed, of.owed)
+        rows.append((name, None if ended is None else complete, *counts))
+    figures = columns_of("planned", "good", "failed", "missing", kind="count")
+    show_rows(console, "", (*columns_of(heading, "complete"), *figures), rows)
 
 
 def _show_files(report: RepairReport, console: Console) -> None:
@@ -363,14 +363,11 @@ def _show_files(report: RepairReport, console: Console) -> None:
     if not lacking:
         return
     rows = [
-        NameRow(
-            f"{file.path.parent.name}/{file.path.name}",
-            [f"{file.planned:,}", f"{file.there:,}", f"{file.owed:,}"],
-        )
+        (f"{file.path.parent.name}/{file.path.name}", file.planned, file.there, file.owed)
         for file in lacking[:_MOST_ROWS]
     ]
-    columns = [Column(name) for name in ("planned", "good", "missing")]
-    print_table(console, "Files that lack records", "file", columns, rows)
+    columns = (*columns_of("file"), *columns_of("planned", "good", "missing", kind="count"))
+    show_rows(console, "Files that lack records", columns, rows)
     if (left_out := len(lacking) - _MOST_ROWS) > 0:
         console.print(f"… and {left_out:,} more")
 
@@ -396,7 +393,7 @@ def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
         costs = model_costs(usage, at_work=at_work)
         shown = ShownNames.of(cost.model for cost in costs)
-        print_costs(shown.renamed(costs), console)
+        show_costs(shown.renamed(costs), console)
         say_names(console, shown)
     except StoreError as error:
         warn(console, f"its cost is unknown: {error}")
@@ -439,12 +436,9 @@ def _show_errors(errors: Path, console: Console) -> None:
         last.append(error)
     if not last:
         return
-    rows = [
-        NameRow(phase, (model, kind, f"{times:,}"))
-        for (phase, model, kind), times in groups.most_common(_MOST_ROWS)
-    ]
-    columns = (Column("model", words=True), Column("error", words=True), Column("times"))
-    print_table(console, "Errors so far", "phase", columns, rows)
+    rows = [(*of_kind, times) for of_kind, times in groups.most_common(_MOST_ROWS)]
+    columns = (*columns_of("phase", "model", "error"), *columns_of("times", kind="count"))
+    show_rows(console, "Errors so far", columns, rows)
     if (left_out := len(groups) - _MOST_ROWS) > 0:
         console.print(f"… and {left_out:,} more kinds")
     of_all = f" of {groups.total():,}" if groups.total() > len(last) else ""

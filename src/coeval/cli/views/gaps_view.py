@@ -7,11 +7,12 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import BatchLost
 from coeval.core.text import numbered
 from coeval.pipeline.upkeep.batch_jobs import continue_command
 from coeval.pipeline.upkeep.gaps import unscored_checks
+from coeval.reports.content import columns_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,8 +39,8 @@ def tell_missing(missing: Missing, folder: RunDir, console: Console) -> None:
     lacking = sorted(missing.gaps.lacking, key=lambda file: -file[1])
     shown = lacking[:_MOST_FILES] if console.file.isatty() else lacking
     if shown:
-        rows = [NameRow(f"{count:,}", (name,)) for name, count in shown]
-        print_table(console, "", "missing", [Column("of file", words=True, free=True)], rows)
+        columns = (*columns_of("missing", kind="count"), *columns_of("of file"))
+        show_rows(console, "", columns, ((count, name) for name, count in shown))
     if len(lacking) > len(shown):
         more = f"coeval status --run {quote(str(folder.path))}"
         say(console, f"… and {numbered(len(lacking) - len(shown), 'more file')}; see {more}")
@@ -76,11 +77,9 @@ def show_unscored_checks(folder: RunDir, console: Console) -> None:
     reasons = unscored_checks(folder).reasons.most_common()
     if not reasons:
         return
-    rows = [
-        NameRow(f"{task}, {factor}", (f"{n:,}", why)) for (task, factor, why), n in reasons[:_MOST_REASONS]
-    ]
-    columns = (Column("answers"), Column("why", words=True, free=True))
-    print_table(console, "Checks without a score", "check", columns, rows)
+    rows = [(f"{task}, {factor}", n, why) for (task, factor, why), n in reasons[:_MOST_REASONS]]
+    columns = (*columns_of("check"), *columns_of("answers", kind="count"), *columns_of("why"))
+    show_rows(console, "Checks without a score", columns, rows)
     if len(reasons) > len(rows):
         say(console, f"… and {numbered(len(reasons) - len(rows), 'more reason')}")
 
@@ -92,10 +91,9 @@ def tell_gaps(summary: RunSummary, messages: Console) -> None:
     for phase, outcome in summary.phases.items():
         if outcome.missing:
             counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
-            why = _why(outcome, interrupted=summary.interrupted)
-            rows.append(NameRow(phase, (*(f"{count:,}" for count in counts), why)))
-    columns = (*map(Column, ("planned", "there", "missing")), Column("why", words=True, free=True))
-    print_table(messages, "", "phase", columns, rows)
+            rows.append((phase, *counts, _why(outcome, interrupted=summary.interrupted)))
+    counted = columns_of("planned", "there", "missing", kind="count")
+    show_rows(messages, "", (*columns_of("phase"), *counted, *columns_of("why")), rows)
 
 
 _GAPS = {BatchLost.kind: "the batch job failed (reason above)"}

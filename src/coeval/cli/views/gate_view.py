@@ -10,16 +10,19 @@ from rich.console import Console
 from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask, GateReport
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
-from coeval.cli.views.comparison_view import escaped
-from coeval.cli.views.name_table import Column, NameRow, print_table, say_names, without_incomparable
-from coeval.core.figures import points
+from coeval.cli.views.table_view import say_names, show_table, without_incomparable
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
+from coeval.reports.content import ReportTable, columns_of
+from coeval.reports.writers.markup import as_markdown, escaped
 
 _STYLES = {"GO": "bold green", "INCONCLUSIVE": "bold yellow", "NO-GO": "bold red"}
-_HEADINGS = ("verdict", "tier", "difference", "at least", "allowed", "n", "other judges")
-_WORDS = ("verdict", "tier", "other judges")
-_NONE = "–"
+_COLUMNS = (
+    *columns_of("task", "verdict", "tier"),
+    *columns_of("difference", "at least", "allowed", kind="points"),
+    *columns_of("n", kind="count"),
+    *columns_of("other judges"),
+)
 
 
 def legend(found: GateReport) -> str:
@@ -39,9 +42,7 @@ def print_gate(found: GateReport, console: Console) -> None:
         say(console, SIMULATED, "bold yellow")
     for one in found.candidates:
         say(console, one.sentence, _STYLES[one.verdict])
-        rows = [NameRow(task.place, _cells(task)) for task in one.tasks]
-        columns = [Column(heading, words=heading in _WORDS) for heading in _HEADINGS]
-        print_table(console, f"{one.candidate} − {one.base}", "task", columns, rows)
+        show_table(console, _table(one, f"{one.candidate} − {one.base}"))
         for said in _open(one):
             say(console, said)
     say(console, legend(found), "dim")
@@ -54,9 +55,7 @@ def markdown(found: GateReport) -> str:
     """For a pull request or the summary of a step: the same."""
     parts = [f"**{escaped(SIMULATED)}**"] if found.simulated else []
     for one in found.candidates:
-        lines = [f"| task | {' | '.join(_HEADINGS)} |", "|---|---|---|---:|---:|---:|---:|---|"]
-        lines += [f"| {escaped(task.place)} | {' | '.join(_cells(task))} |" for task in one.tasks]
-        parts += [f"### {escaped(one.sentence)}", "\n".join(lines)]
+        parts += [f"### {escaped(one.sentence)}", as_markdown(_table(one))]
         if said := list(_open(one)):
             parts.append("\n".join(f"- {escaped(each)}" for each in said))
     said = [f"- **Doubt:** {escaped(doubt)}" for doubt in found.doubts]
@@ -104,13 +103,18 @@ def _open(one: GatedCandidate) -> Iterator[str]:
             yield f"{task.place}: {task.sentence}"
 
 
-def _cells(task: GatedTask) -> list[str]:
-    known = [_NONE if share is None else points(share) for share in (task.difference, task.lower)]
-    return [
-        task.verdict,
-        task.tier,
-        *known,
-        points(task.max_drop),
-        f"{task.n:,}",
-        task.other_judges or _NONE,
+def _table(one: GatedCandidate, title: str = "") -> ReportTable:
+    rows = [
+        (
+            task.place,
+            task.verdict,
+            task.tier,
+            task.difference,
+            task.lower,
+            task.max_drop,
+            task.n,
+            task.other_judges or None,
+        )
+        for task in one.tasks
     ]
+    return ReportTable("gate", title, _COLUMNS, tuple(rows))

@@ -10,8 +10,9 @@ import msgspec
 from rich.console import Console
 
 from coeval.cli.streams import say
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.table_view import show_rows, show_table
 from coeval.core.errors import UsageError
+from coeval.core.figures import MISSING
 from coeval.core.model import ModelSpec
 from coeval.core.text import dollar_rate, numbered
 from coeval.engine.probing import HostReport, OfferedModel
@@ -19,6 +20,7 @@ from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.models.open import obstacle_to
 from coeval.pricing.price_book import FREE_HERE
+from coeval.reports.content import Cell, ReportTable, columns_of
 
 # --- Credentials found, by place
 
@@ -74,9 +76,8 @@ def _missing(spec: ModelSpec, keys: Keys) -> str | None:
 
 def print_credentials(found: Sequence[FoundCredential], console: Console) -> None:
     """A row for each."""
-    columns = (Column("usable", words=True), Column("found", words=True, free=True))
-    rows = [NameRow(_named(each), ("yes" if each.usable else "no", _where(each))) for each in found]
-    print_table(console, "", "interface", columns, rows)
+    rows = [(_named(each), each.usable, _where(each)) for each in found]
+    show_rows(console, "", columns_of("interface", "usable", "found"), rows)
 
 
 def _named(found: FoundCredential) -> str:
@@ -97,9 +98,8 @@ def _where(found: FoundCredential) -> str:
     return f"nothing; set {variables}" if variables else "nothing"
 
 
-NOTHING = "–"
-_COLUMNS = [Column(heading) for heading in ("context", "input", "output")]
-_MORE_COLUMNS = [*_COLUMNS, Column("cached"), Column("price by", words=True, free=True)]
+_COLUMNS = (*columns_of("model"), *columns_of("context", "input", "output", kind="count"))
+_MORE_COLUMNS = (*_COLUMNS, *columns_of("cached", kind="count"), *columns_of("price by"))
 
 
 def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) -> None:
@@ -112,11 +112,13 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
         for model in report.models:
             names = report.names.get(model.id, ())
             shown = f"{model.id} ({', '.join(names)})" if names else model.id
-            rows.append(NameRow(shown, _cells(model, verbose), "bold" if names else ""))
+            rows.append((shown, *_cells(model, verbose)))
             priced |= dict.fromkeys(_sources(model))
         title = f"{served_by(report)}: {numbered(len(rows), 'model')}"
         if rows:
-            print_table(console, title, "model", _MORE_COLUMNS if verbose else _COLUMNS, rows)
+            bold = frozenset((at, 0) for at, model in enumerate(report.models) if model.id in report.names)
+            columns = _MORE_COLUMNS if verbose else _COLUMNS
+            show_table(console, ReportTable("", title, columns, tuple(rows), bold=bold))
         else:
             say(console, title)
         console.print()
@@ -134,7 +136,7 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
         )
         say(
             console,
-            f"Prices in US dollars per million tokens{by}{free}; {NOTHING}: not known{longer}.",
+            f"Prices in US dollars per million tokens{by}{free}; {MISSING}: not known{longer}.",
             "dim",
         )
 
@@ -145,16 +147,15 @@ def served_by(report: HostReport) -> str:
     return f"{report.interface}{account}" + (f" at {report.base_url}" if report.base_url else "")
 
 
-def _cells(model: OfferedModel, verbose: bool) -> tuple[str, ...]:
-    window = NOTHING if model.context_window is None else f"{model.context_window:,}"
+def _cells(model: OfferedModel, verbose: bool) -> tuple[Cell, ...]:
     if model.tariff is None:
-        return (window, NOTHING, NOTHING, *([NOTHING, ""] if verbose else []))
+        return (model.context_window, None, None, *([None, ""] if verbose else []))
     rates, longer = model.tariff.rates, "+" if model.tariff.tiers else ""
     into, out = dollar_rate(rates.input_usd_per_mtok), dollar_rate(rates.output_usd_per_mtok)
-    reported = [window, f"{into}{longer}", f"{out}{longer}"]
+    reported: list[Cell] = [model.context_window, f"{into}{longer}", f"{out}{longer}"]
     if verbose:
         cached = rates.cached_usd_per_mtok
-        reported += [NOTHING if cached is None else f"{dollar_rate(cached)}{longer}", model.tariff.source]
+        reported += [None if cached is None else f"{dollar_rate(cached)}{longer}", model.tariff.source]
     return tuple(reported)
 
 

@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import Column, NameRow, print_table
+from coeval.cli.views.table_view import show_rows
 from coeval.core.plain import plain
 from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, figures, sentence
+from coeval.reports.content import Cell, columns_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -208,24 +209,20 @@ def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """A row for each job."""
-    rows = [NameRow(job.id or f"{job.tag[:_TAG]}…", _cells(job)) for job in jobs]
     columns = (
-        Column("model", words=True),
-        Column("phase", words=True),
-        Column("requests"),
-        Column("done"),
-        Column("age"),
-        Column("looked at"),
-        Column("state", words=True, free=True),
+        *columns_of("batch", "model", "phase"),
+        *columns_of("requests", "done", "age", "looked at", kind="count"),
+        *columns_of("state"),
     )
-    print_table(console, "Batch jobs", "batch", columns, rows)
+    show_rows(console, "Batch jobs", columns, map(_cells, jobs))
 
 
-def _cells(job: PendingJob) -> tuple[str, ...]:
-    done = "" if job.done is None else f"{job.done + (job.failed or 0):,}"
+def _cells(job: PendingJob) -> tuple[Cell, ...]:
+    done = "" if job.done is None else job.done + (job.failed or 0)
     age = clock(max(0.0, time.time() - job.written_at))
     looked = "never" if job.checked_at is None else f"{clock(max(0.0, time.time() - job.checked_at))} ago"
-    return job.name, ", ".join(job.phases), f"{job.requests:,}", done, age, looked, _state(job)
+    name = job.id or f"{job.tag[:_TAG]}…"
+    return name, job.name, ", ".join(job.phases), job.requests, done, age, looked, _state(job)
 
 
 def _state(job: PendingJob) -> str:

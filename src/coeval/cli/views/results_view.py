@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,23 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from coeval.analysis.doubtful_answers import marked_labels
 from coeval.analysis.run_results import SIMULATED
-from coeval.cli.streams import say
-from coeval.cli.views.name_table import Column, NameRow, print_table, say_names
-from coeval.cli.views.result_table import LABEL_INTERVAL, NO_LABEL, bracketed, names_of, render
+from coeval.cli.streams import say, warn
+from coeval.cli.views.metric_view import metrics_table, show_costs
+from coeval.cli.views.result_notes import LABEL_INTERVAL, notes, warnings
+from coeval.cli.views.table_view import say_names, show_each, without_incomparable
 from coeval.core.plain import is_shown, plain
+from coeval.core.shown_names import ShownNames
+from coeval.reports.result_tables import (
+    label_accuracy_table,
+    pair_table,
+    part_label_table,
+    part_score_table,
+    people_table,
+    sampled_table,
+    score_table,
+)
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import By, LabelPart, Parts, PartScore
@@ -60,10 +72,13 @@ def print_tables(
     results, parts = shown.renamed(results), shown.renamed(parts)
     if results.simulated and any(parts):
         console.print(Text(SIMULATED, style="bold yellow"))
+    tables = []
     for task, of_task in groupby(parts.scores, key=lambda score: score.task):
-        _show_parts(task, list(of_task), console)
-    for (task, label), of_label in groupby(parts.labels, key=lambda part: (part.task, part.label)):
-        _show_labels(f"Label accuracy in {plain(task)}: {plain(label)}", list(of_label), console)
+        where = f"in {task}" if task is not None else "over all tasks"
+        tables.append(part_score_table(list(of_task), where))
+    for _, of_label in groupby(parts.labels, key=lambda part: (part.task, part.label)):
+        tables.append(part_label_table(list(of_label)))
+    show_each(console, tables, above=results.simulated)
     if parts.scores:
         say(
             console,
@@ -79,6 +94,47 @@ def print_tables(
         say_names(console, shown)
 
 
+def names_of(results: Results, labels: Mapping[str, str] | None = None) -> ShownNames:
+    """Short names of all models that take part; ``labels`` as in `short_names`."""
+    names = [one.student for of in (results.students, results.labels, results.pairs) for one in of]
+    names += [one.model for of in (results.metrics, results.costs) for one in of]
+    return ShownNames.of(names, marked_labels(results.served, labels or {}))
+
+
+def render(results: Results, console: Console, labels: Mapping[str, str] | None = None) -> None:
+    """Print scores, label accuracies and what they mean, within the console's width; ``labels`` as in
+    `short_names`."""
+    names = names_of(results, labels)
+    results = names.renamed(results)
+    if results.simulated:
+        console.print(Text(SIMULATED, style="bold yellow"))
+    if results.pairs:
+        show_each(console, [names.renamed(pair_table(results.pairs))])
+    for said in results.leads:
+        say(console, said)
+    tables = []
+    scored = any(score.score is not None or score.failed for score in results.students)
+    if scored:
+        tables.append(score_table(results))
+    if results.people:
+        tables.append(people_table(results.people))
+    if results.labels:
+        tables.append(label_accuracy_table(results.labels))
+    if results.sampled:
+        tables.append(sampled_table(results.sampled))
+    if results.metrics:
+        tables.append(metrics_table(results.metrics))
+    show_each(console, map(names.renamed, tables), above=bool(results.simulated or results.leads))
+    if not (scored or results.labels or results.metrics or results.pairs):
+        say(console, "no scores yet: no answer has been scored")
+    for note in without_incomparable(notes(results, scored=scored), console):
+        say(console, note, "dim")
+    for warning in warnings(results):
+        warn(console, warning)
+    show_costs(results.costs, console)
+    say_names(console, names)
+
+
 def why_nothing(results: Results, by: By) -> str:
     """Why there is no part of this kind."""
     nothing = f"nothing to show by {by}"
@@ -87,50 +143,6 @@ def why_nothing(results: Results, by: By) -> str:
     if results.labels or any(score.score is not None for score in results.students):
         return f"{nothing}: the items were sampled without any attributes"
     return f"{nothing}: no answer has been scored yet"
-
-
-def _show_parts(task: str | None, parts: Sequence[PartScore], console: Console) -> None:
-    by = parts[0].by
-    where = f"in {plain(task)}" if task is not None else "over all tasks"
-    rows = [
-        (score, (bracketed(score.score, score.low, score.high), f"{score.n:,}", f"{score.failed:,}"))
-        for score in parts
-    ]
-    _show_rows(f"Scores {where} by {by}", ("score", "n", "failed"), rows, console)
-
-
-def _show_labels(title: str, parts: Sequence[LabelPart], console: Console) -> None:
-    rows = []
-    for part in parts:
-        right = (bracketed(part.accuracy, part.low, part.high), f"{part.correct:,} of {part.n:,}")
-        rows.append((part, (*right, f"{part.none_of_the_labels:,}")))
-    _show_rows(f"{title} by {parts[0].by}", ("accuracy", "right", NO_LABEL), rows, console)
-
-
-def _show_rows(
-    title: str,
-    headings: Sequence[str],
-    rows: Sequence[tuple[PartScore | LabelPart, Sequence[str]]],
-    console: Console,
-) -> None:
-    """On a terminal a part's name stands above its students; elsewhere on every row, for whoever searches."""
-    by, columns = rows[0][0].by, [Column(heading) for heading in headings]
-    if not console.file.isatty():
-        table = [NameRow(part.part, (_student(part), *figures)) for part, figures in rows]
-        print_table(console, title, by, [Column("student", words=True), *columns], table)
-        return
-    table = []
-    for name, of_part in groupby(rows, key=lambda row: row[0].part):
-        table.append(NameRow(name))
-        table += [
-            NameRow(f"  {_student(part)}", figures, "dim" if part.removed else "")
-            for part, figures in of_part
-        ]
-    print_table(console, title, f"{by}, student", columns, table)
-
-
-def _student(part: PartScore | LabelPart) -> str:
-    return f"{part.student} (removed)" if "student" in part.removed else part.student
 
 
 def print_json(results: Results, parts: Parts | None) -> None:

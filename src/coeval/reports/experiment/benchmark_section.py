@@ -49,11 +49,6 @@ _WORDS: dict[str, Callable[[TaskCoverage], int]] = {
 def benchmark_section(evidence: RunEvidence) -> ReportSection:
     measures, grid = evidence.measured.measures, evidence.measured.grid
     items, strata = _items(measures.items), _strata(measures.coverage, grid)
-    tasks = measure_table(
-        Named("tasks", "Tasks", ("Task",), "task"), TaskCoverage, measures.coverage, "Items"
-    )
-    named = Named("teachers", "Teachers: how far their items tell students apart", ("Teacher",), "teacher")
-    teachers = measure_table(named, TeacherMeasures, measures.teachers, "Items")
     pictures = []
     if any(row[3] is not None for row in items.rows):
         pictures.append(
@@ -85,17 +80,32 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
                 heat_map(columns),
             )
         )
-    tables = (tasks, teachers, _dubious(measures.items), items, strata)
+    tables = (
+        task_table(measures.coverage),
+        teacher_table(measures.teachers),
+        _dubious(measures.items),
+        items,
+        strata,
+    )
     return section_of(
         "benchmark",
         "Is the benchmark any good?",
-        [Sentence(text, "tasks") for text in _said(measures.coverage)],
+        [Sentence(text, "tasks") for text in coverage_sentences(measures.coverage)],
         pictures,
         tables,
     )
 
 
-def _said(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
+def task_table(coverage: Mapping[str, TaskCoverage]) -> ReportTable:
+    return measure_table(Named("tasks", "Tasks", ("Task",), "task"), TaskCoverage, coverage)
+
+
+def teacher_table(teachers: Mapping[str, TeacherMeasures]) -> ReportTable:
+    named = Named("teachers", "Teachers: how far their items tell students apart", ("Teacher",), "teacher")
+    return measure_table(named, TeacherMeasures, teachers)
+
+
+def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
     items = sum(found.acr.n or 0 for found in coverage.values())
     scored = sum(found.scored for found in coverage.values())
     ranked = sum(found.discrimination.n or 0 for found in coverage.values())
@@ -147,7 +157,7 @@ def _items(items: Mapping[str, ItemMeasures]) -> ReportTable:
     names = [name for name in items if name in kept]
     left = len(items) - len(names)
     note = f"{left:,} items more are left out here: a sample; coeval analyze items has all." if left else ""
-    return _item_table("items-shown", "Items", items, names, note)
+    return item_table("items-shown", "Items", items, names, note)
 
 
 def _dubious(items: Mapping[str, ItemMeasures]) -> ReportTable:
@@ -155,11 +165,11 @@ def _dubious(items: Mapping[str, ItemMeasures]) -> ReportTable:
     names = [name for name, found in items.items() if _flag(found) != _FINE]
     worst = sorted(names, key=lambda name: (items[name].discrimination or 0.0, name))
     note = f"The first {_MOST_STRATA} of {len(worst):,}." if len(worst) > _MOST_STRATA else ""
-    return _item_table("dubious", "Items to look at", items, worst[:_MOST_STRATA], note)
+    return item_table("dubious", "Items to look at", items, worst[:_MOST_STRATA], note)
 
 
-def _item_table(
-    name: str, title: str, items: Mapping[str, ItemMeasures], names: list[str], note: str
+def item_table(
+    name: str, title: str, items: Mapping[str, ItemMeasures], names: list[str], note: str = ""
 ) -> ReportTable:
     flag = {ReportColumn("flag", "What is wrong"): _flag}
     chosen = {each: items[each] for each in names}

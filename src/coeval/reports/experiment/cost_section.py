@@ -262,7 +262,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
-    tables = (spending, _models(evidence), missing, failures, _variance(measures.g_study))
+    tables = (spending, _models(evidence), missing, failures, variance_table(measures.g_study))
     return section_of(
         "cost",
         "What did it cost, and what is missing?",
@@ -328,10 +328,10 @@ def _models(evidence: RunEvidence) -> ReportTable:
     )
 
 
-def _variance(study: GStudy | None) -> ReportTable:
+def variance_table(study: GStudy | None) -> ReportTable:
     components = {} if study is None else part_names(study.components)
     title = "Where the scores scatter, in points"
-    table = measure_table(Named("variance", title, ("Part",)), Component, components, "Items")
+    table = measure_table(Named("variance", title, ("Part",)), Component, components)
     if study is None:
         return table
     left = f"; {numbered(study.left_out, 'item')} that lack some are left out" if study.left_out else ""

@@ -18,7 +18,8 @@ from coeval.analysis.measures.pair_measures import (
     PairStudent,
     pair_sentences,
 )
-from coeval.analysis.measures.ranking import SAME, SharedScores
+from coeval.analysis.measures.pair_scores import SharedScores
+from coeval.analysis.measures.ranking import SAME
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.people.calibration import CalibratedPair, CalibratedStudent
@@ -47,7 +48,7 @@ from coeval.reports.content import (
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section, value_section
 from coeval.reports.experiment.judges_section import judges_section
-from coeval.reports.experiment.leading_section import front_table, leading_section, rank_text, score_anchors
+from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 from coeval.reports.measure_table import Named, declared_columns, measure_table
@@ -66,9 +67,7 @@ _STRONGEST = 0.4
 def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
     """Strengths, who wins against whom, and how judges compare; ``opened``: the page says who leads."""
     strengths, rates = _strengths(found), _rates(found)
-    judges = measure_table(
-        Named("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges, "Items"
-    )
+    judges = measure_table(Named("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges)
     grid = HeatMap(
         table=rates.name,
         row="student",
@@ -100,19 +99,8 @@ def _how(found: PairMeasures) -> Iterator[str]:
 
 
 def _strengths(found: PairMeasures) -> ReportTable:
-    columns = declared_columns(PairStudent)
-    rows = [
-        (name, rank_text(one.ranks), one.strength, one.win_rate, one.ties, one.comparisons)
-        for name, one in found.students.items()
-    ]
-    shown = ("ranks", "strength", "win_rate", "ties", "comparisons")
-    return ReportTable(
-        "strengths",
-        "Students by comparisons",
-        (ReportColumn("student", "Student"), *(columns[name] for name in shown)),
-        tuple(rows),
-        links={at: urlencode({"student": name}) for at, name in enumerate(found.students)},
-    )
+    named = Named("strengths", "Students by comparisons", ("Student",), "student")
+    return measure_table(named, PairStudent, found.students)
 
 
 def _rates(found: PairMeasures) -> ReportTable:
@@ -248,13 +236,13 @@ def people_section(found: PeopleMeasures) -> ReportSection:
             pairs,
         ),
         measure_table(
-            Named("people-judges", "Judges against people", ("Judge",)), AgainstPeople, found.judges, "Items"
+            Named("people-judges", "Judges against people", ("Judge",)), AgainstPeople, found.judges
         ),
         _levels(found),
     ]
     if found.agreement:
         named = Named("people-agreement", "People pairwise", ("Person", "Other"))
-        tables.append(measure_table(named, PairAgreement, found.between, "Items"))
+        tables.append(measure_table(named, PairAgreement, found.between))
     sentences = [Sentence(plain(text), "people") for text in people_sentences(found)]
     return section_of("by-people", "What do people say?", sentences, (), tuple(tables))
 

@@ -11,7 +11,7 @@ from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
-from coeval.analysis.panel.g_study import JudgeWorth
+from coeval.analysis.panel.g_study import GStudy, JudgeWorth
 from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
@@ -91,8 +91,8 @@ def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool =
 
 
 def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
-    strict = ReportColumn("severity", "Strictness", "points", "How much lower it scores than the others")
-    ranked = ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others")
+    strict = ReportColumn("severity", "Strictness", "points", "How much lower it scores than the others", "")
+    ranked = ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others", "")
     return measure_table(
         Named("panel", "Judges", ("Judge",), "judge"),
         JudgeMeasures,
@@ -114,6 +114,16 @@ def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     again = {name: one for name, one in found.items() if one is not None}
     title = "Each judge with itself, asked the very same again"
     return measure_table(Named("itself", title, ("Judge",)), PairAgreement, again)
+
+
+def length_table(length: Mapping[tuple[str, str], LengthContrast]) -> ReportTable:
+    title = "What an answer of twice the length is worth, the first judge less the second"
+    return measure_table(Named("length", title, ("Judge", "Other")), LengthContrast, length)
+
+
+def worth_table(study: GStudy | None) -> ReportTable:
+    worth = {} if study is None else study.worth
+    return measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, worth)
 
 
 def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
@@ -175,13 +185,16 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(leanings)
     if levels.rows and len(grid.scales) == 1:
         pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
-    itself = itself_table(measures.judges)
-    title = "What an answer of twice the length is worth, the first judge less the second"
-    named = Named("length", title, ("Judge", "Other"))
-    length = measure_table(named, LengthContrast, measures.length, "Items")
-    added = {} if measures.g_study is None else measures.g_study.worth
-    worth = measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, added)
-    tables = (judge_table(measures.judges), worth, agreement, itself, biases, length, levels, _disputed(grid))
+    tables = (
+        judge_table(measures.judges),
+        worth_table(measures.g_study),
+        agreement,
+        itself_table(measures.judges),
+        biases,
+        length_table(measures.length),
+        levels,
+        _disputed(grid),
+    )
     return section_of(
         "judges",
         "Can the judges be trusted?",

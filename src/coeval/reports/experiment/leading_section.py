@@ -7,8 +7,6 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.answer_costs import AnswerCost
-from coeval.analysis.intervals import wilson
-from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
@@ -27,111 +25,10 @@ from coeval.reports.content import (
     Sentence,
     section_of,
 )
+from coeval.reports.experiment.label_tables import label_picture, label_table
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import Named, declared_column, declared_columns, measure_table
-from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map, label_plot
-
-# --- Label accuracy of students
-
-
-def label_table(evidence: RunEvidence) -> ReportTable:
-    """Accuracies, the best first within each label."""
-    failed = {(one.task, one.attribute, one.student): one.failed for one in evidence.results.labels}
-    rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
-    for task, attributes in evidence.measured.measures.labels.items():
-        for attribute, found in attributes.items():
-            for name in found.order:
-                one = found.students[name]
-                links[len(rows)] = urlencode({"student": name, "task": task})
-                counts = (one.correct, one.none_of_the_labels, one.accuracy.n)
-                lost = (failed.get((task, attribute, name), 0), one.accuracy.missing)
-                bounds = _apart(one.bounds.accuracy)
-                rows.append((name, task, attribute, one.accuracy, one.macro_f1, *counts, *lost, *bounds))
-    return ReportTable(
-        "labels",
-        "Labels: how often they are right",
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("task", "Task"),
-            ReportColumn("label", "Label"),
-            *declared_columns(LabelStudent).values(),
-            ReportColumn("n", "Answers", "count"),
-            ReportColumn("failed", "Failed", "count", "Answers that came to nothing"),
-            ReportColumn(
-                "missing", "Missing", "count", "Items with a label and no answer, failed or not there"
-            ),
-            ReportColumn("least", "Missing wrong", "points", "Accuracy if all that is missing were wrong"),
-            ReportColumn("most", "Missing right", "points", "Accuracy if all that is missing were right"),
-        ),
-        tuple(rows),
-        note="Labels are compared without a judge, and stand in no score.",
-        links=links,
-    )
-
-
-def label_picture(labels: ReportTable, models: Sequence[str]) -> Picture:
-    rows = [(str(row[0]), str(row[1]), str(row[2])) for row in labels.rows]
-    title = (
-        "Label accuracy with its 95% interval. The share of a student's answers that state the right label."
-    )
-    return Picture(
-        "accuracies",
-        title,
-        labels.name,
-        label_plot(labels.name, rows, models),
-    )
-
-
-def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
-    """By student and right label; ``part`` names the task and the attribute where there are several."""
-    several = sum(map(len, labels.values())) > 1
-    rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
-    for task, attributes in labels.items():
-        for attribute, found in attributes.items():
-            for name in students:
-                one = found.students[name]
-                for value, n in one.expected.items():
-                    if not n:
-                        continue
-                    share = wilson(one.confusion[value][value], n)
-                    part = f"{task} · {attribute} · {value}" if several else value
-                    query = {"student": name, "task": task, "attribute": f"{attribute}={value}"}
-                    links[len(rows)] = urlencode(query)
-                    rows.append((name, part, Measured(share.mean, share.low, share.high, n, None), n))
-    return ReportTable(
-        "by-label",
-        "Answers by their right label",
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("part", "Right label"),
-            ReportColumn("recall", "Found", "points", "Share of the answers due this label that state it"),
-            ReportColumn("n", "Answers", "count"),
-        ),
-        tuple(rows),
-        links=links,
-    )
-
-
-def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
-    parts = list(dict.fromkeys(str(row[1]) for row in recalls.rows))
-    grid = HeatMap(
-        table=recalls.name,
-        row="part",
-        column="student",
-        value="recall",
-        shade="recall",
-        rows=parts,
-        columns=students,
-        most=recalls.largest("recall"),
-        format=".1f",
-        tooltip=("recall_low", "recall_high", "n"),
-        points=("recall",),
-    )
-    title = "Which labels are found. Of the answers due a label, the share that states it."
-    return Picture("recalls", title, recalls.name, heat_map(grid))
-
+from coeval.reports.measure_table import Named, apart, declared_column, measure_table, rank_text
+from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 
 # --- Ranking of students
 
@@ -230,14 +127,6 @@ def standings(measures: RunMeasures) -> ReportTable:
     )
 
 
-def rank_text(ranks: tuple[int, int] | None) -> str | None:
-    """``2`` or ``2–4``."""
-    if ranks is None:
-        return None
-    low, high = ranks
-    return f"{low}" if low == high else f"{low}–{high}"
-
-
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
 _ACCURACY = "Share of right labels, of the whole run whatever is chosen; in no score"
@@ -254,8 +143,9 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     if not judged:  # by the first label that is compared, as the page opens
         rankings = [one.ranking for names in measures.labels.values() for one in names.values()]
         ranking = next((one for one in rankings if one.order), ranking)
-    scores, differences, labels = _students(evidence), _differences(ranking), label_table(evidence)
-    ways = standings(measures)
+    failed = {(one.task, one.attribute, one.student): one.failed for one in evidence.results.labels}
+    scores, differences = _students(evidence), _differences(ranking)
+    labels, ways = label_table(measures.labels, failed), standings(measures)
     pictures = []
     if measures.ranking.order:
         forest = Picture(
@@ -268,39 +158,40 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         )
         pictures.append(forest)
     if differences.rows and judged:
-        grid = HeatMap(
-            table=differences.name,
-            row="better",
-            column="other",
-            value="difference",
-            shade="difference",
-            rows=students[:-1],
-            columns=students[1:],
-            most=differences.largest("difference", NOTEWORTHY),
-            format="+.1f",
-            dot="sure",
-            tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),
-            points=("difference", "could_be_seen"),
-        )
-        pictures.append(
-            Picture(
-                "matrix",
-                "Students pairwise. How far the row's student is ahead of the column's, on the items that "
-                "both have. A dot: significant after Holm's adjustment for the number of pairs.",
-                differences.name,
-                heat_map(grid),
-            )
-        )
+        pictures.append(_difference_map(differences, students))
     if labels.rows:
         pictures.append(label_picture(labels, evidence.models))
     tables = (scores, differences, ways, labels) if judged else (labels, differences)
     if measures.samples is not None:
-        named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
-        tables = (*tables, measure_table(named, FactorSamples, measures.samples, "Items"))
+        tables = (*tables, sample_table(measures.samples))
     said = (*order_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
     said = said if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
+
+
+def _difference_map(differences: ReportTable, students: Sequence[str]) -> Picture:
+    grid = HeatMap(
+        table=differences.name,
+        row="better",
+        column="other",
+        value="difference",
+        shade="difference",
+        rows=students[:-1],
+        columns=students[1:],
+        most=differences.largest("difference", NOTEWORTHY),
+        format="+.1f",
+        dot="sure",
+        tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),
+        points=("difference", "could_be_seen"),
+    )
+    return Picture(
+        "matrix",
+        "Students pairwise. How far the row's student is ahead of the column's, on the items that "
+        "both have. A dot: significant after Holm's adjustment for the number of pairs.",
+        differences.name,
+        heat_map(grid),
+    )
 
 
 _UNCOMPARED = "No comparison yet: fewer than two students have scores of the same items."
@@ -319,7 +210,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
         counts = (found.score.n, found.valid_evals, failed.get(name, 0), found.score.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
         means = (found.score, found.over_judges, *beside)
-        rows.append((name, ranks, *means, *counts, *_apart(found.bounds.score)))
+        rows.append((name, ranks, *means, *counts, *apart(found.bounds.score)))
     return ReportTable(
         "students",
         "Students",
@@ -349,14 +240,28 @@ def _students(evidence: RunEvidence) -> ReportTable:
     )
 
 
+def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> ReportTable:
+    named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
+    return measure_table(named, FactorSamples, samples)
+
+
+def standing_table(title: str, students: Mapping[str, StudentScores], ranking: Ranking) -> ReportTable:
+    """Scores by some of the judgments, and ranks where there are any; those without a score last, by name."""
+    rows = []
+    for name in (*ranking.order, *sorted(students.keys() - set(ranking.order))):
+        score = students[name].score
+        rows.append((name, rank_text(ranking.ranges.get(name)), score, score.n))
+    columns = (
+        ReportColumn("student", "Student"),
+        declared_column(Ranking, "ranges", "ranks"),
+        declared_column(StudentMeasures, "score"),
+        ReportColumn("n", "Items", "count", terminal="n"),
+    )
+    return ReportTable("scores", title, columns, tuple(rows))
+
+
 def _accuracy(label: LabelAccuracy | None) -> Measured | None:
     return None if label is None else Measured(label.accuracy, label.low, label.high, label.n, None)
-
-
-def _apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    """None where nothing is missing: the score itself is the answer."""
-    least, most = bounds or (None, None)
-    return (None, None) if least == most else (least, most)
 
 
 def _differences(ranking: Ranking) -> ReportTable:

@@ -21,7 +21,7 @@ from coeval.reports.content import (
     section_of,
 )
 from coeval.reports.experiment.judges_section import level_picture, level_table
-from coeval.reports.experiment.leading_section import recall_picture, recall_table
+from coeval.reports.experiment.label_tables import recall_picture, recall_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from coeval.analysis.measures.answer_scores import score_answers
 from coeval.analysis.measures.pair_measures import Comparisons, read_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -165,14 +166,14 @@ _CELLS = """
 CREATE TABLE cell AS
     SELECT v.no, s.model::item_name AS student, s.judge::item_name AS judge, s.metric::item_name AS factor,
            s.value, coalesce(s.metric = h.metric, {shown_unless_reported}) AS shown,
-           s.sample::INTEGER AS sample, {share} AS share
-    FROM {scores} s JOIN viewed v USING (task, item) LEFT JOIN headline h ON h.task = s.task
+           s.sample::INTEGER AS sample
+    FROM scores s JOIN viewed v USING (task, item) LEFT JOIN headline h ON h.task = s.task
 """
 
 _LABELS = f"""
 INSERT INTO cell
     SELECT v.no, l.model::item_name, '{EXACT_MATCH}'::item_name, l.attribute::item_name,
-           l.match::INTEGER::DOUBLE, t.task IS NULL, l.sample, 1.0
+           l.match::INTEGER::DOUBLE, t.task IS NULL, l.sample
     FROM labels l JOIN viewed v USING (task, item)
         LEFT JOIN (SELECT DISTINCT task FROM scores WHERE value IS NOT NULL) t ON t.task = l.task
 """  # noqa: S608
@@ -180,7 +181,7 @@ INSERT INTO cell
 # Where comparisons are all there is, an answer's score is the share of them that it won.
 _WON = f"""
 INSERT INTO cell
-    SELECT v.no, c.student::item_name, c.judge::item_name, '{WON}'::item_name, c.won, t.task IS NULL, 0, 1.0
+    SELECT v.no, c.student::item_name, c.judge::item_name, '{WON}'::item_name, c.won, t.task IS NULL, 0
     FROM won_by c JOIN viewed v USING (item)
         LEFT JOIN (SELECT DISTINCT task FROM cell JOIN viewed USING (no) WHERE shown) t ON t.task = v.task
 """  # noqa: S608
@@ -205,11 +206,14 @@ CREATE TABLE failures AS
     )
     GROUP BY no, student;
 CREATE TABLE answered AS
-    SELECT f.no, f.student, s.score, d.disagreement, f.failed
+    SELECT f.no, f.student, CASE WHEN g.no IS NULL THEN s.score ELSE g.score END AS score,
+           d.disagreement, f.failed
     FROM failures f LEFT JOIN (
-        SELECT no, student, sum(value * share) / sum(share) FILTER (value IS NOT NULL) AS score
-        FROM cell WHERE shown GROUP BY no, student
+        SELECT no, student, avg(value) AS score FROM cell WHERE shown GROUP BY no, student
     ) s USING (no, student) LEFT JOIN (
+        SELECT v.no, a.model::item_name AS student, sum(total) / nullif(sum(share), 0) AS score
+        FROM answer_score a JOIN viewed v USING (item) GROUP BY ALL
+    ) g USING (no, student) LEFT JOIN (
         SELECT no, student, avg(high - low) AS disagreement FROM (
             SELECT no, student, factor, max(value) AS high, min(value) AS low
             FROM cell WHERE shown AND value IS NOT NULL AND factor::VARCHAR <> '{WON}'
@@ -245,15 +249,24 @@ def make_item_tables(reader: Reader) -> None:
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
     for task, metric in reader.headlines().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
-    scores = (
-        {"scores": "weighed_scores", "share": "s.share"} if labels else {"scores": "scores", "share": "1.0"}
-    )
-    reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false", **scores))
+    reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false"))
+    _score(reader)
     if labels:
         reader.rows(_LABELS)
     reader.rows(_WON)
     for statement in _ANSWERED.split(";"):
         reader.rows(statement)
+
+
+@singledispatch
+def _score(reader: Reader) -> None:
+    """Make ``answer_score``; a benchmark's scores of an item are cells as they are."""
+    reader.rows(
+        "CREATE TABLE answer_score (item VARCHAR, model VARCHAR, sample INTEGER, total DOUBLE, share DOUBLE)"
+    )
+
+
+_score.register(score_answers)
 
 
 @singledispatch

@@ -18,8 +18,8 @@ import msgspec
 from coeval.analysis.load import is_readable, record_files, writer_of
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.scores import results
+from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
-from coeval.core.figures import share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import opened
@@ -97,7 +97,7 @@ def _best(found: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown:
         if first is not None:
             name, figures = first["student"], (first[figure], first["low"], first["high"])
             return Best(name, shown.text(name), *figures, what)
-    # The first metric of each task is its headline, that of the first sample stands for the others.
+    # The first metric of each task is its headline.
     heads: dict[tuple[str, str], Mapping[str, Any]] = {}
     for one in found["metrics"]:
         if one["value"] is not None and one["unit"]:
@@ -106,7 +106,7 @@ def _best(found: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown:
         return None
     name = next(iter(heads))[0]
     own = [one for (model, _), one in heads.items() if model == name]
-    mean = sum(share_of_scale(one["value"], one["unit"]) for one in own) / len(own)
+    mean = mean_over_tasks((one["value"], one["unit"]) for one in own)
     what = f"{own[0]['task']} {own[0]['metric']}" if len(own) == 1 else f"mean of {len(own)} tasks"
     return Best(name, shown.text(name), mean, what=what, tasks=len(own))
 

@@ -170,14 +170,14 @@ def aggregate(
     from coeval.analysis.training.aggregate import aggregate as put_together
     from coeval.analysis.training.aggregate import evaluated_steps, write_aggregates
     from coeval.analysis.training.sweep_comparison import compare_runs
-    from coeval.analysis.training.training_curves import training_curves
+    from coeval.analysis.training.training_curves import training_run
     from coeval.cli import streams
     from coeval.cli.commands.sweep.sweep_tables import print_conclusions, tell_aggregates
 
     checkpoints = evaluated_steps(out, name_pattern, needed, base)
     found = [put_together(checkpoint, requested, expected) for checkpoint in checkpoints]
     if sum(len(write_aggregates(one)) for one in found):
-        runs = training_curves({out.name: out}, requested, needed, {out.name: name_pattern}, base)
+        runs = [training_run(out.name, out, found, requested, base)]
         print_conclusions(runs, compare_runs(runs), streams.results(), found)
     if tell_aggregates(found, out, requested, needed, name_pattern):
         raise typer.Exit(GAPS)
@@ -262,8 +262,7 @@ def plot(
     """Draw the curves of training runs, with the items behind each point.
 
     Writes TASK.png and TASK.svg for print, all_tasks.png and all_tasks.svg, and curves.html, which opens
-    without a network. sem and std need a summary_agg.json of each step (coeval sweep aggregate writes it).
-    docs/training-runs.md explains the figures and sentences.
+    without a network. docs/training-runs.md explains the figures and sentences.
 
     \b
     Examples:

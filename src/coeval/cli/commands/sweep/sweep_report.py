@@ -19,8 +19,8 @@ from coeval.cli import streams
 from coeval.cli.commands.sweep.sweep_tables import put_together_and_drawn
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn, warn_at_length
-from coeval.cli.views.name_table import Column, NameRow, print_table
 from coeval.cli.views.progress_view import Progress, Terminal
+from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.core.text import dollars, listed, numbered
@@ -30,6 +30,7 @@ from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import calls, ends, tokens
 from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import sources_reported
+from coeval.reports.content import ReportColumn, columns_of
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_plan import JobPlan, job_plan
@@ -248,7 +249,7 @@ def tell_status(settings: SweepSettings) -> int:
 def _tell_table(table: JobTable, console: Console) -> int:
     """Checkpoints and tasks, and what is wrong with them; how many checkpoints are complete."""
     plan = table.plan
-    rows: list[NameRow] = []
+    rows: list[tuple[str, ...]] = []
     problems: dict[str, str] = {}
     whole = missing = 0
     for checkpoint in plan.checkpoints:
@@ -260,9 +261,10 @@ def _tell_table(table: JobTable, console: Console) -> int:
             if each.problem:
                 problems[f"{checkpoint.name} {task.label}"] = each.problem
         if not complete or len(plan.checkpoints) <= _MOST_ROWS:
-            rows.append(NameRow(str(checkpoint.step), [_cell(each) for each in status]))
+            rows.append((str(checkpoint.step), *map(_cell, status)))
     title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
-    print_table(console, title, "step", [Column(task.label) for task in plan.tasks], rows[:_MOST_ROWS])
+    tasks = (ReportColumn(task.label, task.label, "count", "", task.label) for task in plan.tasks)
+    show_rows(console, title, (*columns_of("step"), *tasks), rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
     if missing:
@@ -319,7 +321,7 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
 
 # --- `coeval sweep --dry-run`
 
-_PLAN_COLUMNS = [Column(name) for name in ("jobs", "answers", "judgments", "judging", "from – to")]
+_PLAN_HEADINGS = ("jobs", "answers", "judgments", "judging", "from – to")
 
 
 def tell_plan(
@@ -340,11 +342,11 @@ def tell_plan(
     steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
     say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
     rows = [
-        NameRow(task, (f"{one.jobs:,}", f"{one.answers:,}", calls(one.judgments), *_money(one.cost_usd)))
+        (task, one.jobs, one.answers, calls(one.judgments), *_money(one.cost_usd))
         for task, one in estimate.tasks.items()
     ]
     if rows:
-        print_table(console, "", "task", _PLAN_COLUMNS, rows)
+        show_rows(console, "", (*columns_of("task"), *columns_of(*_PLAN_HEADINGS, kind="count")), rows)
     _tell_judging(sweep, estimate, console)
     return 0
 

@@ -10,46 +10,48 @@ from rich.console import Console
 
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
-from coeval.cli.views.name_table import (
-    NONE,
-    Column,
-    NameRow,
-    print_table,
-    shown_gap,
-    shown_interval,
-    shown_value,
-)
+from coeval.cli.views.table_view import pair_columns, show_each
 from coeval.core.errors import GAPS
-from coeval.core.figures import signed_points
-from coeval.core.text import listed, numbered, probability
+from coeval.core.text import listed, numbered
+from coeval.reports.content import ReportTable, columns_of
+from coeval.reports.measure_table import error_in_points, gap_in_points, in_points
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.sweep import Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.training.aggregate import Aggregated
-    from coeval.analysis.training.judge_comparison import JudgeComparison, StepDifference, TaskJudges
+    from coeval.analysis.training.judge_comparison import JudgeComparison, TaskJudges
     from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
 
 
 # --- Aggregates of checkpoints as tables
 
-_COLUMNS = [Column(name) for name in ("mean", "95% interval", "sem", "runs", "items", "missing")]
+_COLUMNS = (
+    *columns_of("step"),
+    *columns_of("mean", kind="points"),
+    *columns_of("SEM", kind="points"),
+    *columns_of("runs", "items", "missing", kind="count"),
+)
 
 
 def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
     """Every task's headline over the checkpoints."""
     for task in sorted({task for one in found for task in one.tasks}):
-        rows, metrics = [], []
-        for one in found:
-            if (of := one.tasks.get(task)) is None:
-                continue
-            metrics.append(of.metric)
-            figures = (shown_value(of.mean, of.unit), shown_interval(of.ci95, of.unit))
-            counts = (f"{of.n_runs:,}", f"{of.n_items:,}", f"{of.missing:,}")
-            rows.append(NameRow(str(of.step), (*figures, shown_gap(of.sem, of.unit), *counts)))
-        console.print()
-        print_table(console, f"{task}: {listed(dict.fromkeys(metrics))}", "step", _COLUMNS, rows)
+        of_task = [(one.checkpoint.step, one.tasks[task]) for one in found if task in one.tasks]
+        rows = tuple(
+            (
+                str(step),
+                in_points((of.mean, *(of.ci95 or (None, None))), of.unit),
+                error_in_points(of.sem, of.unit),
+                of.n_runs,
+                of.n_items,
+                of.missing,
+            )
+            for step, of in of_task
+        )
+        title = f"{task}: {listed(dict.fromkeys(of.metric for _, of in of_task))}"
+        show_each(console, [ReportTable("", title, _COLUMNS, rows)])
 
 
 def print_conclusions(
@@ -123,8 +125,6 @@ def put_together_and_drawn(sweep: Sweep) -> int:
     return GAPS if gaps else 0
 
 
-# Five columns of numbers beside a task's name in 80 cells.
-_LONGEST_HEADING = 10
 _LEGEND = "b − a with its 95% interval, in points; p is adjusted (Holm) for all rows of the two judges"
 
 
@@ -133,7 +133,6 @@ def print_judges(compared: JudgeComparison, console: Console) -> None:
         for sentence in one.sentences:
             say(console, f"{one.task}: {sentence}")
     for one in compared.tasks:
-        console.print()
         _print_task(one, console)
     console.print()
     say(console, _LEGEND, "dim")
@@ -145,28 +144,21 @@ def _print_task(one: TaskJudges, console: Console) -> None:
     judges = zip((one.a, one.b), one.judges, strict=True)
     models = [f" ({model})" if model and model != label else "" for label, model in judges]
     title = f"{one.task} {one.metric}, a: {one.a}{models[0]}, b: {one.b}{models[1]}"
-    names = [_heading(one.a, "a"), _heading(one.b, "b")]
-    columns = [Column(name) for name in (*names, "b − a", "p", "items")]
-    rows = [
-        NameRow("all" if step.step is None else str(step.step), _cells(step, one.unit)) for step in one.steps
-    ]
-    print_table(console, title, "step", columns, rows)
+    rows = tuple(
+        (
+            "all" if step.step is None else str(step.step),
+            in_points((step.mean_a, None, None), one.unit),
+            in_points((step.mean_b, None, None), one.unit),
+            gap_in_points(step.difference, step.ci95, one.unit),
+            step.p_adjusted,
+            step.n_items,
+        )
+        for step in one.steps
+    )
+    columns = (*columns_of("step"), *pair_columns(one.a, one.b), *columns_of("items", kind="count"))
+    show_each(console, [ReportTable("", title, columns, rows)])
     for step in one.steps:
         if step.same_answers is not None and step.same_answers < 1:
             where = "" if step.step is None else f" at step {step.step}"
             same = f"only {100 * step.same_answers:.0f}% of the answers{where} are the same in both folders"
             warn(console, f"{same}: part of the difference may be theirs")
-
-
-def _cells(step: StepDifference, unit: str) -> list[str]:
-    return [
-        shown_value(step.mean_a, unit),
-        shown_value(step.mean_b, unit),
-        signed_points(step.difference, *step.ci95, unit),
-        NONE if step.p_adjusted is None else probability(step.p_adjusted),
-        f"{step.n_items:,}",
-    ]
-
-
-def _heading(label: str, short: str) -> str:
-    return label if len(label) <= _LONGEST_HEADING else short

@@ -1,0 +1,69 @@
+"""A grid whose students are compared, cut into what is compared: a task's score, a factor, a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+
+import numpy as np
+
+from coeval.analysis.measures.pair_scores import SharedScores
+from coeval.analysis.measures.score_grid import ScoreGrid
+
+
+class ComparedGrid:
+    """Each cut is made once, for all pairs of students."""
+
+    def __init__(self, grid: ScoreGrid) -> None:
+        self.grid = grid
+        self._tasks: dict[str, ScoreGrid] = {}
+        self._cuts: dict[tuple[str, str | None], SharedScores] = {}
+
+    def without(self, judges: Collection[str]) -> ComparedGrid:
+        """The same without the scores of some judges."""
+        return ComparedGrid(self.grid.judged_by([name for name in self.grid.judges if name not in judges]))
+
+    @cached_property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """By task, the factors that anything is on record of."""
+        grid = self.grid
+        pairs = np.unique(grid.task.astype(np.int64) * max(len(grid.factors), 1) + grid.factor)
+        return tuple(
+            (grid.tasks[pair // len(grid.factors)], grid.factors[pair % len(grid.factors)])
+            for pair in pairs.tolist()
+        )
+
+    @cached_property
+    def scored_tasks(self) -> dict[str, frozenset[str]]:
+        """By student, the tasks in which it has any score."""
+        grid, scored = self.grid, self.grid.scored
+        return {
+            name: frozenset(
+                grid.tasks[task] for task in np.unique(grid.task[scored & (grid.student == place)])
+            )
+            for place, name in enumerate(grid.students)
+        }
+
+    def of_task(self, task: str) -> ScoreGrid:
+        """All that is on record of a task."""
+        if task not in self._tasks:
+            bare = self.grid._replace(items=self.grid.items._replace(attributes={}))
+            self._tasks[task] = bare.kept(bare.items.task == bare.tasks.index(task))
+        return self._tasks[task]
+
+    def cut(self, task: str, factor: str | None = None) -> SharedScores:
+        """A task by one factor, or by all that count in its score."""
+        if (task, factor) not in self._cuts:
+            grid = self.of_task(task)
+            place = grid.tasks.index(task)
+            design = grid.designs[place]
+            if factor is not None:
+                design = design._replace(
+                    factors=design.factors & {factor}, checks=design.checks & {factor}, weights={}
+                )
+                grid = grid.of_rows(grid.factor == grid.factors.index(factor))
+            elif design.weights:
+                grid = grid.of_rows(np.isin(grid.factor, [*map(grid.factors.index, design.weights)]))
+            designs = (*grid.designs[:place], design, *grid.designs[place + 1 :])
+            self._cuts[task, factor] = SharedScores(grid._replace(designs=designs))
+        return self._cuts[task, factor]

@@ -1,0 +1,124 @@
+"""Grids of what is no level of a factor: labels beside the scores of a run, and a benchmark's metrics.
+
+A value without a judge stands where the score of a check does, on the scale of its metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coeval.analysis.intervals import Floats
+from coeval.analysis.measures.score_grid import Codes, GridItems, ScoreGrid, TaskDesign, no_levels
+from coeval.analysis.readers.reader import Reader
+
+_VALUES = """
+SELECT n.number AS item, list_position(?::VARCHAR[], {metric})::INTEGER - 1 AS factor,
+       coalesce(list_position(?::VARCHAR[], {judge})::INTEGER, 0) - 1 AS judge,
+       coalesce(nullif(list_position(?::VARCHAR[], model)::INTEGER, 0), {other}) - 1 AS student, sample,
+       {value}::DOUBLE AS value, {weight}::DOUBLE AS weight
+FROM {view} JOIN (
+    SELECT unnest(?::VARCHAR[]) AS task, unnest(?::VARCHAR[]) AS item, unnest(range(?)) AS number
+) n USING (task, item)
+ORDER BY ALL
+"""
+_LABELS = {
+    "view": "labels",
+    "metric": "attribute",
+    "judge": "NULL",
+    "value": "match::INTEGER",
+    "weight": "1",
+    "other": "0",  # of students that the configuration has lost
+}
+_METRICS = {
+    "view": "scores",
+    "metric": "metric",
+    "judge": "judge",
+    "value": "value",
+    "weight": "weight",
+    "other": "1",  # all of a folder is one model's
+}
+
+
+class _Names(NamedTuple):
+    """What the codes of a grid stand for."""
+
+    students: tuple[str, ...]
+    judges: tuple[str, ...]
+    tasks: tuple[str, ...]
+    teachers: tuple[str, ...] = ()
+
+
+def label_grid(reader: Reader, grid: ScoreGrid) -> ScoreGrid:
+    """Whether each label was matched, 0 or 1, of the items and students of a run's ``grid``."""
+    return _value_grid(reader, _LABELS, grid.items, _Names(grid.students, (), grid.tasks, grid.teachers))
+
+
+def metric_grid(reader: Reader) -> ScoreGrid:
+    """The scores of a benchmark's items, each on its metric's scale."""
+    found = reader.rows("SELECT DISTINCT task, item FROM items ORDER BY task, item")
+    tasks = tuple(dict.fromkeys(task for task, _ in found))
+    number = {task: place for place, task in enumerate(tasks)}
+    task = np.array([number[task] for task, _ in found], np.int32)
+    items = GridItems([item for _, item in found], task, np.zeros(len(found), np.int32), {})
+    judges = tuple(sorted(name for (name,) in reader.rows("SELECT DISTINCT judge FROM scores") if name))
+    return _value_grid(reader, _METRICS, items, _Names(reader.models(), judges, tasks))
+
+
+def _value_grid(reader: Reader, source: dict[str, str], items: GridItems, names: _Names) -> ScoreGrid:
+    metrics = reader.rows("SELECT DISTINCT {metric} FROM {view} ORDER BY 1".format_map(source))
+    factors = tuple(name for (name,) in metrics)
+    of_task = [names.tasks[place] for place in items.task.tolist()]
+    columns = reader.columns(
+        _VALUES.format_map(source),
+        [list(factors), list(names.judges), list(names.students), of_task, list(items.ids), len(items.ids)],
+    )
+    known = np.asarray(columns["student"]) >= 0
+    value = np.ma.filled(columns["value"].astype(np.float64), np.nan)[known]
+    item, student, factor, judge, sample, weight = (
+        np.asarray(columns[name])[known]
+        for name in ("item", "student", "factor", "judge", "sample", "weight")
+    )
+    scale, levels = _levels(value, judge, len(names.judges))
+    cells = np.unique((item * max(len(names.students), 1) + student) * max(len(factors), 1) + factor)
+    return ScoreGrid(
+        item=item,
+        student=student,
+        factor=factor,
+        levels=levels,
+        items=items,
+        students=names.students,
+        judges=names.judges,
+        factors=factors,
+        tasks=names.tasks,
+        teachers=names.teachers,
+        designs=tuple(
+            _design(names.judges, factors, judge[rows], factor[rows])
+            for rows in (items.task[item] == place for place in range(len(names.tasks)))
+        ),
+        scale=scale,
+        checked=np.where(judge < 0, value, np.nan),
+        sample=None if len(cells) == len(item) else sample,
+        weight=weight,
+    )
+
+
+def _levels(value: Floats, judge: Codes, judges: int) -> tuple[Floats, NDArray[np.int8]]:
+    """The values that judges gave, rising, and (C, J) the place of each among them."""
+    judged = (judge >= 0) & np.isfinite(value)
+    scale, place = np.unique(value[judged], return_inverse=True)
+    levels = no_levels((len(value), judges), len(scale))
+    levels[judged, judge[judged]] = place
+    return scale, levels
+
+
+def _design(judges: Sequence[str], factors: Sequence[str], judge: Codes, factor: Codes) -> TaskDesign:
+    """Of a task, by its rows."""
+    return TaskDesign(
+        frozenset(judges[place] for place in np.unique(judge[judge >= 0])),
+        frozenset(factors[place] for place in np.unique(factor)),
+        frozenset(factors[place] for place in np.unique(factor[judge < 0])),
+    )

@@ -1,0 +1,88 @@
+"""Tables on a console, and what short names in them stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from rich.console import Console
+
+from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
+from coeval.cli.streams import say
+from coeval.core.figures import MISSING
+from coeval.core.plain import plain
+from coeval.core.shown_names import ShownNames
+from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
+from coeval.reports.writers.terminal import as_terminal
+
+
+def show_table(console: Console, table: ReportTable) -> None:
+    """Print a table within the console's width, and its note. Its texts are foreign, and obey nothing."""
+    for line in as_terminal(table, console.width):
+        console.print(line, soft_wrap=True)
+    if table.note:
+        say(console, table.note, "dim")
+
+
+def show_each(console: Console, tables: Iterable[ReportTable], *, above: bool = True) -> bool:
+    """Print those that have rows, an empty line before each where something stands ``above``; whether there
+    were any."""
+    shown = [table for table in tables if table.rows]
+    for at, table in enumerate(shown):
+        if above or at:
+            console.print()
+        show_table(console, table)
+    return bool(shown)
+
+
+def show_rows(
+    console: Console, title: str, columns: Iterable[ReportColumn], rows: Iterable[Sequence[Cell]]
+) -> None:
+    """Print rows, the first cells of which are their names."""
+    show_table(console, ReportTable("", title, tuple(columns), tuple(map(tuple, rows))))
+
+
+# A longer heading would make its column wider than the figures below it.
+_LONGEST_SIDE = 12
+
+
+def pair_headings(a: str, b: str) -> tuple[str, str, str]:
+    """Of two sides' scores and their difference."""
+    return (a, b, "b − a") if max(len(a), len(b)) <= _LONGEST_SIDE else ("a", "b", "b − a")
+
+
+def pair_columns(a: str, b: str) -> tuple[ReportColumn, ...]:
+    """Of two sides' scores, their difference and its p-value."""
+    one, other, difference = pair_headings(a, b)
+    return (
+        ReportColumn("a", one, "points", terminal=one),
+        ReportColumn("b", other, "points", terminal=other),
+        ReportColumn("difference", difference, "gap", terminal=difference),
+        ReportColumn("p", "p", "probability"),
+    )
+
+
+def say_names(console: Console, shown: ShownNames) -> None:
+    """Say what short names stand for, where there are any."""
+    if shown.key:
+        full = "; ".join(f"{label} = {plain(name)}" for name, label in shown.key.items())
+        say(console, f"Names in full: {full}.", "dim")
+
+
+def without_incomparable(notes: Sequence[str], console: Console) -> list[str]:
+    """Print what is not comparable with published figures as a table; the other notes."""
+    found = {note: Incomparable.of(note) for note in notes}
+    show_incomparable([one for one in found.values() if one is not None], console)
+    return [note for note, one in found.items() if one is None]
+
+
+def show_incomparable(found: Sequence[Incomparable], console: Console) -> None:
+    """A table for each kind of figures that they are not comparable with: of what tasks, and why."""
+    for with_what, of_kind in groupby(
+        sorted(found, key=lambda one: one.with_what), lambda one: one.with_what
+    ):
+        rows = [(one.task, one.remedy or None, one.shown_why) for one in of_kind]
+        if any(remedy for _, remedy, _ in rows):
+            rows = [(task, remedy or MISSING, why) for task, remedy, why in rows]
+        columns = columns_of("model" if with_what == OTHER_MODELS else "task", "to change that", "why")
+        show_each(console, [ReportTable("", f"Not comparable with {with_what}", columns, tuple(rows))])

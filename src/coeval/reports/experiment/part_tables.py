@@ -1,0 +1,191 @@
+"""All measures of a folder as tables and sentences, part by part, as a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.pair_measures import PairMeasures, PairRate
+from coeval.analysis.measures.robust_set import RobustMeasures
+from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
+from coeval.analysis.measures.student_measures import StudentMeasures
+from coeval.analysis.people.people_measures import people_sentences
+from coeval.core.figures import NOT_KNOWN, bounds_text
+from coeval.core.text import listed
+from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, columns_of
+from coeval.reports.evaluation_report import metric_table
+from coeval.reports.experiment.benchmark_section import (
+    coverage_sentences,
+    item_table,
+    task_table,
+    teacher_table,
+)
+from coeval.reports.experiment.cost_section import variance_table
+from coeval.reports.experiment.experiment_report import pairs_section, people_section
+from coeval.reports.experiment.judges_section import (
+    agreement_table,
+    bias_table,
+    itself_table,
+    judge_table,
+    length_table,
+    worth_table,
+)
+from coeval.reports.experiment.label_tables import confusion_table, label_table, mistakes
+from coeval.reports.experiment.leading_section import sample_table, standing_table
+from coeval.reports.measure_table import Named, declared_column, measure_table
+
+Shown: TypeAlias = ReportTable | Sentence
+
+# Rows of a screen; the most doubtful items come first.
+_MOST_ITEMS = 20
+_OVER_JUDGES = (
+    "Scores are by these judges, over items, a sample of what these teachers write; over items, judges: "
+    "judges are a sample too. "
+)
+_BOUNDS = "bounds: the score with all that is missing counted as 0, and as 100."
+
+
+def scores_table(measures: RunMeasures) -> ReportTable:
+    """Students, best first."""
+    return standing_table("Scores", measures.students, measures.ranking)
+
+
+def run_tables(measures: RunMeasures, shown: Collection[str]) -> Iterator[Shown]:
+    """What there is of the parts ``shown`` but the scores."""
+    if "pairs" in shown and measures.pairs is not None:
+        yield from _of_pairs(measures.pairs)
+    if "students" in shown:
+        yield from _of_students(measures)
+    if "labels" in shown:
+        yield from _of_labels(measures, whole="students" not in shown)
+    yield from _of_judges(measures, shown)
+    if "length" in shown:
+        yield length_table(measures.length)
+    if "teachers" in shown:
+        yield teacher_table(measures.teachers)
+    if "g_study" in shown:
+        yield variance_table(measures.g_study)
+        yield worth_table(measures.g_study)
+    if "robust" in shown and (measures.units or "students" not in shown):
+        yield from _of_robust(measures.robust)
+    if "coverage" in shown:
+        yield task_table(measures.coverage)
+        yield from map(Sentence, coverage_sentences(measures.coverage))
+    if "items" in shown:
+        known = [(one.discrimination, name) for name, one in measures.items.items()]
+        worst = sorted((value, name) for value, name in known if value is not None)[:_MOST_ITEMS]
+        title = "Datapoints that tell students apart least"
+        yield item_table("items", title, measures.items, [name for _, name in worst])
+    if "people" in shown and measures.people is not None:
+        alone = "students" not in shown
+        yield from map(Sentence, people_sentences(measures.people) if alone else ())
+        tables = people_section(measures.people).tables
+        yield from (table for table in tables if alone or table.name != "people-levels")
+        yield Sentence("Scores and bias in points; λ: how far judged scores are used (PPI++). docs/people.md")
+
+
+def output_tables(measures: OutputMeasures, shown: Collection[str]) -> Iterator[Shown]:
+    """The same of an output folder of ``eval-framework``."""
+    yield from _of_judges(measures, shown)
+    if "metrics" in shown:
+        yield metric_table(measures)
+
+
+def _of_pairs(found: PairMeasures) -> Iterator[Shown]:
+    strengths, _, *judges = pairs_section(found, opened=True).tables
+    yield strengths
+    named = Named("win-rates", "Win rates, the stronger against the weaker", ("Student", "Against"))
+    yield measure_table(named, PairRate, found.rates)
+    yield from judges
+    yield Sentence("Points: a tie is half a win. docs/pairs.md")
+
+
+def _of_students(measures: RunMeasures) -> Iterator[Shown]:
+    yield _beside_scores(measures)
+    if measures.without_own.applicable:
+        title = "Without the scores that students gave themselves"
+        yield standing_table(title, measures.without_own.students, measures.without_own.ranking)
+    if measures.samples is not None:
+        yield sample_table(measures.samples)
+    rows: list[tuple[Cell, ...]] = [
+        (f"{task} · {name}", student, one, one.n, one.missing)
+        for (task, name), found in (measures.checks or {}).items()
+        for student, one in found.mean.items()
+    ]
+    figures = (ReportColumn("mean", "Mean", "points"), *columns_of("n", "Missing", kind="count"))
+    yield ReportTable("checks", "Checks", (*columns_of("Check", "Student"), *figures), tuple(rows), names=2)
+
+
+def _beside_scores(measures: RunMeasures) -> ReportTable:
+    """What else is known of their scores; nothing where nobody has one, and none is known to be missing."""
+    students, ranking = measures.students, measures.ranking
+    rows: list[tuple[Cell, ...]] = []
+    for name in (*ranking.order, *sorted(students.keys() - set(ranking.order))):
+        one = students[name]
+        bounds = bounds_text(*(one.bounds.score or (None, None)))
+        mean = one.mean_recorded if ranking.adjusted else None
+        rows.append((name, _over_judges(one.over_judges), mean, one.score.missing, bounds))
+    known = any(one.score.value is not None or one.score.missing for one in students.values())
+    note = _OVER_JUDGES * any(row[1] for row in rows)
+    return ReportTable(
+        "beside-scores",
+        "Students",
+        (
+            *columns_of("Student"),
+            declared_column(StudentMeasures, "over_judges"),
+            ReportColumn("mean_recorded", "Mean of recorded", "points"),
+            *columns_of("Missing", kind="count"),
+            ReportColumn("bounds", "Bounds", "points"),
+        ),
+        tuple(rows) if known else (),
+        note=(note + _BOUNDS * any(row[-1] for row in rows)).strip(),
+    )
+
+
+def _over_judges(found: Measured | None) -> Measured | str | None:
+    """An interval as wide as the scale says nothing."""
+    known = found is None or found.low is None or found.high is None or found.low > 0 or found.high < 1
+    return found if known else NOT_KNOWN
+
+
+def _of_labels(measures: RunMeasures, *, whole: bool) -> Iterator[Shown]:
+    """``whole``: for each student what is taken for what, else the commonest mistakes."""
+    table = label_table(measures.labels, {})
+    yield table.with_columns("task", "label", "student")
+    for task, attributes in measures.labels.items():
+        for attribute, found in attributes.items():
+            scored = {name: one for name, one in found.students.items() if one.accuracy.n}
+            if whole:
+                for name, student in scored.items():
+                    yield confusion_table(f"{task} {attribute}, {name}", student)
+            elif worst := mistakes(scored.values())[:3]:
+                due = {value: sum(one.expected[value] for one in scored.values()) for value, *_ in worst}
+                said = (f"{stated} for {value} ({n:,} of {due[value]:,})" for value, stated, n in worst)
+                yield Sentence(f"Most often mistaken in {task} ({attribute}): {listed(said)}.")
+
+
+def _of_judges(measures: RunMeasures | OutputMeasures, shown: Collection[str]) -> Iterator[Shown]:
+    if "agreement" in shown:
+        yield agreement_table(measures.agreement)
+        if measures.panel is not None and measures.panel.kappa_weights is not None:
+            yield Sentence("kappa: Cohen's weighted κ, linear in the values of levels.")
+    if "judges" in shown:
+        yield judge_table(measures.judges)
+        yield bias_table(measures.judges)
+        yield itself_table(measures.judges)
+
+
+def _of_robust(robust: RobustMeasures) -> Iterator[Shown]:
+    if not robust.applicable:
+        yield Sentence(f"No robust set: {robust.reason}.")
+        return
+    title = f"Robust set: {robust.datapoints or 0:,} of {robust.of_datapoints or 0:,} items"
+    whose = f"judges {listed(robust.judges or ())}; teachers {listed(robust.teachers or ())}"
+    note = (
+        f"Where the judges who agree best agree: {whose}. These items were selected by the same scores, so "
+        "there are no ranks or p-values."
+    )
+    yield msgspec.structs.replace(standing_table(title, robust.students, robust.ranking), note=note)

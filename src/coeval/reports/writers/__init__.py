@@ -1,0 +1,1 @@
+"""Writers of tables: one for each medium that is text."""
