@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from cli.invoked import Command
+from made_rows import student_row
 from written_run import Run
 
 import coeval as api
@@ -36,7 +37,8 @@ from coeval.analysis.panel.panel_reading import (
     model_family,
 )
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import StudentScore, missing_sentences
+from coeval.analysis.run_results import missing_sentences
+from coeval.core.html_table import MeasureRow
 from evidence.leaning import (
     KIN_SCATTER,
     KIND,
@@ -96,8 +98,8 @@ def test_bounds_stand_beside_every_score_and_a_lead_that_rests_on_failures_is_to
     )
     measures = api.open_run(run.folder).measures()
     assert reported in measures["findings"]
-    bounds = measures["students"]["ann"]["bounds"]
-    assert bounds["score"] == bounds["score_by_task"]["haiku"] == pytest.approx([0.8, 1.0])
+    student = measures["students"]["ann"]
+    assert student["bounds"] == student["bounds_by_task"]["haiku"] == pytest.approx([0.8, 1.0])
     results = api.open_run(run.folder).results()
     assert [(s.student, s.least, s.most) for s in results.students if s.task is None] == [
         ("ann", pytest.approx(0.8), 1.0),
@@ -134,7 +136,7 @@ def test_label_accuracy_has_bounds_too(tmp_path: Path, coeval: Command) -> None:
     measures = api.open_run(run.folder).measures()
     assert reported in measures["findings"]
     found = measures["labels"]["haiku"]["form"]["students"]
-    assert found["ann"]["bounds"]["accuracy"] == pytest.approx([0.8, 1.0])
+    assert found["ann"]["bounds"] == pytest.approx([0.8, 1.0])
     labels = api.open_run(run.folder).results().labels
     assert [(one.student, one.least, one.most) for one in labels] == [("ann", 0.8, 1.0), ("ben", 0.9, 0.9)]
     for command in ("results", "analyze"):
@@ -159,9 +161,9 @@ def test_a_judge_who_has_scored_nobody_yet_moves_no_bounds(tmp_path: Path) -> No
     assert (ann.least, ann.most) == (0.75, 0.75)
 
 
-def score(name: str, mean: float, least: float, most: float) -> StudentScore:
+def score(name: str, mean: float, least: float, most: float) -> MeasureRow:
     low, high = mean - 0.03, mean + 0.03
-    return StudentScore(name, None, mean, low, high, 100, 100, 0, least=least, most=most)
+    return student_row(name, None, mean, low, high, 100, 100, 0, least=least, most=most)
 
 
 def test_who_may_change_places_is_told_where_bounds_overlap_by_more_than_is_shown() -> None:
@@ -208,7 +210,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
         grid = simulated(np.random.default_rng(seed))
         found = student_measures(grid, mean_scores(grid, item_scores(grid).mean))
         means = {name: one.mean_recorded.value or 0.0 for name, one in found.items()}
-        ends = {name: one.bounds.score or (0.0, 0.0) for name, one in found.items()}
+        ends = {name: one.bounds or (0.0, 0.0) for name, one in found.items()}
         order = sorted(means, key=lambda name: -means[name])
         assert all(ends[name][0] - NEAR <= means[name] <= ends[name][1] + NEAR for name in order)
         first += order[0] == "ann"

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from made_rows import label_row, student_row
 from rich.cells import cell_len
 from rich.console import Console
 
-from coeval.analysis.run_results import SIMULATED, LabelAccuracy, Results, StudentScore
+from coeval.analysis.run_results import SIMULATED, Results
 from coeval.cli.views.results_view import render
+from coeval.core.html_table import MeasureRow
 
 HOSTILE = "[red]evil[/red]\x1b[31m\n\u202e"
 LONG = "very-long-student-name-" * 4
@@ -24,9 +26,9 @@ def shown(results: Results, width: int) -> str:
     return text
 
 
-def scores(students: Sequence[str], tasks: Sequence[str], low: float = 0.61) -> tuple[StudentScore, ...]:
+def scores(students: Sequence[str], tasks: Sequence[str], low: float = 0.61) -> tuple[MeasureRow, ...]:
     return tuple(
-        StudentScore(student, task, 0.71, low, 0.78, 20, 120, 3)
+        student_row(student, task, 0.71, low, 0.78, 20, 120, 3)
         for task in (None, *tasks)
         for student in students
     )
@@ -47,8 +49,7 @@ def test_one_row_per_student_with_overall_tasks_and_counts() -> None:
 def test_many_tasks_and_hostile_names_fit_the_width(width: int) -> None:
     tasks = [f"task-with-a-long-name-{i}" for i in range(9)]
     labels = tuple(
-        LabelAccuracy(tasks[0] * 2, name, "label" * 9, 0.5, 0.4, 0.6, 99999, 50000)
-        for name in (HOSTILE, LONG)
+        label_row(tasks[0] * 2, name, "label" * 9, 0.5, 0.4, 0.6, 99999, 50000) for name in (HOSTILE, LONG)
     )
     text = shown(Results(scores([HOSTILE, LONG], tasks), labels, True), width)
     assert text.splitlines()[0] == SIMULATED
@@ -74,7 +75,7 @@ def test_a_single_task_is_not_shown_twice() -> None:
 
 def test_scores_are_points_with_one_decimal_at_the_ends_of_the_scale_too() -> None:
     def cell(mean: float, low: float, high: float) -> str:
-        text = shown(Results((StudentScore("s", None, mean, low, high, 20, 120, 0),), (), False), 80)
+        text = shown(Results((student_row("s", None, mean, low, high, 20, 120, 0),), (), False), 80)
         [row] = [line for line in text.splitlines() if line.strip().startswith("s ")]
         return " ".join(row.split()[1:4])
 
@@ -91,7 +92,7 @@ def test_two_tasks_and_names_of_ten_cells_fit_80_columns_in_one_table() -> None:
 
 
 def test_a_student_without_a_score_keeps_its_row_and_its_failures() -> None:
-    nothing = tuple(StudentScore("mute", task, None, None, None, 0, 0, 7) for task in (None, "t"))
+    nothing = tuple(student_row("mute", task, None, None, None, 0, 0, 7) for task in (None, "t"))
     text = shown(Results((*scores(["s"], ["t"]), *nothing), (), False), 80)
     [row] = [line.split() for line in text.splitlines() if line.strip().startswith("mute")]
     assert row == ["mute", "–", "0", "7"]
@@ -105,8 +106,8 @@ def test_an_overall_over_fewer_tasks_is_pointed_out() -> None:
 
 
 def test_labels_have_their_own_table() -> None:
-    unscored = StudentScore("s", None, None, None, None, 0, 0, 0)
-    label = LabelAccuracy("haiku", "s", "season", 0.75, 0.30, 0.95, 4, 3)
+    unscored = student_row("s", None, None, None, None, 0, 0, 0)
+    label = label_row("haiku", "s", "season", 0.75, 0.30, 0.95, 4, 3)
     text = shown(Results((unscored,), (label,), False), 80)
     [row] = [line.split() for line in text.splitlines() if "season" in line]
     assert row == ["haiku", "season", "s", "75.0", "[30.0,", "95.0]", "3", "of", "4"]
@@ -115,7 +116,7 @@ def test_labels_have_their_own_table() -> None:
 
 
 def test_a_label_table_folds_only_the_names_that_are_too_long() -> None:
-    label = LabelAccuracy("ticket_triage", "s", LONG, 0.75, 0.30, 0.95, 4, 3)
+    label = label_row("ticket_triage", "s", LONG, 0.75, 0.30, 0.95, 4, 3)
     text = shown(Results((), (label,), False), 80)
     assert "ticket_triage, very-long-" in text
     assert LONG not in text
@@ -156,12 +157,12 @@ def row_of(student: str, text: str) -> list[str]:
     return next(line.split() for line in text.splitlines() if line.strip().startswith(f"{student} "))
 
 
-def accuracy(task: str, student: str, attribute: str = "colour", **more: Any) -> LabelAccuracy:
-    return LabelAccuracy(task, student, attribute, 0.75, 0.3, 0.95, 4, 3, **more)
+def accuracy(task: str, student: str, attribute: str = "colour", **more: Any) -> MeasureRow:
+    return label_row(task, student, attribute, 0.75, 0.3, 0.95, 4, 3, **more)
 
 
 def test_a_task_that_has_only_labels_shows_its_accuracy_outside_overall() -> None:
-    labels_only = tuple(StudentScore(name, "quiz", None, None, None, 0, 0, 1) for name in "st")
+    labels_only = tuple(student_row(name, "quiz", None, None, None, 0, 0, 1) for name in "st")
     found = Results((*scores("st", ["haiku"]), *labels_only), (accuracy("quiz", "s"),), False)
     text = shown(found, 80)
     [header] = [line.split() for line in text.splitlines() if "overall" in line and "student" in line]
@@ -196,8 +197,8 @@ def test_answers_that_are_none_of_the_labels_are_shown_where_there_are_any() -> 
 
 
 def test_answers_that_were_cut_off_are_told_by_student_the_most_first() -> None:
-    def student(name: str, truncated: int) -> StudentScore:
-        return StudentScore(name, None, 0.5, 0.4, 0.6, 20, 40, 0, answers=400, truncated=truncated)
+    def student(name: str, truncated: int) -> MeasureRow:
+        return student_row(name, None, 0.5, 0.4, 0.6, 20, 40, 0, answers=400, truncated=truncated)
 
     text = shown(Results((student("a", 3), student("b", 37), student("c", 0)), (), False), 100)
     assert "Cut off at max_tokens: 37 of 400 answers of b, 3 of 400 answers of a." in text
@@ -207,8 +208,8 @@ def test_answers_that_were_cut_off_are_told_by_student_the_most_first() -> None:
 
 
 def test_a_student_with_clearly_fewer_scores_is_pointed_out() -> None:
-    def scored(name: str, units: int) -> tuple[StudentScore, ...]:
-        return tuple(StudentScore(name, task, 0.5, 0.4, 0.6, 20, units, 0) for task in (None, "t"))
+    def scored(name: str, units: int) -> tuple[MeasureRow, ...]:
+        return tuple(student_row(name, task, 0.5, 0.4, 0.6, 20, units, 0) for task in (None, "t"))
 
     text = shown(Results(scored("all", 100) + scored("most", 95) + scored("some", 80), (), False), 200)
     assert "not over the same items or judges: some." in text

@@ -24,10 +24,8 @@ import coeval as api
 from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import clustered_error, clustered_mean, mean_over_strata
-from coeval.analysis.measures.ranking import ranking
-from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.scores import label_accuracies, student_scores
+from coeval.analysis.scores import results
 
 SHARE, POINTS, FITTED = "accuracy", "overall", "length_controlled"
 
@@ -226,9 +224,7 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
             assert value == bounds, path
         assert found["n"]["score"] == GROUPS * EACH
     with RunReader(run.folder) as reader:
-        grid = score_grid(reader)
-        found = student_scores(reader, grid, ranking(grid).scores)
-        scores = {one.student: one for one in found if one.task is None}
+        scores = {one.student: one for one in results(reader).students if one.task is None}
         parts = {one.student: one for one in breakdown(reader, "judge") if one.part == "j"}
     for name in STUDENTS:
         shown = measures["students"][name]["ci95"]["score"]
@@ -253,7 +249,7 @@ def test_every_pair_is_tested_as_on_so_many_items(run: Run, measures: dict[str, 
 def test_labels_and_comparisons_count_groups(run: Run, measures: dict[str, Any]) -> None:
     found = measures["labels"]["haiku"]["tone"]
     with RunReader(run.folder) as reader:
-        shown = {one.student: (one.low, one.high) for one in label_accuracies(reader, reader.models())}
+        shown = {one.student: (one.low, one.high) for one in results(reader).labels}
     for name in STUDENTS:
         low, high = found["students"][name]["ci95"]["accuracy"]
         assert high - low > 0.3, "twelve answers, and not forty-eight"

@@ -21,8 +21,8 @@ from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import pass_all, pass_at
 from coeval.analysis.scores import results
-from coeval.analysis.student_scales import SampledScore
 from coeval.cli.views.results_view import render
+from coeval.core.html_table import MeasureRow
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.store.rundir import RunDir
 
@@ -87,7 +87,7 @@ def by_item(lab: Lab, name: str, student: str = "ann") -> dict[str, dict[int, li
     return found
 
 
-def sampled(lab: Lab) -> dict[tuple[str, str | None], SampledScore]:
+def sampled(lab: Lab) -> dict[tuple[str, str | None], MeasureRow]:
     return {(each.task, each.factor): each for each in lab.run(continue_run=True).results().sampled}
 
 
@@ -102,27 +102,30 @@ def test_the_mean_and_its_errors_are_those_of_the_items(lab: Lab) -> None:
     assert whole.mean == pytest.approx(fmean(means))
     assert whole.item_se == pytest.approx(stdev(means) / 12**0.5)
     assert whole.sample_sd == pytest.approx(fmean(within) ** 0.5)
-    assert not whole.passes
-    assert not found["story", "plot"].passes, "High, Medium and Low are no pass and fail"
+    assert whole.pass_at is None
+    assert not found["story", "plot"].pass_at, "High, Medium and Low are no pass and fail"
 
 
 @pytest.mark.parametrize(("name", "factor"), [("quiz", "colour"), ("passed", "plot")])
 def test_what_passes_is_counted_by_k(lab: Lab, name: str, factor: str) -> None:
-    score = sampled(lab)[name, factor]
-    assert [rate.k for rate in score.passes] == [1, 2, 4, 5]
+    lab.run(continue_run=True)
+    with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
+        score = (measure_run(reader).measures.samples or {})["ann", name, factor]
+    at, every = score.pass_at_k or {}, score.pass_all_k or {}
+    assert list(at) == list(every) == ["1", "2", "4", "5"]
+    assert (score.pass_at, score.pass_all) == (at["5"], every["5"])
     step = 2 if name == "passed" else 1  # of two factors, whose scores stand in order
     passing = [
         [None if fmean(scores[::step]) == 0.5 else fmean(scores[::step]) > 0.5 for scores in samples.values()]
         for samples in by_item(lab, name).values()
     ]
     assert (name == "passed") == any(None in answers for answers in passing), "two judges are evenly divided"
-    for rate in score.passes:
-        assert rate.one == pytest.approx(fmean(share_of_draws(one, rate.k, any) for one in passing))
-        assert rate.all == pytest.approx(fmean(share_of_draws(one, rate.k, all) for one in passing))
-        if rate.k == 1:
-            assert rate.one == pytest.approx(score.mean), "pass@1 is the mean of verdicts"
+    assert at["1"].value == pytest.approx(score.mean.value), "pass@1 is the mean of verdicts"
+    for k, rate in at.items():
+        assert rate.value == pytest.approx(fmean(share_of_draws(one, int(k), any) for one in passing))
+        assert every[k].value == pytest.approx(fmean(share_of_draws(one, int(k), all) for one in passing))
         assert rate.n == 12
-        assert rate.one_low <= rate.one <= rate.one_high
+        assert (rate.low or 0) <= (rate.value or 0) <= (rate.high or 1)
 
 
 @pytest.mark.process

@@ -216,9 +216,9 @@ def test_an_items_score_is_the_weighted_mean_of_its_factors(
         [overall] = [one for one in scores.students if (one.student, one.task) == (student, None)]
         assert overall.mean_recorded == pytest.approx(mean, abs=1e-12)
         assert overall.score == pytest.approx(found.score.value, abs=1e-12)
-        assert overall.units == found.valid_evals == sum(who == student for _, who, *_ in known)
+        assert overall.valid_evals == found.valid_evals == sum(who == student for _, who, *_ in known)
         assert (overall.low, overall.high) == pytest.approx((found.score.low, found.score.high))
-        assert found.bounds.score == pytest.approx((overall.least, overall.most), abs=1e-12)
+        assert found.bounds == pytest.approx((overall.least, overall.most), abs=1e-12)
         assert found.by_judge.keys() == {"j1", "j2"}
         of_checks = [value for (_, who, _, what), value in known.items() if (who, what) == (student, "like")]
         assert found.by_aspect["like"].value == pytest.approx(fmean(of_checks), abs=1e-12)
@@ -295,7 +295,9 @@ def test_a_check_that_the_rubric_has_lost_counts_no_more(mixed: tuple[Run, Score
     assert grid.checked is None
     own = [value for (_, who, judge, _), value in known.items() if who == "ann" and judge != "check"]
     assert measures.students["ann"].overall.value == pytest.approx(fmean(own), abs=1e-12)
-    assert [one.units for one in scores.students if (one.student, one.task) == ("ann", None)] == [len(own)]
+    assert [one.valid_evals for one in scores.students if (one.student, one.task) == ("ann", None)] == [
+        len(own)
+    ]
 
 
 def test_names_of_levels_tell_scales_apart() -> None:
@@ -354,9 +356,9 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
     assert measures.students["ann"].score == measures.students["ann"].mean_recorded
     assert (measures.students["ann"].score.value, measures.students["ann"].score.n) == (0.5, 9)
     assert measures.students["ann"].overall.missing == 12
-    assert measures.students["ann"].bounds.score == pytest.approx((18 / 40, 30 / 40))
+    assert measures.students["ann"].bounds == pytest.approx((18 / 40, 30 / 40))
     assert measures.students["bob"].score.value is None
-    assert measures.students["bob"].bounds.score is None
+    assert measures.students["bob"].bounds is None
     assert measures.ranking.order == ("ann",)
     assert [by_factor["says", name].n for name in ("ann", "bob")] == [18, 20]
     failed = {place: one.failed for place, one in by_factor.items()}

@@ -7,8 +7,9 @@ from written_run import Run
 
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import Results, StudentScore
+from coeval.analysis.run_results import Results
 from coeval.analysis.scores import results
+from coeval.core.html_table import MeasureRow
 
 ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
@@ -18,7 +19,7 @@ def read(run: Run, planned: Planned | None = None) -> Results:
         return results(reader)
 
 
-def one(found: Results, student: str, task: str | None) -> StudentScore:
+def one(found: Results, student: str, task: str | None) -> MeasureRow:
     [score] = [score for score in found.students if (score.student, score.task) == (student, task)]
     return score
 
@@ -33,7 +34,7 @@ def test_an_item_counts_once_however_many_judged_it(run: Run) -> None:
     run.evaluation(1, "s", "k", {"a": "High", "b": "High"})
     run.judged(2, "s", "j", {"a": "Low"})
     score = one(read(run), "s", "haiku")
-    assert (score.score, score.n, score.units, score.failed) == (0.5, 2, 5, 0)
+    assert (score.score, score.n, score.valid_evals, score.failed) == (0.5, 2, 5, 0)
     assert score.low is not None
     assert score.low < 0.1, "two items say little, however often they were judged"
 
@@ -45,7 +46,7 @@ def test_the_headline_is_the_mean_over_tasks_not_over_items(run: Run) -> None:
     for n in range(1, 3):
         other.judged(n, "s", "j", {"a": "Low" if n % 2 else "Medium"})
     score = one(read(run), "s", None)
-    assert (score.score, score.n, score.units) == (0.5, 14, 14)
+    assert (score.score, score.n, score.valid_evals) == (0.5, 14, 14)
     assert score.low is not None
     assert score.high is not None
     assert score.low < 0.5 < score.high
@@ -62,7 +63,7 @@ def test_failures_are_counted_where_they_belong_and_score_nothing(run: Run) -> N
     run.response(3, "silent", status="failed")
     found = read(run)
     score = one(found, "s", None)
-    assert (score.score, score.n, score.units, score.failed) == (1.0, 1, 2, 4)
+    assert (score.score, score.n, score.valid_evals, score.failed) == (1.0, 1, 2, 4)
     assert score.low == pytest.approx(0.1467, abs=1e-4), "one item says little"
     assert score.high == 1.0
     silent = one(found, "silent", None)
@@ -112,12 +113,12 @@ def test_removed_judges_teachers_and_factors_are_in_no_mean_and_no_failure(run: 
     other.datapoint(2)
     other.response(2, "s", status="failed")
     before = one(read(run), "s", None)
-    assert (before.n, before.units, before.failed) == (3, 5, 3)
+    assert (before.n, before.valid_evals, before.failed) == (3, 5, 3)
     plan = PlannedTask(frozenset({"t.1"}), frozenset({"j"}), frozenset({"a", "new"}), labels=None)
     found = read(run, Planned(None, {"haiku": plan}))
     for task in (None, "haiku"):
         score = one(found, "s", task)
-        assert (score.score, score.n, score.units, score.failed) == (0.75, 2, 2, 0)
+        assert (score.score, score.n, score.valid_evals, score.failed) == (0.75, 2, 2, 0)
         assert (score.answers, score.removed) == (2, ())
     assert found.left_out == (
         LeftOut("teacher", "haiku", "t.2"),

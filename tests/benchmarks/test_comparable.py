@@ -15,9 +15,10 @@ import msgspec
 import pytest
 from fakes.invented_task import JUDGING, Bench, Invented, row_of, spec
 from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Reply, Server, fake
+from made_rows import student_row
 from rich.console import Console
 
-from coeval.analysis.run_results import Results, StudentScore
+from coeval.analysis.run_results import Results
 from coeval.benchmarks.benchmark import Answer as Given
 from coeval.benchmarks.benchmark import Answer as Record
 from coeval.benchmarks.benchmark import Item, Judgment, Scored
@@ -101,7 +102,7 @@ async def test_more_than_one_percent_of_cut_answers_cannot_be_compared(
 async def test_both_programs_tell_cut_answers_in_the_same_words(bench: Bench, width: int) -> None:
     async with fake(reply=cutting(200)) as server:
         outcome = await bench.run(server.url, "invented", "long", judge=spec("official", server.url))
-    student = StudentScore("stu", None, 0.5, 0.4, 0.6, 200, 200, 0, answers=200, truncated=200)
+    student = student_row("stu", None, 0.5, 0.4, 0.6, 200, 200, 0, answers=200, truncated=200)
     benchmark, experiment = Console(width=width, record=True), Console(width=width, record=True)
     show(outcome, benchmark, benchmark)
     render(Results((student,), (), False), experiment)

@@ -153,7 +153,8 @@ def write(folder: Path, storage: str, skill: float = 0.9, **experiment: object) 
 
 
 def overall(folder: Path) -> float | None:
-    return open_run(folder).results().students[0].score
+    score: float | None = open_run(folder).results().students[0].score
+    return score
 
 
 @pytest.mark.process

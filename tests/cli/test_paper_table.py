@@ -10,11 +10,13 @@ import pytest
 from cli.invoked import Command
 from cli.written_output import output, verdicts
 from cli.written_training import drawn, write_training
+from made_rows import student_row
 from markdown_it import MarkdownIt
 from pipeline.experiments import Lab, model, quiz, task
 
 from coeval.analysis.comparison.comparison_report import Comparison
-from coeval.analysis.run_results import Results, StudentScore
+from coeval.analysis.run_results import Results
+from coeval.core.html_table import MeasureRow
 from coeval.reports.content import ReportTable
 from coeval.reports.result_tables import paper_table
 from coeval.reports.writers.markup import as_latex, as_markdown, in_latex
@@ -80,8 +82,8 @@ def read_latex(text: str) -> list[list[str]]:
     return [re.split(r"(?<!\\) & ", row.strip()) for row in body.split(" \\\\\n") if row.strip()]
 
 
-def score(student: str, task: str | None, mean: float) -> StudentScore:
-    return StudentScore(student, task, mean, mean - 0.05, mean + 0.05, 40, 40, 0)
+def score(student: str, task: str | None, mean: float) -> MeasureRow:
+    return student_row(student, task, mean, mean - 0.05, mean + 0.05, 40, 40, 0)
 
 
 def compared(a: str, b: str, difference: float, p: float) -> Comparison:

@@ -15,7 +15,8 @@ from reports.workbook_tables import summary_lines
 
 import coeval as package
 from coeval.analysis.planned_names import BeyondTotal, LeftOut
-from coeval.analysis.run_results import Results, StudentScore
+from coeval.analysis.run_results import Results
+from coeval.core.html_table import MeasureRow
 
 pytestmark = pytest.mark.process
 
@@ -40,7 +41,7 @@ def results(lab: Lab) -> Results:
     return package.open_run(lab.path).results()
 
 
-def score(lab: Lab, student: str, task: str | None = None) -> StudentScore:
+def score(lab: Lab, student: str, task: str | None = None) -> MeasureRow:
     [found] = [s for s in results(lab).students if (s.student, s.task) == (student, task)]
     return found
 
@@ -50,7 +51,7 @@ def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
     assert first.code == 0
     assert "(removed)" not in first.out
     assert "in no mean:" not in first.out
-    assert score(lab, "ann").units == 12 * 2 * 2
+    assert score(lab, "ann").valid_evals == 12 * 2 * 2
     before, models = results(lab), list(lab.models)
     remove(lab, "old", "jud")
     style = lab.tasks[0]["rubric"].pop("style")
@@ -72,7 +73,7 @@ def test_a_removed_student_judge_and_factor(lab: Lab, coeval: Command) -> None:
     for of in ("story", None):
         ben = score(lab, "ben", of)
         assert ben.score == pytest.approx(sum(value[level] for level in kept) / 12)
-        assert (ben.n, ben.units, ben.removed) == (12, 12, ())
+        assert (ben.n, ben.valid_evals, ben.removed) == (12, 12, ())
     assert score(lab, "old").removed == ("student",)
     assert results(lab).left_out == (LeftOut("judge", "story", "jud"), LeftOut("factor", "story", "style"))
     lab.models = models
@@ -93,7 +94,7 @@ def test_a_removed_task_and_label(lab: Lab, coeval: Command) -> None:
     assert "(removed): no longer in the configuration" in ended.out
     assert "Without a score in some task" not in ended.out, "a removed task is missed by nobody"
     poem = score(lab, "ann", "poem")
-    assert (poem.units, poem.removed) == (3 * 2 * 2, ("task",)), "shown as it was"
+    assert (poem.valid_evals, poem.removed) == (3 * 2 * 2, ("task",)), "shown as it was"
     assert whole.n == 12 + 3
     assert score(lab, "ann").n == 12 + 4
 
@@ -114,13 +115,13 @@ def test_a_factor_that_teachers_wrote_or_a_source_supplied_is_no_removed_one(lab
     lab.tasks = [task(rubric="auto")]
     made = lab.run().results()
     assert made.left_out == ()
-    assert made.students[0].units > 0
+    assert made.students[0].valid_evals > 0
     stored = lab.path / "phase2_rubric" / "story.rubric.json"
     heir = Lab(lab.folder, lab.models, [task()], id="heir", settings={"resume_from": "exp"})
     taken_over = heir.run().results()
     assert stored.read_text() == (heir.path / "phase2_rubric" / "story.rubric.json").read_text()
     assert taken_over.left_out == ()
-    assert taken_over.students[0].units > 0
+    assert taken_over.students[0].valid_evals > 0
 
 
 def test_a_phase_that_keeps_what_is_there_removes_nobody(lab: Lab) -> None:
@@ -140,7 +141,7 @@ def test_an_heir_that_goes_on_without_a_factor_leaves_it_out(lab: Lab) -> None:
     assert heir.run().results().left_out == ()
     del heir.tasks[0]["rubric"]["style"]
     assert heir.run(continue_run=True).results().left_out == (LeftOut("factor", "story", "style"),)
-    assert score(heir, "ann", "story").units == 12 * 2
+    assert score(heir, "ann", "story").valid_evals == 12 * 2
 
 
 @pytest.mark.parametrize("mode", ["Model", "Extend"])
@@ -235,7 +236,7 @@ def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
         for level in record["scores"].values()
     ]
     ben = score(lab, "ben", "story")
-    assert (ben.n, ben.units, ben.answers) == (4, 16, 4)
+    assert (ben.n, ben.valid_evals, ben.answers) == (4, 16, 4)
     assert ben.score == pytest.approx(sum(levels) / 16)
     assert {label.n for label in results(lab).labels} == {3}
     lab.tasks[0]["sampling"]["total"], lab.tasks[1]["sampling"]["total"] = 12, 4

@@ -84,7 +84,7 @@ def test_example_3_has_one_table_however_it_was_last_started(guide: Path) -> Non
     assert shown(run("v5.yaml", continue_run=True)) == table
     alone = open_run(guide / "summarise-v5").results()
     [old] = [score for score in alone.students if (score.student, score.task) == ("gpt4o", None)]
-    assert old.units == 10 * 2 * 2, "both judges are in its mean"
+    assert old.valid_evals == 10 * 2 * 2, "both judges are in its mean"
 
 
 def shown(result: Run) -> str:

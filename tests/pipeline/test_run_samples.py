@@ -136,7 +136,7 @@ def test_samples_of_an_item_are_pooled_within_it(lab: Lab) -> None:
         by_item.setdefault(record["datapoint_id"], []).extend(value[s] for s in record["scores"].values())
     [score] = [score for score in results.students if score.task]
     assert score.score == pytest.approx(fmean(map(fmean, by_item.values())))
-    assert (score.n, score.answers, score.units) == (2, 6, 24)
+    assert (score.n, score.answers, score.valid_evals) == (2, 6, 24)
     assert [score.least, score.most] == pytest.approx([score.score] * 2), "no answer is missing"
 
 

@@ -122,7 +122,7 @@ def test_its_numbers_are_those_of_the_measures(report: Report, measures: dict[st
         assert row["score"] == student["score"]
         assert [row["score_low"], row["score_high"]] == student["ci95"]["score"]
         assert (row["n"], row["missing"]) == (student["n"]["score"], student["missing"]["score"])
-        least, most = student["bounds"]["score"]
+        least, most = student["bounds"]
         assert [row["least"], row["most"]] == ([None, None] if least == most else [least, most])
     for row in rows(report, "parts"):
         story = measures["students"][row["student"]]["by_task_aspect"]["story"]

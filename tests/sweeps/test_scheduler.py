@@ -12,13 +12,16 @@ import pytest
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.errors import WindowExceeded
 from coeval.core.model import ModelSpec
-from coeval.sweeps.checkpoints import Checkpoint
+from coeval.models.keys import Keys
+from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces
 from coeval.sweeps.engine import SweepEngine, WorkerSlot, local_slots
 from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.judging_run import Concluded, JudgingProcess, SampleConcluded
 from coeval.sweeps.scheduler import Scheduler, SweepBoard
 from coeval.sweeps.sweep import Sweep, SweepPhases
+from coeval.sweeps.sweep_choice import SweepRequest
+from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.worker_files import TaskAnswered, Worker, WorkerResult
 from perf.virtual import in_virtual_time, now
 
@@ -81,8 +84,11 @@ def swept(
     task = TaskJobs(
         task="ifeval", label="ifeval", samples=2, judged=False, requested_with="a", judged_with=""
     )
-    table = JobTable(tmp_path, JobPlan(checkpoints=checkpoints, tasks=(task,), shards=shards))
-    scheduler = Scheduler(sweep, table, engine, judge_worker, SweepPhases())
+    plan = JobPlan(checkpoints=checkpoints, tasks=(task,), shards=shards)
+    table, keys = JobTable(tmp_path, plan), Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
+    places = CheckpointPlaces(checkpoints, None, None, (), None, merged=False)
+    request = SweepRequest(SweepSettings(), keys, sweep, plan, SweepPhases(), places, None)
+    scheduler = Scheduler(request, table, engine, judge_worker)
 
     async def work() -> None:
         for checkpoint in checkpoints:

@@ -19,11 +19,19 @@ from coeval.analysis.doubtful_answers import (
     empty_answers_sentence,
     warning_of_cut_off,
 )
-from coeval.analysis.planned_names import BeyondTotal, LeftOut, Removed
-from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
+from coeval.analysis.planned_names import BeyondTotal, LeftOut
 from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING, metric_text, points, points_text
-from coeval.core.html_table import Columns, ForestRow, columns, forest_plot, html_lines, html_table
+from coeval.core.html_table import (
+    Columns,
+    ForestRow,
+    MeasureRow,
+    columns,
+    forest_plot,
+    html_lines,
+    html_table,
+    row_columns,
+)
 from coeval.core.text import dollars, listed
 from coeval.models.metering.account_file import read_accounts
 
@@ -121,72 +129,15 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
 
-@dataclass(frozen=True, slots=True)
-class StudentScore:
-    """A student's score, 0 to 1, in one task, or (``task`` None) over the tasks it has scores in.
-
-    ``n`` counts datapoints, ``units`` valid (response, factor, judge) scores. ``failed`` counts
-    failed responses, failed evaluations, and factors a judge was asked for and did not score.
-    ``answers`` counts the responses that did not fail, ``truncated`` those of them that were cut off,
-    ``truncated_by_window`` by the server's window, ``empty`` those without any text, of which
-    ``empty_truncated`` were cut off.
-
-    ``low`` and ``high`` are its 95% interval (`intervals.mean_bounds`), ``least`` and ``most`` what it
-    would be if every score that failed or is missing were 0, or 1; None where there is no score.
-    Where judges or items are unequally covered, ``score`` is adjusted for those that a student lacks, and
-    ``mean_recorded`` is the mean of what is there. ``samples``: how many answers the student gave to an item;
-    they are pooled within it. ``partial``: of an overall score, that the student is to do some of the tasks
-    only; such a score is over other tasks than those of others, and leads nowhere.
-    """
-
-    student: str
-    task: str | None
-    score: float | None
-    low: float | None
-    high: float | None
-    n: int
-    units: int
-    failed: int
-    answers: int = 0
-    truncated: int = 0
-    truncated_by_window: int = 0
-    empty: int = 0
-    empty_truncated: int = 0
-    removed: Removed = ()
-    least: float | None = None
-    most: float | None = None
-    mean_recorded: float | None = None
-    samples: int = 1
-    partial: bool = False
+def both_scales(row: MeasureRow) -> tuple[str, str]:
+    """Write a student's score by judges and on the human scale; empty where there is none."""
+    by_people = points_text(row.people, row.people_low, row.people_high)
+    return points_text(row.judged, row.low, row.high) or "", by_people or ""
 
 
-def cut_of(score: StudentScore) -> CutOffAnswers:
+def cut_of(score: MeasureRow) -> CutOffAnswers:
     """Count a student's answers that were cut off."""
     return CutOffAnswers(score.student, score.truncated, score.answers, score.truncated_by_window)
-
-
-@dataclass(frozen=True, slots=True)
-class LabelAccuracy:
-    """Share of a student's n answers whose label is the datapoint's, with its Wilson interval.
-
-    ``none_of_the_labels`` counts those that stated no label, or several, and are wrong; ``failed`` the
-    student's failed responses, which are not among the n. ``least`` and ``most`` are the share if all answers
-    that failed or are missing were wrong, or right.
-    """
-
-    task: str
-    student: str
-    attribute: str
-    accuracy: float | None
-    low: float | None
-    high: float | None
-    n: int
-    correct: int
-    removed: Removed = ()
-    none_of_the_labels: int = 0
-    failed: int = 0
-    least: float | None = None
-    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +170,11 @@ class Results(msgspec.Struct, frozen=True):
     """What is in a folder, as `coeval.Run.results()` returns it: a run's scores, or the ``metrics`` of an
     output folder of ``eval-framework``, by task.
 
+    A row of ``students``, ``labels``, ``pairs``, ``people`` and ``sampled`` has all figures that are
+    declared of the thing in `RunMeasures`: of the first measure ``low``, ``high`` (95% interval), ``n`` and
+    ``missing``, of another one ``NAME_low`` and ``NAME_high``, and under ``least`` and ``most`` what it would
+    be if all that failed or is missing were 0, or 1.
+
     ``students``: first the overall scores, then those of each task by name; each best first, ties
     by name. ``labels``: by task and attribute, best first. What is removed stands after what is
     planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
@@ -234,8 +190,8 @@ class Results(msgspec.Struct, frozen=True):
     students and judges, where those are others or several.
     """
 
-    students: tuple[StudentScore, ...]
-    labels: tuple[LabelAccuracy, ...]
+    students: tuple[MeasureRow, ...]
+    labels: tuple[MeasureRow, ...]
     simulated: bool
     notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -243,9 +199,9 @@ class Results(msgspec.Struct, frozen=True):
     metrics: tuple[MetricScore, ...] = ()
     missing: tuple[str, ...] = ()
     costs: tuple[ModelCost, ...] = ()
-    sampled: tuple[SampledScore, ...] = ()
-    pairs: tuple[PairStrength, ...] = ()
-    people: tuple[HumanScore, ...] = ()
+    sampled: tuple[MeasureRow, ...] = ()
+    pairs: tuple[MeasureRow, ...] = ()
+    people: tuple[MeasureRow, ...] = ()
     checks_alone: bool = False
     leads: tuple[str, ...] = ()
     served: tuple[ServedModel, ...] = ()
@@ -259,8 +215,7 @@ class Results(msgspec.Struct, frozen=True):
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON: a key for each field, a list of mappings for each tuple of records.
 
-        The keys of a score are the fields of `StudentScore`, those of an accuracy the fields of
-        `LabelAccuracy`; what there is no value for is None.
+        What there is no value for is None.
         """
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
@@ -268,13 +223,14 @@ class Results(msgspec.Struct, frozen=True):
     def table(self, name: str = "students") -> Columns:
         """Return ``students``, ``labels``, ``metrics``, ``sampled``, ``pairs``, ``people`` or ``costs`` as
         columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each record, a column for each of
-        its fields.
+        its figures.
 
         Raises UsageError: there is no such table.
         """
         if name not in _TABLES:
             raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
-        return columns(_TABLES[name], getattr(self, name))
+        rows = getattr(self, name)
+        return row_columns(rows) if (kind := _TABLES[name]) is MeasureRow else columns(kind, rows)
 
     def frame(self, name: str = "students") -> DataFrame:
         """Return `table` as a frame of pandas. Raises UsageError: there is no such table, or no pandas."""
@@ -296,7 +252,7 @@ class Results(msgspec.Struct, frozen=True):
         rest = len(named) - len(shown)
         return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
 
-    def _figure(self, overall: StudentScore) -> str:
+    def _figure(self, overall: MeasureRow) -> str:
         """A student's score, or where there is none, its first label's accuracy."""
         if (score := points_text(overall.score, overall.low, overall.high)) is not None:
             return score
@@ -311,12 +267,12 @@ class Results(msgspec.Struct, frozen=True):
 
 
 _TABLES = {
-    "students": StudentScore,
-    "labels": LabelAccuracy,
+    "students": MeasureRow,
+    "labels": MeasureRow,
     "metrics": MetricScore,
-    "sampled": SampledScore,
-    "pairs": PairStrength,
-    "people": HumanScore,
+    "sampled": MeasureRow,
+    "pairs": MeasureRow,
+    "people": MeasureRow,
     "costs": ModelCost,
 }
 
@@ -329,7 +285,7 @@ class LabelColumn(NamedTuple):
 
     name: str
     removed: bool
-    accuracies: dict[str, LabelAccuracy]
+    accuracies: dict[str, MeasureRow]
 
 
 def label_columns(results: Results) -> list[LabelColumn]:
@@ -352,7 +308,7 @@ def _html(results: Results) -> str:
     if results.students:
         parts.append(_scores(results))
     if results.people:
-        both = [(one.student, one.judged_points, one.points) for one in results.people]
+        both = [(one.student, *both_scales(one)) for one in results.people]
         parts.append(html_table("By judges and by people, in points", ("student", "judged", "people"), both))
     if results.labels:
         parts.append(html_table("Label accuracy", _LABEL, _labels(results)))
@@ -377,7 +333,7 @@ def _metric(metric: MetricScore) -> list[object]:
     return [metric.task, metric.samples, metric.metric, *shown, metric.n, metric.failed]
 
 
-def answer_findings(scores: Sequence[StudentScore]) -> Iterator[str]:
+def answer_findings(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """What of the answers speaks against the scores as they are: in some tasks only, cut off, empty."""
     overall = [score for score in scores if score.task is None]
     cut = [cut_of(score) for score in overall]
@@ -420,7 +376,7 @@ class Bounded(NamedTuple):
         return f"{self.name} at {least}" if least == most else f"{self.name} between {least} and {most}"
 
 
-def missing_sentences(scores: Sequence[StudentScore]) -> Iterator[str]:
+def missing_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Whose order depends on scores that failed or are missing; ``scores``: best first."""
     order = [
         Bounded(score.student, score.least, score.most)
@@ -463,7 +419,7 @@ def _placed(students: Sequence[Bounded]) -> str:
     return " and ".join(texts) + ("; others could move too" if len(students) > len(texts) else "")
 
 
-def unequally_covered_sentence(scores: Sequence[StudentScore]) -> str | None:
+def unequally_covered_sentence(scores: Sequence[MeasureRow]) -> str | None:
     """Which students lack a score in a task in which another student has one; what is removed aside. None
     where nobody does."""
     scores = [score for score in scores if not score.removed]
@@ -524,7 +480,7 @@ def _labels(results: Results) -> Iterator[list[object]]:
         ]
 
 
-def _accuracy(label: LabelAccuracy | None) -> str | None:
+def _accuracy(label: MeasureRow | None) -> str | None:
     return None if label is None else points_text(label.accuracy, label.low, label.high)
 
 

@@ -16,27 +16,57 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from coeval.analysis.intervals import Floats, Interval, clustered_error, mean_over_strata
-from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs
+from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, with_removed
 from coeval.analysis.measures.value_grid import label_grid
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.student_scales import PassRate, SampledScore
+
+WHOLE = "(whole answer)"
+"""In the place of a factor, where the scores are those of whole answers."""
 
 
-def sampled_scores(reader: RunReader, grid: ScoreGrid) -> tuple[SampledScore, ...]:
-    """Results by task, factor and student, whole answers first; empty without several answers."""
+class FactorSamples(Entity, frozen=True):
+    """A student's scores in a task over several answers to each item: of one factor or label, or of whole
+    answers. Of k answers drawn without replacement of an item's n, of which c pass, ``pass_at`` (pass@k) is
+    how often one passes, ``1 − C(n − c, k) / C(n, k)`` (Chen and others 2021), ``pass_all`` (pass^k) how
+    often all do, ``C(c, k) / C(n, k)`` (Yao and others 2024): of all samples, and by k. None where scores are
+    not right or wrong."""
+
+    mean: Annotated[
+        Measured, ShownAs("Mean over items of the mean over their answers (mean@N)", "mean@N", "mean@N")
+    ]
+    samples: Annotated[int, ShownAs("Answers to an item", "Answers to an item (N)", "N", "count")]
+    item_se: Annotated[
+        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.", "points")
+    ]
+    sample_sd: Annotated[
+        float | None, ShownAs("How far answers to one item lie apart", "Sd in item", "sd in item", "points")
+    ]
+    pass_at: Annotated[
+        Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N", "points")
+    ] = None
+    pass_all: Annotated[
+        Measured | None, ShownAs("How often all of N answers pass", "pass^N", "pass^N", "points")
+    ] = None
+    pass_at_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass@k by k", elsewhere=FILES)] = None
+    pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None
+
+
+def sample_measures(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str, str], FactorSamples] | None:
+    """Results by student, task and factor, whole answers first; None without several answers."""
     if not reader.sampled:
-        return ()
+        return None
     grid = with_removed(reader, grid)
     labels = label_grid(reader, grid)
-    found = [
-        one
+    found = {
+        (student, grid.tasks[rows.task], rows.factor or WHOLE): one
         for place, student in enumerate(grid.students)
         if student in grid.samples
         for rows in (*_scored_answers(grid, place), *_labelled_answers(labels, place))
-        if (one := _score(rows, student, grid)) is not None
-    ]
-    return tuple(sorted(found, key=lambda one: (one.task, one.factor is not None, one.factor, one.student)))
+        if (one := _measured(rows, student, grid)) is not None
+    }
+    order = sorted(found, key=lambda key: (key[1], key[2] != WHOLE, key[2], key[0]))
+    return {key: found[key] for key in order} or None
 
 
 class _Answers(NamedTuple):
@@ -97,7 +127,7 @@ class _ItemSums(NamedTuple):
         return mean_over_strata([values], clusters=None if self.clusters is None else [clusters])
 
 
-def _score(answers: _Answers, student: str, grid: ScoreGrid) -> SampledScore | None:
+def _measured(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples | None:
     """None where no answer has a score."""
     there = np.isfinite(answers.score)
     score = answers.score[there]
@@ -117,18 +147,16 @@ def _score(answers: _Answers, student: str, grid: ScoreGrid) -> SampledScore | N
     mean = items.mean(means)
     place = np.arange(len(means)) if items.clusters is None else items.clusters
     samples = grid.samples[student]
-    return SampledScore(
-        student=student,
-        task=grid.tasks[answers.task],
-        factor=answers.factor,
+    some_pass, all_pass = _pass_rates(items, samples) if answers.passes else (None, None)
+    return FactorSamples(
+        mean=of_interval(mean, None),
         samples=samples,
-        n=len(means),
-        mean=mean.mean,
-        low=mean.low,
-        high=mean.high,
         item_se=clustered_error(means, place),
         sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
-        passes=tuple(_pass_rates(items, samples)) if answers.passes else (),
+        pass_at=_last(some_pass),
+        pass_all=_last(all_pass),
+        pass_at_k=some_pass,
+        pass_all_k=all_pass,
     )
 
 
@@ -144,21 +172,21 @@ def _is_binary(grid: ScoreGrid, task: int, factor: str) -> bool:
     return factor in (plan.checks or ()) or (factor in plan.scales and len(plan.scales[factor].levels) == 2)
 
 
-def _pass_rates(items: _ItemSums, samples: int) -> Iterator[PassRate]:
-    """For k = 1, 2, 4, … and all samples."""
+def _pass_rates(items: _ItemSums, samples: int) -> tuple[dict[str, Measured], dict[str, Measured]]:
+    """Return pass@k and pass^k for k = 1, 2, 4, … and all samples, over the items that have k answers."""
     doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
+    at, every = {}, {}
     for k in (*doubled, samples):
         enough = items.n >= k
         if enough.any():
             counts = items.n, items.passed, items.halves
-            one, every = pass_at(*counts, k), pass_all(*counts, k)
-            yield PassRate(
-                k, int(enough.sum()), *_bounded(items.mean(one, enough)), *_bounded(items.mean(every, enough))
-            )
+            at[str(k)] = of_interval(items.mean(pass_at(*counts, k), enough), None)
+            every[str(k)] = of_interval(items.mean(pass_all(*counts, k), enough), None)
+    return at, every
 
 
-def _bounded(share: Interval) -> tuple[float, float, float]:
-    return share.mean or 0.0, share.low or 0.0, share.high or 0.0
+def _last(rates: Mapping[str, Measured] | None) -> Measured | None:
+    return list(rates.values())[-1] if rates else None
 
 
 def pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
@@ -177,54 +205,3 @@ def pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
             every += np.exp(ways) * np.prod(np.maximum(passed + heads - drawn, 0) / (n - drawn), axis=0)
     return every
-
-
-# --- As a part of a run's measures
-
-WHOLE = "(whole answer)"
-"""In the place of a factor, where the scores are those of whole answers."""
-
-
-class FactorSamples(Entity, frozen=True):
-    """A student's scores in a task over several answers to each item: of one factor or label, or of whole
-    answers (`SampledScore`). ``pass_at`` and ``pass_all`` are those of all samples; none where scores are not
-    right or wrong."""
-
-    mean: Annotated[
-        Measured, ShownAs("Mean over items of the mean over their answers (mean@N)", "mean@N", "mean@N")
-    ]
-    samples: Annotated[int, ShownAs("Answers to an item", "Answers to an item (N)", "N", "count")]
-    item_se: Annotated[
-        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.", "points")
-    ]
-    sample_sd: Annotated[
-        float | None, ShownAs("How far answers to one item lie apart", "Sd in item", "sd in item", "points")
-    ]
-    pass_at: Annotated[
-        Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N", "points")
-    ] = None
-    pass_all: Annotated[
-        Measured | None, ShownAs("How often all of N answers pass", "pass^N", "pass^N", "points")
-    ] = None
-    pass_at_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass@k by k", elsewhere=FILES)] = None
-    pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None
-
-
-def sample_measures(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str, str], FactorSamples] | None:
-    """Results by student, task and factor, whole answers first; None without several answers."""
-    return {
-        (one.student, one.task, one.factor or WHOLE): _measures(one) for one in sampled_scores(reader, grid)
-    } or None
-
-
-def _measures(one: SampledScore) -> FactorSamples:
-    mean = Measured(one.mean, one.low, one.high, one.n, None)
-    figures = (mean, one.samples, one.item_se, one.sample_sd)
-    if not one.passes:
-        return FactorSamples(*figures)
-    at = {str(rate.k): Measured(rate.one, rate.one_low, rate.one_high, rate.n, None) for rate in one.passes}
-    every = {
-        str(rate.k): Measured(rate.all, rate.all_low, rate.all_high, rate.n, None) for rate in one.passes
-    }
-    last = str(one.passes[-1].k)
-    return FactorSamples(*figures, at[last], every[last], at, every)

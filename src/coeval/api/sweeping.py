@@ -20,7 +20,7 @@ from coeval.pipeline.config.settings_file import checked
 from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import folder_of
-from coeval.sweeps.sweep_choice import requested_for
+from coeval.sweeps.sweep_choice import sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, has_ended, under_way
 
@@ -53,7 +53,7 @@ class SweepRun:
         need_address_space()
         from coeval.analysis.training.aggregate import aggregates_of
 
-        found = aggregates_of(self.path, _samples(self.path))
+        found = aggregates_of(self.path, JobPlan.read(folder_of(self.path)).samples)
         return [row for checkpoint in found for row in checkpoint.tasks.values()]
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ def sweep(requested: SweepCall) -> SweepRun:
         the output folder cannot be read or written.
     """
     settings = checked(requested)
-    chosen, log_to = requested_for(settings, find_keys(settings.keys)), destinations(settings.log_to)
+    chosen, log_to = sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher or Unwatched(), event)
     checkpoints = checkpoints_of(chosen, view.warn)
@@ -119,7 +119,7 @@ def sweep(requested: SweepCall) -> SweepRun:
                 need_address_space()
                 from coeval.reports.training_files import put_together
 
-                put_together(chosen.sweep.out, _samples(chosen.sweep.out))
+                put_together(chosen.sweep.out, chosen.plan.samples)
             log_at_end(chosen.sweep.out, log_to, view.warn)
     return SweepRun(chosen.sweep.out, board)
 
@@ -144,8 +144,3 @@ def compare_sweeps(
 
     paths = [one.path if isinstance(one, SweepRun) else Path(one) for one in folders]
     return compared(read_sweeps(paths, tasks, steps))
-
-
-def _samples(out: Path) -> dict[str, int]:
-    """Task → how many samples of each prompt there are to be."""
-    return {task.label: task.samples for task in JobPlan.read(folder_of(out)).tasks}

@@ -33,6 +33,26 @@ def columns(kind: type, records: Iterable[object]) -> Columns:
     return table
 
 
+class MeasureRow(dict[str, Any]):
+    """The figures of one thing by column, in the order of its record; they are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"there is no column {name}; there are {', '.join(self)}") from None
+
+
+def row_columns(rows: Iterable[MeasureRow]) -> Columns:
+    """Make columns of rows that have the same; what a tuple holds is joined with ``", "``."""
+    table: Columns = {}
+    for row in rows:
+        for name, value in row.items():
+            text = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+            table.setdefault(name, []).append(text)
+    return table
+
+
 def _fixed(kind: type, prefix: str = "") -> Iterator[str]:
     """The columns that every record of the kind has."""
     for name, of in get_type_hints(kind).items():

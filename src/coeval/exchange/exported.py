@@ -19,9 +19,10 @@ from coeval.analysis.measures.pair_measures import (
 )
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
+from coeval.analysis.run_results import Results
 from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
+from coeval.core.html_table import MeasureRow
 from coeval.core.records import item_prefix
 from coeval.core.text import canonical, digest
 from coeval.pipeline.plan.count_plan import known_recipes
@@ -226,7 +227,7 @@ def _share(
     task: str | None,
     metric: str,
     value: float | None,
-    of: StudentScore | LabelAccuracy | PartScore,
+    of: MeasureRow | PartScore,
     judges: tuple[str, ...] = (),
 ) -> FigureOut:
     counts = (of.n, of.failed, "share", judges)

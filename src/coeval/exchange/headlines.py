@@ -125,7 +125,7 @@ def _add(row: dict[str, float], parts: Iterable[str], values: Iterable[float | N
 
 def _checkpoints(folder: Path) -> list[Aggregated]:
     try:
-        expected = {task.label: task.samples for task in JobPlan.read(folder_of(folder)).tasks}
+        expected = JobPlan.read(folder_of(folder)).samples
     except FileNotFoundError:
         expected = {}
     return [aggregate(one, list(expected) or None, expected) for one in evaluated_steps(folder)]

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.run_results import LABELS, label_columns
+from coeval.analysis.run_results import LABELS, both_scales, label_columns
 from coeval.core.figures import bounds_text
+from coeval.core.html_table import MeasureRow
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
 from coeval.reports.measure_table import in_points
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import LabelPart, PartScore
     from coeval.analysis.comparison.comparison_report import Comparison
-    from coeval.analysis.run_results import LabelAccuracy, MetricScore, Results, StudentScore
-    from coeval.analysis.student_scales import HumanScore, PairStrength, SampledScore
+    from coeval.analysis.run_results import MetricScore, Results
     from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
 
@@ -32,7 +32,7 @@ def score_table(results: Results) -> ReportTable:
     overall = [score for score in results.students if score.task is None]
     students = [score.student for score in overall]
     judged = {score.task for score in results.students if score.score is not None or score.failed}
-    by_task: dict[tuple[str, bool], dict[str, StudentScore]] = {}
+    by_task: dict[tuple[str, bool], dict[str, MeasureRow]] = {}
     for score in results.students:
         if score.task is not None and score.task in judged - results.only_labelled:
             by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
@@ -59,7 +59,7 @@ def score_table(results: Results) -> ReportTable:
     return ReportTable("scores", title, columns, tuple(rows))
 
 
-def label_accuracy_table(labels: Sequence[LabelAccuracy]) -> ReportTable:
+def label_accuracy_table(labels: Sequence[MeasureRow]) -> ReportTable:
     """Of each label of each task."""
     rows = [
         (
@@ -80,47 +80,55 @@ def label_accuracy_table(labels: Sequence[LabelAccuracy]) -> ReportTable:
     return ReportTable("labels", "Label accuracy", columns, tuple(rows), names=3)
 
 
-def pair_table(pairs: Sequence[PairStrength]) -> ReportTable:
+def pair_table(pairs: Sequence[MeasureRow]) -> ReportTable:
     """Students by comparisons of their answers."""
     figures = (*columns_of("strength", "win rate", kind="points"), *columns_of("ties", "n", kind="count"))
-    rows = [(one.student, one.rank, one.points, one.win_rate, one.ties, one.comparisons) for one in pairs]
+    rows = [
+        (
+            one.student,
+            "–".join(map(str, dict.fromkeys(one.ranks))),
+            Measured(one.strength, one.low, one.high, None, None),
+            one.win_rate,
+            one.ties,
+            one.comparisons,
+        )
+        for one in pairs
+    ]
     columns = (*columns_of("student"), *columns_of("rank", kind="count"), *figures)
     note = "Strength: expected wins in 100 comparisons with the others. docs/pairs.md"
     return ReportTable("pairs", "Pairwise comparisons", columns, tuple(rows), note)
 
 
-def people_table(people: Sequence[HumanScore]) -> ReportTable:
+def people_table(people: Sequence[MeasureRow]) -> ReportTable:
     """Students by judges and by people."""
     figures = (*columns_of("judged", "human scale", kind="points"), *columns_of("labels", kind="count"))
-    rows = [(one.student, one.judged_points, one.points or None, one.labels) for one in people]
+    rows = [(one.student, *(text or None for text in both_scales(one)), one.labels) for one in people]
     title = f"By judges and by people, {people[0].scale}, in points"
     note = "Human scale: by labels, and judged scores where they help. docs/people.md"
     return ReportTable("people", title, (*columns_of("student"), *figures), tuple(rows), note)
 
 
-def sampled_table(sampled: Sequence[SampledScore]) -> ReportTable:
+def sampled_table(sampled: Sequence[MeasureRow]) -> ReportTable:
     """Of several answers to an item: the mean over all of them, and how often one or all of them pass."""
     rows: list[tuple[Cell, ...]] = []
-    for each in (each for each in sampled if each.factor is None or each.passes):
-        at_n = each.passes[-1] if each.passes else None
-        passes = (
-            (None, None)
-            if at_n is None
-            else (
-                Measured(at_n.one, at_n.one_low, at_n.one_high, None, None),
-                Measured(at_n.all, at_n.all_low, at_n.all_high, None, None),
+    for each in (each for each in sampled if each.factor is None or each.pass_at is not None):
+        means = [
+            Measured(each[name], each[low], each[high], None, None)
+            for name, low, high in (
+                ("mean", "low", "high"),
+                ("pass_at", "pass_at_low", "pass_at_high"),
+                ("pass_all", "pass_all_low", "pass_all_high"),
             )
-        )
-        mean = Measured(each.mean, each.low, each.high, None, None)
+        ]
         rows.append(
             (
                 each.task,
                 each.factor or "(answer)",
                 each.student,
-                mean,
+                means[0],
                 each.item_se,
                 each.sample_sd,
-                *passes,
+                *(one if one.value is not None else None for one in means[1:]),
                 each.samples,
             )
         )
@@ -157,13 +165,11 @@ def _part(one: PartScore | LabelPart) -> tuple[str, str]:
     return one.part, _named(one.student, "student" in one.removed)
 
 
-def _cells(
-    found: Mapping[str, StudentScore | LabelAccuracy], students: Sequence[str]
-) -> list[Measured | None]:
+def _cells(found: Mapping[str, MeasureRow], students: Sequence[str]) -> list[Measured | None]:
     return [_measured(found[student]) if student in found else None for student in students]
 
 
-def _measured(one: StudentScore | LabelAccuracy | PartScore | LabelPart) -> Measured:
+def _measured(one: MeasureRow | PartScore | LabelPart) -> Measured:
     value = one.accuracy if hasattr(one, "accuracy") else one.score
     return Measured(value, one.low, one.high, one.n, None)
 

@@ -55,6 +55,11 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     served_name: str = ""
     judges: bool = True
 
+    @property
+    def samples(self) -> dict[str, int]:
+        """By task, how many samples of each prompt there are to be."""
+        return {task.label: task.samples for task in self.tasks}
+
     def settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
         """What the answers of a job hang on."""
         return digest(
@@ -64,6 +69,13 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     def write(self, own_folder: Path) -> None:
         """Raises StoreError where it cannot be written."""
         write_json_atomic(plan_file(own_folder), self)
+
+    def after(self, own_folder: Path) -> JobPlan:
+        """The same with the checkpoints that were swept into the folder before."""
+        try:
+            return msgspec.structs.replace(self, checkpoints=JobPlan.read(own_folder).checkpoints)
+        except (FileNotFoundError, StoreError):  # what is damaged is written anew
+            return self
 
     @classmethod
     def read(cls, own_folder: Path) -> JobPlan:
@@ -77,25 +89,19 @@ def plan_file(own_folder: Path) -> Path:
     return own_folder / "sweep.json"
 
 
-def job_plan(sweep: Sweep) -> JobPlan:
-    """The jobs of a sweep, with the checkpoints that were swept into its folder before.
+def job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
+    """The jobs of a sweep, without its checkpoints.
 
     Raises UsageError: there is no such task, or a run that is to be one cannot be read.
     """
     evaluation = sweep.evaluation
     return JobPlan(
-        checkpoints=_known(sweep),
+        checkpoints=(),
         tasks=tuple(_task_jobs(evaluation, request) for request in evaluation.tasks),
         shards=sweep.shards,
         served_name=sweep.served_name,
+        judges=judges,
     )
-
-
-def _known(sweep: Sweep) -> tuple[Checkpoint, ...]:
-    try:
-        return JobPlan.read(sweep.own_folder).checkpoints
-    except (FileNotFoundError, StoreError):  # what is damaged is written anew
-        return ()
 
 
 def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:

@@ -33,7 +33,8 @@ from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProces
 from coeval.sweeps.merging import Merging
 from coeval.sweeps.server_command import PRESETS
 from coeval.sweeps.swapping import base_of
-from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases
+from coeval.sweeps.sweep import WORKERS
+from coeval.sweeps.sweep_choice import SweepRequest
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
 
 # --- Sweep board
@@ -177,18 +178,17 @@ class Scheduler:
 
     def __init__(
         self,
-        sweep: Sweep,
+        request: SweepRequest,
         table: JobTable,
         engine: SweepEngine,
         judge_worker: JudgingProcess,
-        phases: SweepPhases,
     ) -> None:
         self.board = SweepBoard(engine.slots)
-        self._sweep = sweep
+        self._sweep = sweep = request.sweep
         self._table = table
         self._engine = engine
         self._judge_worker = judge_worker
-        self._phases = phases
+        self._phases = request.phases
         self._tasks = {task.task: task for task in table.plan.tasks}
         self._labels = {task.label: task for task in table.plan.tasks}
         self._workers: deque[WorkerDue] = deque()

@@ -21,6 +21,7 @@ from coeval.core.settings import declared
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import STEP, Checkpoint, CheckpointPlaces, CheckpointWatch, refuse_doubles
 from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots, open_ray, open_slurm
+from coeval.sweeps.job_plan import JobPlan, job_plan
 from coeval.sweeps.merging import MergeCommand
 from coeval.sweeps.server_command import ServerCommand
 from coeval.sweeps.sweep import PATH, Sweep, SweepPhases, queue_of
@@ -141,18 +142,20 @@ SAMPLES: Mapping[str, int] = {
 _SERVED_NAME = f"step_{STEP}"
 
 
-class RequestedFor(NamedTuple):
-    """A sweep, what this start of it is to do, and where its checkpoints are; ``watch``: new ones too."""
+class SweepRequest(NamedTuple):
+    """What a start of a sweep is to do, made once of its ``settings``: the ``sweep`` with the ``plan`` of its
+    jobs, the ``phases`` of this start, and where its checkpoints are; ``watch``: new ones too."""
 
     settings: SweepSettings
     keys: Keys
     sweep: Sweep
+    plan: JobPlan
     phases: SweepPhases
     places: CheckpointPlaces
     watch: CheckpointWatch | None
 
 
-def requested_for(settings: SweepSettings, keys: Keys) -> RequestedFor:
+def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
     """
     Raises UsageError: something is lacking, contradicts something else, or is not there.
     """
@@ -180,8 +183,8 @@ def requested_for(settings: SweepSettings, keys: Keys) -> RequestedFor:
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
         merge=_merge_command(settings),
     )
-    places = places_of(settings)
-    return RequestedFor(settings, keys, sweep, phases, places, watch_of(settings, places))
+    places, plan = places_of(settings), job_plan(sweep, judges=phases.judge)
+    return SweepRequest(settings, keys, sweep, plan, phases, places, watch_of(settings, places))
 
 
 def _merge_command(settings: SweepSettings) -> str:
@@ -313,11 +316,11 @@ def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings, phases:
 _LISTED_WITHIN_S = 20.0
 
 
-def engine_of(requested: RequestedFor, environment: Mapping[str, str]) -> SweepEngine:
+def engine_of(request: SweepRequest, environment: Mapping[str, str]) -> SweepEngine:
     """
     Raises UsageError: a slot has more GPUs than there are, or the engine is not there.
     """
-    settings, sweep = requested.settings, requested.sweep
+    settings, sweep = request.settings, request.sweep
     tp_size = sweep.server.tp_size if sweep.server is not None else 0
     match settings.engine:
         case "ray":
@@ -329,11 +332,11 @@ def engine_of(requested: RequestedFor, environment: Mapping[str, str]) -> SweepE
             return _local(settings, sweep, environment)
 
 
-def absent_program(requested: RequestedFor) -> str:
+def absent_program(request: SweepRequest) -> str:
     """What to say where servers are to be started on this machine by a program that is not there; else
     empty."""
-    server = requested.sweep.server
-    if server is None or requested.settings.engine != "local":
+    server = request.sweep.server
+    if server is None or request.settings.engine != "local":
         return ""
     program = ServerCommand(server.template).words[0]
     if "{" in program or shutil.which(program) is not None:

@@ -29,13 +29,13 @@ from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_plan import JobPlan, job_plan
+from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
 from coeval.sweeps.judging_run import JudgingProcess, judging_command
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
 from coeval.sweeps.server_process import end_leftovers
-from coeval.sweeps.sweep import ACCOUNTS, WORKERS, Sweep, SweepPhases, queue_of
-from coeval.sweeps.sweep_choice import KEY_VARIABLE, RequestedFor, absent_program, engine_of, refuse_ambiguous
+from coeval.sweeps.sweep import ACCOUNTS, WORKERS, Sweep, queue_of
+from coeval.sweeps.sweep_choice import KEY_VARIABLE, SweepRequest, absent_program, engine_of, refuse_ambiguous
 
 
 class SweepWatcher(Protocol):
@@ -55,37 +55,37 @@ class SweepUnderWay(NamedTuple):
     run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
-def checkpoints_of(requested: RequestedFor, warn: Callable[[str], None]) -> list[Checkpoint]:
+def checkpoints_of(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
     """Return the checkpoints that are there and whole; none yet where they are watched for.
 
     Raises UsageError: there is none, or it cannot be told which of the user's servers has which.
     """
     throttle_of(os.environ)  # wrong variables are told before anything begins
-    watched = requested.watch is not None
-    checkpoints = [] if watched else requested.places.found()
-    for path, why in {} if watched else requested.places.passed_over().items():
+    watched = request.watch is not None
+    checkpoints = [] if watched else request.places.found()
+    for path, why in {} if watched else request.places.passed_over().items():
         warn(f"{path} is passed over: {why}; {setting('watch')} waits for such ones")
-    refuse_ambiguous(requested.sweep, checkpoints, watched=watched)
+    refuse_ambiguous(request.sweep, checkpoints, watched=watched)
     if not checkpoints and not watched:
         pattern = setting("name_pattern")
         raise UsageError(
-            f"{requested.places.folder} holds no whole checkpoint; say where they lie below it: {pattern}"
+            f"{request.places.folder} holds no whole checkpoint; say where they lie below it: {pattern}"
         )
     return checkpoints
 
 
 @contextmanager
 def under_way(
-    requested: RequestedFor, checkpoints: Sequence[Checkpoint], watcher: SweepWatcher
+    request: SweepRequest, checkpoints: Sequence[Checkpoint], watcher: SweepWatcher
 ) -> Iterator[SweepUnderWay]:
     """Hold the sweep's folder, and have ready what does all that is owed.
 
     Raises UsageError: another process is at work in the folder, or it holds other checkpoints; servers are to
     be started by a program that is not there; StoreError: a file cannot be read or written.
     """
-    sweep, settings = requested.sweep, requested.settings
+    sweep, settings = request.sweep, request.settings
     with RunDir(sweep.own_folder).locked():
-        plan = msgspec.structs.replace(job_plan(sweep), judges=requested.phases.judge)
+        plan = request.plan.after(sweep.own_folder)
         checkpoints = [each for each in checkpoints if _has_room(sweep, plan, each, watcher)]
         table = JobTable(sweep.out, plan)
         table.read()
@@ -97,15 +97,15 @@ def under_way(
         log = sweep.own_folder / "judging.log"
         keys = None if settings.keys is None else Path(settings.keys)
         judge_worker = JudgingProcess(judging_command(log, keys), log, environment)
-        engine = engine_of(requested, environment)
-        scheduler = Scheduler(sweep, table, engine, judge_worker, requested.phases)
+        engine = engine_of(request, environment)
+        scheduler = Scheduler(request, table, engine, judge_worker)
         board = scheduler.board
 
         async def run(interrupt: asyncio.Event) -> None:
             try:
-                if board.workers or requested.watch is not None:
-                    await _meet_judge(requested, watcher, interrupt)
-                await scheduler.run(interrupt, requested.watch)
+                if board.workers or request.watch is not None:
+                    await _meet_judge(request, watcher, interrupt)
+                await scheduler.run(interrupt, request.watch)
             except BaseExceptionGroup as group:
                 raise next(problems_of(group), group) from None
             finally:
@@ -117,11 +117,11 @@ def under_way(
                 watcher.warn(sentence)
             for checkpoint in checkpoints:
                 scheduler.add(checkpoint)
-            if (board.workers or requested.watch is not None) and (absent := absent_program(requested)):
+            if (board.workers or request.watch is not None) and (absent := absent_program(request)):
                 raise UsageError(absent)
             owed = f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}"
-            watched = requested.places.folder or queue_of(sweep.out)
-            watcher.note(owed if requested.watch is None else f"watching {watched}")
+            watched = request.places.folder or queue_of(sweep.out)
+            watcher.note(owed if request.watch is None else f"watching {watched}")
             watcher.begin(board)
             yield SweepUnderWay(board, run)
 
@@ -148,18 +148,18 @@ class _Told(Unwatched):
         self.warn = watcher.warn  # type: ignore[method-assign]
 
 
-async def _meet_judge(requested: RequestedFor, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
+async def _meet_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
     """Probe the judge before a server starts: GPUs are not to be kept busy with what nobody can judge.
 
     Raises ModelUnavailable: it does not answer.
     """
-    sweep, judge = requested.sweep, requested.sweep.evaluation.judge
-    judged = any(task.judged for task in job_plan(sweep).tasks)
-    if judge is None or not judged or not (requested.phases.inference and requested.phases.judge):
+    sweep, judge = request.sweep, request.sweep.evaluation.judge
+    judged = any(task.judged for task in request.plan.tasks)
+    if judge is None or not judged or not (request.phases.inference and request.phases.judge):
         return
     account = msgspec.structs.replace(sweep.evaluation, account=sweep.own_folder / ACCOUNTS / "probe")
     accounts = accounts_of(account, {})
-    context = SessionContext(requested.keys, _Told(watcher), interrupt)
+    context = SessionContext(request.keys, _Told(watcher), interrupt)
     terms = terms_of([judge], {}, PriceBook())
     try:
         async with opened(accounts, [judge], Board((), {}), context, terms) as session:
@@ -174,10 +174,10 @@ async def _meet_judge(requested: RequestedFor, watcher: SweepWatcher, interrupt:
         )
 
 
-def has_ended(requested: RequestedFor, board: SweepBoard) -> bool:
+def has_ended(request: SweepRequest, board: SweepBoard) -> bool:
     """Check that results are there to be drawn and logged: what is watched for ends by Ctrl-C."""
-    ends = not board.interrupted or requested.watch is not None
-    return ends and any(requested.sweep.out.glob("step_*/run_*/*/summary.json"))
+    ends = not board.interrupted or request.watch is not None
+    return ends and any(request.sweep.out.glob("step_*/run_*/*/summary.json"))
 
 
 def done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:
@@ -223,16 +223,12 @@ class SweepEstimate(NamedTuple):
 
 
 def estimate_sweep(
-    sweep: Sweep,
-    table: JobTable,
-    checkpoints: Sequence[Checkpoint],
-    phases: SweepPhases,
-    watcher: Watcher,
+    request: SweepRequest, table: JobTable, checkpoints: Sequence[Checkpoint], watcher: Watcher
 ) -> SweepEstimate:
     """
     Raises UsageError: a task cannot be prepared: an asset is not there, a file has wrong data.
     """
-    alike: Counter[str] = Counter()
+    phases, alike = request.phases, Counter[str]()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
     workers = 0
     for checkpoint in checkpoints:
@@ -246,7 +242,7 @@ def estimate_sweep(
     judged: list[EstimateLine] = []
     prices: set[str] = set()
     for key, (checkpoint, owed) in first.items():
-        evaluation, times = sweep.whole(checkpoint, owed.conclusions), alike[key]
+        evaluation, times = request.sweep.whole(checkpoint, owed.conclusions), alike[key]
         prepared = prepare(evaluation, watcher)
         estimate = estimate_evaluation(prepared, PriceBook())
         for run in prepared.task_runs:

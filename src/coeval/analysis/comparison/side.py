@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import singledispatch
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -176,10 +177,15 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
     return found
 
 
-def _grids(reader: Reader, models: Collection[str]) -> dict[Measure, ComparedGrid]:
-    """Those of a run's scores and labels, or of a benchmark's metrics."""
-    if not isinstance(reader, RunReader):
-        return {"metric": ComparedGrid(metric_grid(reader))}
+@singledispatch
+def _grids(reader: Reader, models: Collection[str]) -> dict[Measure, ComparedGrid]:  # noqa: ARG001
+    """That of a benchmark's metrics."""
+    return {"metric": ComparedGrid(metric_grid(reader))}
+
+
+@_grids.register
+def _(reader: RunReader, models: Collection[str]) -> dict[Measure, ComparedGrid]:
+    """Those of a run's scores and labels."""
     grid = score_grid(reader)
     if not {*models} <= {*grid.students}:
         grid = score_grid(reader, removed=True)

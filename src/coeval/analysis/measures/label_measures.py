@@ -26,13 +26,6 @@ from coeval.analysis.readers.run_reader import RunReader
 _MOST_DRAWN = 1 << 22
 
 
-class LabelBounds(Record, frozen=True):
-    accuracy: Annotated[
-        tuple[float, float] | None,
-        ShownAs("With what is missing wrong, and right", elsewhere="labels"),
-    ]
-
-
 class LabelStudent(Entity, frozen=True):
     """How often a student's answers state the right label, and what they take for what."""
 
@@ -40,7 +33,10 @@ class LabelStudent(Entity, frozen=True):
         Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy", "points")
     ]
     macro_f1: Annotated[Measured, ShownAs("Mean over the labels of F1", "Macro-F1", "macro-F1")]
-    bounds: Annotated[LabelBounds, ShownAs("Whatever is missing", elsewhere="labels")]
+    bounds: Annotated[
+        tuple[float, float] | None,
+        ShownAs("Accuracy with what is missing wrong, and right", elsewhere="labels"),
+    ]
     correct: Annotated[int, ShownAs("Answers that state the right label", "Right", kind="count")]
     none_of_the_labels: Annotated[
         int, ShownAs("Answers that state no label, or several", "None of them", "no label", "count")
@@ -49,6 +45,7 @@ class LabelStudent(Entity, frozen=True):
     confusion: Annotated[
         Mapping[str, Mapping[str, int]], ShownAs("Answers by right and stated label", elsewhere="by-label")
     ]
+    failed: Annotated[int, ShownAs("Answers that failed", elsewhere="labels", kind="count")]
 
     def none_of(self, label: str) -> int:
         """Answers due a label that state none of the labels, or several."""
@@ -88,18 +85,38 @@ class _Compared(NamedTuple):
     samples: Sequence[int]
 
 
-def label_measures(reader: RunReader, students: Sequence[str], *, removed: bool = False) -> Labels:
-    """Labels and tasks that the configuration has lost are left out, unless ``removed``."""
+def label_measures(reader: RunReader, students: Sequence[str]) -> Labels:
+    """Measure the labels of ``students``; those that the configuration has lost are left out."""
     found: dict[str, dict[str, LabelMeasures]] = {}
     for task, attribute, values in reader.rows(_ATTRIBUTES):
-        gone = removed_names(reader.planned, "", task, attribute)
-        if not removed and ("task" in gone or "label" in gone):
-            continue
-        compared = _compared(reader, (task, attribute), students, values)
-        measures = {name: _of_student(compared, place) for place, name in enumerate(students)}
-        ranks = _ranking(compared, students, measures, reader.looks)
-        found.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
+        if not _is_removed(reader, task, attribute):
+            measured = _of_label(reader, (task, attribute), students, values)
+            found.setdefault(task, {})[attribute] = measured
     return found
+
+
+def removed_labels(reader: RunReader, students: Sequence[str], planned: Sequence[str]) -> Labels:
+    """Measure what the configuration has lost: labels and tasks, and of the others the students who are not
+    ``planned``."""
+    found: dict[str, dict[str, LabelMeasures]] = {}
+    others = [name for name in students if name not in planned]
+    for task, attribute, values in reader.rows(_ATTRIBUTES):
+        if names := students if _is_removed(reader, task, attribute) else others:
+            found.setdefault(task, {})[attribute] = _of_label(reader, (task, attribute), names, values)
+    return found
+
+
+def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
+    gone = removed_names(reader.planned, "", task, attribute)
+    return "task" in gone or "label" in gone
+
+
+def _of_label(
+    reader: RunReader, place: tuple[str, str], students: Sequence[str], values: Sequence[str]
+) -> LabelMeasures:
+    compared, failed = _compared(reader, place, students, values), dict(reader.rows(_FAILED, [place[0]]))
+    measures = {name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)}
+    return LabelMeasures(measures, _ranking(compared, students, measures, reader.looks))
 
 
 def macro_f1(tables: Floats) -> Floats:
@@ -179,7 +196,7 @@ def _compared(
     )
 
 
-def _of_student(compared: _Compared, student: int) -> LabelStudent:
+def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
     mine = compared.student == student
     labels, n = len(compared.values), int(mine.sum())
     missing = max(compared.items * compared.samples[student] - n, 0)
@@ -197,7 +214,7 @@ def _of_student(compared: _Compared, student: int) -> LabelStudent:
     return LabelStudent(
         accuracy=Measured(share.mean, share.low, share.high, n, missing),
         macro_f1=with_bounds(f1, bounds, n, missing),
-        bounds=LabelBounds(bounds_of_missing(float(correct), float(n), float(n + missing)) if n else None),
+        bounds=bounds_of_missing(float(correct), float(n), float(n + missing)) if n else None,
         correct=correct,
         none_of_the_labels=int(table[:, -1].sum()),
         expected=dict(zip(compared.values, expected, strict=True)),
@@ -205,6 +222,7 @@ def _of_student(compared: _Compared, student: int) -> LabelStudent:
             value: dict(zip(compared.values, row, strict=True))
             for value, row in zip(compared.values, table[:, :-1].astype(np.int64).tolist(), strict=True)
         },
+        failed=failed,
     )
 
 
@@ -239,6 +257,8 @@ def _ranking(
 
 
 # By task and label, the values that are expected or stated.
+_FAILED = "SELECT model, count(*) FROM answers WHERE failed AND task = ? GROUP BY ALL"
+
 _ATTRIBUTES = """
 SELECT task, attribute, list_sort(list_distinct(flatten(list([expected, predicted]))))
 FROM (SELECT DISTINCT task, attribute, expected, predicted FROM labels)

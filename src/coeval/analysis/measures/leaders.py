@@ -274,7 +274,7 @@ def score_opening(students: Mapping[str, StudentMeasures], ranks: Ranking, conte
     bounds = {
         name: Bounded(name, *ends)
         for name in ranks.order
-        if name not in ranks.partial and (ends := students[name].bounds.score) is not None
+        if name not in ranks.partial and (ends := students[name].bounds) is not None
     }
     change = (
         _missing([bounds[name] for name in ranks.order if name in bounds])

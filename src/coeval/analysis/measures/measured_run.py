@@ -38,6 +38,7 @@ from coeval.analysis.measures.measured import Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
+from coeval.analysis.measures.removed_measures import answer_counts, removed_measures
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import (
     Measures,
@@ -76,9 +77,10 @@ from coeval.analysis.people.people_measures import people_measures, people_sente
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.result_rows import student_rows
 from coeval.analysis.run_results import Bounded, answer_findings, missing_label_sentences
 from coeval.analysis.sampled_answers import sample_measures
-from coeval.analysis.scores import label_task_notes, student_scores, unscored_notes
+from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, metric_scores, task_figures
 from coeval.core.figures import figure, figure_text, kappa_word, points
 from coeval.core.text import listed, numbered
@@ -303,7 +305,7 @@ def conclusions(
     looks: Looks | None = None,
 ) -> tuple[Conclusion, ...]:
     """Sentences for people, the most important first; ``beside`` is what no score is of
-    (`coeval.analysis.scores.label_task_notes`), ``related`` are the sentences of `family_judges`,
+    (`coeval.analysis.score_notes.label_task_notes`), ``related`` are the sentences of `family_judges`,
     ``elsewhere`` those of `task_leaders` and `family_teachers`; ``looks``: as in `leader_sentences`."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
     compared = measures.pairs
@@ -336,7 +338,7 @@ def _labels(labels: Labels) -> Iterator[str]:
         else:
             yield f"No answer has been compared with the labels of {task} ({name}) yet."
     for task, name, found in places:
-        bounds = {one: found.students[one].bounds.accuracy for one in found.ranking.order}
+        bounds = {one: found.students[one].bounds for one in found.ranking.order}
         bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
         yield from missing_label_sentences(f"{task} ({name})", bounded)
     if (more := len(places) - _MOST_LABELS) > 0:
@@ -478,7 +480,8 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
     agreement = judge_agreement(judged, pairs)
     benchmark = benchmark_measures(reader, grid)
     ranks, scores = ranking(grid)
-    students = student_measures(grid, scores)
+    counts = answer_counts(reader)
+    students = student_measures(grid, scores, counts)
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
@@ -505,6 +508,7 @@ def measure_run(reader: RunReader, options: RobustOptions | None = None) -> Meas
         samples=sample_measures(reader, grid),
         pairs=measured_pairs(read_comparisons(reader)),
         people=people_measures(reader, grid, reweighting),
+        removed=removed_measures(reader, grid, counts),
     )
     found = tuple(_concluded(reader, grid, measures))
     texts = tuple(conclusion.text for conclusion in found)
@@ -519,7 +523,7 @@ def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Ite
     yield from conclusions(measures, notes, related, elsewhere, grid.looks)
     for text in people_sentences(measures.people) if measures.people is not None else ():
         yield Conclusion("leads", text)
-    for text in answer_findings(student_scores(reader, grid, measures.students)):
+    for text in answer_findings(student_rows(measures, reader.planned)):
         yield Conclusion("leads", text)
 
 

@@ -15,7 +15,6 @@ from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
 from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.student_scales import PairStrength
 from coeval.core.figures import points, points_text
 from coeval.core.records import is_good
 from coeval.core.text import listed, numbered
@@ -384,12 +383,3 @@ def _same(
 
 def _keys(found: Comparisons) -> Iterator[_Key]:
     return zip(found.item.tolist(), found.who[:, 0].tolist(), found.who[:, 1].tolist(), strict=True)
-
-
-def pair_strengths(found: PairMeasures | None) -> tuple[PairStrength, ...]:
-    """The students as results show them, the strongest first."""
-    students = found.students.items() if found is not None else ()
-    return tuple(
-        PairStrength(name, *one.strength[:3], one.ranks, one.win_rate.value, one.ties, one.comparisons)
-        for name, one in students
-    )

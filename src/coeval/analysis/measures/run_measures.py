@@ -58,6 +58,16 @@ _Panel: TypeAlias = Annotated[
 ]
 
 
+class RemovedMeasures(Record, frozen=True):
+    """Students, tasks and labels on record that the configuration no longer names: in no other part."""
+
+    students: Annotated[
+        Mapping[str, StudentMeasures],
+        Part("Of removed students over the tasks that are left; of all students in removed tasks"),
+    ]
+    labels: Annotated[Labels, Part("Of removed labels and tasks, and of removed students")]
+
+
 class RunMeasures(Record, frozen=True):
     """Of a run. ``units`` counts the valid (response, factor, judge) scores."""
 
@@ -94,6 +104,7 @@ class RunMeasures(Record, frozen=True):
     ] = None
     pairs: Annotated[PairMeasures | None, Part("Comparisons of answers", ("students", "judges"))] = None
     people: Annotated[PeopleMeasures | None, Part("Judges against people", ("calibration",))] = None
+    removed: Annotated[RemovedMeasures | None, Part("What the configuration no longer names")] = None
 
 
 class SampleSpread(Record, frozen=True):

@@ -7,7 +7,7 @@ by its weight, once: by the mean over the judges who scored it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
@@ -75,11 +75,22 @@ class StudentScores(Entity, frozen=True):
     ] = None
 
 
-class ScoreBounds(Record, frozen=True):
-    """What the scores would be with all that is missing at 0, and at 1."""
+class StudentAnswers(Record, frozen=True):
+    """A student's answers. ``failed`` are also failed judgments, and factors that a judge or check was asked
+    for and did not score."""
 
-    score: Annotated[LeastAndMost | None, ShownAs("Of the score", "Missing at", "bounds")]
-    score_by_task: Annotated[Mapping[str, LeastAndMost], ShownAs("Of one task", elsewhere=FILES)]
+    answers: Annotated[int, ShownAs("Answers that did not fail", kind="count", elsewhere=FILES)] = 0
+    failed: Annotated[
+        int, ShownAs("Answers, judgments and factors without a result", kind="count", elsewhere="students")
+    ] = 0
+    truncated: Annotated[int, ShownAs("Answers that were cut off", kind="count", elsewhere=FILES)] = 0
+    truncated_by_window: Annotated[
+        int, ShownAs("Answers cut off by the server's window", kind="count", elsewhere=FILES)
+    ] = 0
+    empty: Annotated[int, ShownAs("Answers without any text", kind="count", elsewhere=FILES)] = 0
+    empty_truncated: Annotated[
+        int, ShownAs("Answers that were cut off before any text", kind="count", elsewhere=FILES)
+    ] = 0
 
 
 class StudentMeasures(StudentScores, frozen=True, kw_only=True):
@@ -96,8 +107,19 @@ class StudentMeasures(StudentScores, frozen=True, kw_only=True):
     by_teacher: Annotated[Named, ShownAs("Mean over units on a teacher's items", elsewhere="by-teacher")]
     by_attr_value: Annotated[Named, ShownAs("Mean over units of an attribute's value", elsewhere="values")]
     valid_evals: Annotated[int, ShownAs("Units", "Scores", kind="count")]
+    valid_evals_by_task: Annotated[Mapping[str, int], ShownAs("Units of a task", elsewhere=FILES)]
     levels: Annotated[LevelCounts, ShownAs("Units at each level", elsewhere="levels")]
-    bounds: Annotated[ScoreBounds, ShownAs("With what is missing at 0, and at 1", elsewhere="students")]
+    bounds: Annotated[
+        LeastAndMost | None,
+        ShownAs("The score with all that is missing at 0, and at 1", elsewhere="students"),
+    ]
+    bounds_by_task: Annotated[Mapping[str, LeastAndMost], ShownAs("The same of one task", elsewhere=FILES)]
+    samples: Annotated[int, ShownAs("Answers to an item", kind="count", elsewhere=FILES)]
+    partial: Annotated[bool, ShownAs("Whether it is to do some of the tasks only", elsewhere=FILES)]
+    counts: Annotated[StudentAnswers | None, ShownAs("Answers and failures", elsewhere="students")] = None
+    counts_by_task: Annotated[
+        Mapping[str, StudentAnswers] | None, ShownAs("Answers and failures of a task", elsewhere=FILES)
+    ] = None
 
 
 class CheckMeasures(Entity, frozen=True):
@@ -207,8 +229,10 @@ def item_scores(grid: ScoreGrid, judge: int | None = None, *, whole: bool = True
     )
 
 
-def student_measures(grid: ScoreGrid, own: Mapping[str, StudentScores]) -> dict[str, StudentMeasures]:
-    """By student; ``own`` are their scores, as `ranking` has them."""
+def student_measures(
+    grid: ScoreGrid, own: Mapping[str, StudentScores], counts: StudentCounts | None = None
+) -> dict[str, StudentMeasures]:
+    """By student; ``own`` are their scores, as `ranking` has them, ``counts`` those of their answers."""
     scores, every = item_scores(grid), item_scores(grid, whole=False)
     possible = _Possible(grid)
     everything = np.zeros(len(grid.items.ids), np.int32)
@@ -229,6 +253,8 @@ def student_measures(grid: ScoreGrid, own: Mapping[str, StudentScores]) -> dict[
         ),
     )
     bounds, levels = score_bounds(grid, every), levels_by_student(grid)
+    units = every.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
+    partial = np.logical_not(grid.does[:, np.unique(grid.task)].all(axis=1)).tolist()
     return {
         student: StudentMeasures(
             **{name: getattr(own[student], name) for name in StudentScores.__struct_fields__},
@@ -239,12 +265,33 @@ def student_measures(grid: ScoreGrid, own: Mapping[str, StudentScores]) -> dict[
             by_judge=by_judge[place],
             by_teacher=by_teacher[place],
             by_attr_value=by_value[place],
-            valid_evals=int(every.units[place].sum()),
+            valid_evals=int(units[place].sum()),
+            valid_evals_by_task=dict(zip(grid.tasks, units[place].tolist(), strict=True)),
             levels=levels[place],
-            bounds=bounds[place] if scores.units[place].any() else _NO_BOUNDS,
+            bounds=bounds[place].overall if scores.units[place].any() else None,
+            bounds_by_task=_known(bounds[place].by_task, own[student].score_by_task),
+            samples=int(grid.times[place]),
+            partial=partial[place],
+            counts=None if counts is None else _counted(counts.get(student, {}), grid.tasks),
+            counts_by_task=None if counts is None else counts.get(student, {}),
         )
         for place, student in enumerate(grid.students)
     }
+
+
+StudentCounts: TypeAlias = Mapping[str, Mapping[str, StudentAnswers]]
+"""By student and task."""
+
+
+def _counted(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> StudentAnswers:
+    """Sum the counts of some tasks."""
+    each = [msgspec.structs.astuple(one) for task, one in by_task.items() if task in tasks]
+    return StudentAnswers(*map(sum, zip(*each, strict=True)))
+
+
+def _known(bounds: Mapping[str, LeastAndMost], scores: Named) -> dict[str, LeastAndMost]:
+    """Those of tasks that have a score."""
+    return {task: ends for task, ends in bounds.items() if scores.get(task, NOT_MEASURED).value is not None}
 
 
 def check_measures(
@@ -292,10 +339,15 @@ class _Possible:
         return np.array(each, np.int64)[self._task]
 
 
-_NO_BOUNDS = ScoreBounds(None, {})
+class _Bounds(NamedTuple):
+    overall: LeastAndMost | None
+    by_task: Mapping[str, LeastAndMost]
 
 
-def score_bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
+_NO_BOUNDS = _Bounds(None, {})
+
+
+def score_bounds(grid: ScoreGrid, scores: ItemScores) -> list[_Bounds]:
     """By student, of its tasks in which anybody has a score: every datapoint might have one by each judge and
     factor that anybody has one of; where factors are weighted, each factor that anybody has a score of."""
     valid, scored, tasks = grid.valid, grid.scored, range(len(grid.tasks))
@@ -324,7 +376,7 @@ def score_bounds(grid: ScoreGrid, scores: ItemScores) -> list[ScoreBounds]:
             for task, (least, most) in zip(there[mine], each.tolist(), strict=True)
         }
         least, most = each.mean(axis=0).tolist()
-        found.append(ScoreBounds((least, most), by_task))
+        found.append(_Bounds((least, most), by_task))
     return found
 
 

@@ -22,7 +22,6 @@ from coeval.analysis.people.labelled_rows import (
     sampled_rows,
 )
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.student_scales import HumanScore
 from coeval.core.figures import figure, kappa_word, points
 from coeval.core.text import listed, numbered, p_text
 from coeval.store.human_labels import HUMAN, damaged_labels, read_labels
@@ -119,17 +118,6 @@ def drawn_scales(reader: RunReader) -> dict[str, HumanScale]:
     texts = ShownTexts(reader, {label.response_id for label in drawn}, grid)
     shown = [label for label in drawn if texts.shows(label)]
     return human_scales(grid, sampled_rows(grid, labelled_rows(grid, shown), shown).rows)
-
-
-def human_scores(reader: RunReader) -> tuple[HumanScore, ...]:
-    """Score students on both scales, best first by people; raises as `drawn_scales`."""
-    for name, scale in list(drawn_scales(reader).items())[:1]:
-        found = [
-            HumanScore(student, name, *one.judged[:3], *one.people[:3], one.labels)
-            for student, one in scale.students.items()
-        ]
-        return tuple(sorted(found, key=lambda one: (one.mean is None, -(one.mean or 0.0), one.student)))
-    return ()
 
 
 def people_sentences(found: PeopleMeasures) -> Iterator[str]:

@@ -30,7 +30,8 @@ from coeval.core.text import listed
 from coeval.reports.result_tables import BOUNDS, NO_LABEL
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
-    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
+    from coeval.analysis.run_results import Results
+    from coeval.core.html_table import MeasureRow
 
 LABEL_INTERVAL = "[low, high] in label accuracy: 95% interval, over items."
 
@@ -62,8 +63,11 @@ def notes(results: Results, *, scored: bool) -> list[str]:
             "mean@N: over N answers to an item, pooled within it. item s.e.: how far other items would move "
             "it; sd in item: how far answers to one item lie apart."
         )
-    if any(each.passes for each in results.sampled):
-        notes.append("pass@N, pass^N: how often one of N answers passes, and all of them; by k in --json.")
+    if any(each.pass_at is not None for each in results.sampled):
+        notes.append(
+            "pass@N, pass^N: how often one of N answers passes, and all of them; "
+            "by k: coeval analyze students --format json."
+        )
     if cut := cut_off_sentence(_cut_off(results.students), "of"):
         notes.append(cut)
     notes += _removed(results)
@@ -103,7 +107,7 @@ def _of_labels(results: Results, scored: bool) -> list[str]:
     return notes
 
 
-def _cut_off(scores: Sequence[StudentScore]) -> list[CutOffAnswers]:
+def _cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
     return [cut_of(score)._replace(name=plain(score.student)) for score in scores if score.task is None]
 
 
@@ -127,12 +131,14 @@ def _removed(results: Results) -> list[str]:
     return notes
 
 
-def _less_scored(scores: Sequence[StudentScore], labels: Sequence[LabelAccuracy]) -> list[str]:
+def _less_scored(scores: Sequence[MeasureRow], labels: Sequence[MeasureRow]) -> list[str]:
     """Students with clearly fewer scores or labels in a task than another one has; no score at all is told
     elsewhere."""
     samples = {s.student: s.samples for s in scores}
     counts = [
-        ((s.task, ""), s.student, s.units / s.samples) for s in scores if s.task and s.units and not s.removed
+        ((s.task, ""), s.student, s.valid_evals / s.samples)
+        for s in scores
+        if s.task and s.valid_evals and not s.removed
     ]
     counts += [
         ((a.task, a.attribute), a.student, a.n / samples.get(a.student, 1)) for a in labels if not a.removed

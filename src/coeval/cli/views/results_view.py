@@ -33,7 +33,8 @@ from coeval.reports.result_tables import (
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import By, LabelPart, Parts, PartScore
-    from coeval.analysis.run_results import LabelAccuracy, Results, StudentScore
+    from coeval.analysis.run_results import Results
+    from coeval.core.html_table import MeasureRow
 
 
 # --- JSON that moves no cursor
@@ -167,7 +168,7 @@ def print_csv(results: Results, parts: Parts | None) -> None:
 
 
 def _rows(
-    scores: Iterable[StudentScore | PartScore], labels: Iterable[LabelAccuracy | LabelPart]
+    scores: Iterable[MeasureRow | PartScore], labels: Iterable[MeasureRow | LabelPart]
 ) -> Iterator[Mapping[str, Any]]:
     for score in scores:
         yield {"measure": "score", **_row(score)}

@@ -454,7 +454,7 @@ def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
     if pairs is not None:
         made = sum(one.comparisons for one in pairs.judges.values())
         yield numbered(made, "comparison")
-    failed = sum(score.failed for score in evidence.results.students if score.task is None)
+    failed = sum(one.failed for one in evidence.results.students if one.task is None)
     if failed:
         yield f"{numbered(failed, 'record')} failed"
     if reported := bill(evidence.results.costs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
 
 from coeval.analysis.intervals import wilson
@@ -15,8 +15,8 @@ from coeval.reports.measure_table import apart, declared_column, declared_column
 from coeval.reports.plots import HeatMap, heat_map, label_plot
 
 
-def label_table(labels: Labels, failed: Mapping[tuple[str, str, str], int]) -> ReportTable:
-    """Accuracies, the best first within each label; ``failed``: answers, by task, label, student."""
+def label_table(labels: Labels) -> ReportTable:
+    """Accuracies, the best first within each label."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for task, attributes in labels.items():
@@ -26,8 +26,8 @@ def label_table(labels: Labels, failed: Mapping[tuple[str, str, str], int]) -> R
                 ranks = rank_text(found.ranking.ranges.get(name))
                 links[len(rows)] = urlencode({"student": name, "task": task})
                 counts = (one.correct, one.none_of_the_labels, one.accuracy.n)
-                lost = (failed.get((task, attribute, name), 0), one.accuracy.missing)
-                bounds = apart(one.bounds.accuracy)
+                lost = (one.failed, one.accuracy.missing)
+                bounds = apart(one.bounds)
                 figures = (one.accuracy, one.macro_f1, *counts)
                 rows.append((name, task, attribute, ranks, *figures, *lost, *bounds))
     return ReportTable(

@@ -11,8 +11,9 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking, StudentGap
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
-from coeval.analysis.run_results import LabelAccuracy, label_columns
+from coeval.analysis.run_results import label_columns
 from coeval.analysis.sampled_answers import FactorSamples
+from coeval.core.html_table import MeasureRow
 from coeval.core.plain import plain
 from coeval.core.text import listed
 from coeval.reports.content import (
@@ -27,7 +28,14 @@ from coeval.reports.content import (
 )
 from coeval.reports.experiment.label_tables import label_picture, label_table
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import Named, apart, declared_column, measure_table, rank_text
+from coeval.reports.measure_table import (
+    Named,
+    apart,
+    declared_column,
+    declared_columns,
+    measure_table,
+    rank_text,
+)
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 
 # --- Ranking of students
@@ -143,9 +151,8 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     if not judged:  # by the first label that is compared, as the page opens
         rankings = [one.ranking for names in measures.labels.values() for one in names.values()]
         ranking = next((one for one in rankings if one.order), ranking)
-    failed = {(one.task, one.attribute, one.student): one.failed for one in evidence.results.labels}
     scores, differences = _students(evidence), _differences(ranking)
-    labels, ways = label_table(measures.labels, failed), standings(measures)
+    labels, ways = label_table(measures.labels), standings(measures)
     pictures = []
     if measures.ranking.order:
         forest = Picture(
@@ -199,32 +206,34 @@ _UNCOMPARED = "No comparison yet: fewer than two students have scores of the sam
 
 def _students(evidence: RunEvidence) -> ReportTable:
     measures, order = evidence.measured.measures, evidence.students
-    failed = {score.student: score.failed for score in evidence.results.students if score.task is None}
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
     if len(labelled) > _MOST_LABELS:
         labelled = []
+    columns = declared_columns(StudentMeasures)
+    others = [field for field in columns if field not in ("score", "over_judges")]
     rows: list[tuple[Cell, ...]] = []
     for name in order:
         found = measures.students[name]
         ranks = rank_text(measures.ranking.ranges.get(name))
-        counts = (found.score.n, found.valid_evals, failed.get(name, 0), found.score.missing)
+        failed = 0 if found.counts is None else found.counts.failed
+        counts = (found.score.n, *(getattr(found, field) for field in others), failed, found.score.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
         means = (found.score, found.over_judges, *beside)
-        rows.append((name, ranks, *means, *counts, *apart(found.bounds.score)))
+        rows.append((name, ranks, *means, *counts, *apart(found.bounds)))
     return ReportTable(
         "students",
         "Students",
         (
             ReportColumn("student", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
-            declared_column(StudentMeasures, "score"),
-            declared_column(StudentMeasures, "over_judges"),
+            columns["score"],
+            columns["over_judges"],
             *(
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
             ReportColumn("n", "Items", "count"),
-            declared_column(StudentMeasures, "valid_evals", "scores"),
+            *(columns[field] for field in others),
             ReportColumn(
                 "failed",
                 "Failed",
@@ -260,7 +269,7 @@ def standing_table(title: str, students: Mapping[str, StudentScores], ranking: R
     return ReportTable("scores", title, columns, tuple(rows))
 
 
-def _accuracy(label: LabelAccuracy | None) -> Measured | None:
+def _accuracy(label: MeasureRow | None) -> Measured | None:
     return None if label is None else Measured(label.accuracy, label.low, label.high, label.n, None)
 
 

@@ -35,7 +35,7 @@ from coeval.reports.experiment.judges_section import (
 )
 from coeval.reports.experiment.label_tables import confusion_table, label_table, mistakes
 from coeval.reports.experiment.leading_section import sample_table, standing_table
-from coeval.reports.measure_table import Named, declared_column, measure_table
+from coeval.reports.measure_table import Named, declared_columns, measure_table
 
 Shown: TypeAlias = ReportTable | Sentence
 
@@ -119,15 +119,22 @@ def _of_students(measures: RunMeasures) -> Iterator[Shown]:
     yield ReportTable("checks", "Checks", (*columns_of("Check", "Student"), *figures), tuple(rows), names=2)
 
 
+_ABOVE = ("score", "over_judges")
+"""What the tables of students have in places of their own."""
+
+
 def _beside_scores(measures: RunMeasures) -> ReportTable:
     """What else is known of their scores; nothing where nobody has one, and none is known to be missing."""
     students, ranking = measures.students, measures.ranking
+    columns = declared_columns(StudentMeasures)
+    others = [field for field, one in columns.items() if one.terminal and field not in _ABOVE]
     rows: list[tuple[Cell, ...]] = []
     for name in (*ranking.order, *sorted(students.keys() - set(ranking.order))):
         one = students[name]
-        bounds = bounds_text(*(one.bounds.score or (None, None)))
+        bounds = bounds_text(*(one.bounds or (None, None)))
         mean = one.mean_recorded if ranking.adjusted else None
-        rows.append((name, _over_judges(one.over_judges), mean, one.score.missing, bounds))
+        more = (getattr(one, field) for field in others)
+        rows.append((name, _over_judges(one.over_judges), mean, *more, one.score.missing, bounds))
     known = any(one.score.value is not None or one.score.missing for one in students.values())
     note = _OVER_JUDGES * any(row[1] for row in rows)
     return ReportTable(
@@ -135,8 +142,9 @@ def _beside_scores(measures: RunMeasures) -> ReportTable:
         "Students",
         (
             *columns_of("Student"),
-            declared_column(StudentMeasures, "over_judges"),
+            columns["over_judges"],
             ReportColumn("mean_recorded", "Mean of recorded", "points"),
+            *(columns[field] for field in others),
             *columns_of("Missing", kind="count"),
             ReportColumn("bounds", "Bounds", "points"),
         ),
@@ -153,7 +161,7 @@ def _over_judges(found: Measured | None) -> Measured | str | None:
 
 def _of_labels(measures: RunMeasures, *, whole: bool) -> Iterator[Shown]:
     """``whole``: for each student what is taken for what, else the commonest mistakes."""
-    table = label_table(measures.labels, {})
+    table = label_table(measures.labels)
     yield table.with_columns("task", "label", "student")
     for task, attributes in measures.labels.items():
         for attribute, found in attributes.items():

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from coeval.analysis.measures.answer_scores import score_answers
+from coeval.analysis.judged_answers import score_answers
 from coeval.analysis.measures.pair_measures import Comparisons, read_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader

@@ -163,7 +163,7 @@
       if (without.length) parts.push(make("p", { class: "note" }, "No score yet: ", without.map(({ student }, at) => [at ? ", " : "", named(student)])));
     }
     if (found.people?.length) {
-      parts.push(table("by judges and by people, in points", ["student", "judged", "human scale", "labels"], found.people.map((one) => [named(one.student), scored(one.judged, one.judged_low, one.judged_high), scored(one.mean, one.low, one.high), count(one.labels)])));
+      parts.push(table("by judges and by people, in points", ["student", "judged", "human scale", "labels"], found.people.map((one) => [named(one.student), scored(one.judged, one.low, one.high), scored(one.people, one.people_low, one.people_high), count(one.labels)])));
     }
     if (found.labels.length) {
       parts.push(table("labels", ["student", "task", "label", "accuracy", "right", "failed"], found.labels.map((one) => [named(one.student), make("bdi", {}, one.task), make("bdi", {}, one.attribute), scored(one.accuracy, one.low, one.high), `${count(one.correct)} of ${count(one.n)}`, count(one.failed)]), 2));

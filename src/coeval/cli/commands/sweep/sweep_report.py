@@ -33,11 +33,11 @@ from coeval.pricing.tariff import sources_reported
 from coeval.reports.content import ReportColumn, columns_of
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_plan import JobPlan, job_plan
+from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.job_table import JobTable, TaskStatus
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
-from coeval.sweeps.sweep import WORKERS, Sweep, SweepPhases, folder_of
-from coeval.sweeps.sweep_choice import absent_program, requested_for
+from coeval.sweeps.sweep import WORKERS, Sweep, folder_of
+from coeval.sweeps.sweep_choice import SweepRequest, absent_program, sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import (
     SweepEstimate,
@@ -324,20 +324,19 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
 _PLAN_HEADINGS = ("jobs", "answers", "judgments", "judging", "from – to")
 
 
-def tell_plan(
-    sweep: Sweep, phases: SweepPhases, checkpoints: Sequence[Checkpoint], console: Console, absent: str = ""
-) -> int:
-    """Show what a start of the sweep would do; 0. ``absent`` is told where servers would be started.
+def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console: Console) -> int:
+    """Show what a start of the sweep would do; 0.
 
     Raises UsageError: a task cannot be prepared.
     """
-    table = JobTable(sweep.out, job_plan(sweep))
+    sweep = request.sweep
+    table = JobTable(sweep.out, request.plan.after(sweep.own_folder))
     table.read()
     for sentence in done_otherwise(table, checkpoints):
         warn(streams.messages(), sentence)
     with Terminal(streams.messages()) as terminal:
-        estimate = estimate_sweep(sweep, table, checkpoints, phases, terminal)
-    if absent and estimate.workers:
+        estimate = estimate_sweep(request, table, checkpoints, terminal)
+    if estimate.workers and (absent := absent_program(request)):
         warn(streams.messages(), absent)
     steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
     say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
@@ -394,10 +393,9 @@ def settings_of(flags: dict[str, Any], file: Path | None) -> SweepSettings:
 
 def plan_of(settings: SweepSettings) -> int:
     """Count jobs and price the judging, and show it; asks and writes nothing."""
-    requested = requested_for(settings, find_keys(settings.keys))
-    checkpoints = checkpoints_of(requested, SweepView(streams.messages()).warn)
-    absent = absent_program(requested)
-    return tell_plan(requested.sweep, requested.phases, checkpoints, streams.results(), absent)
+    request = sweep_request(settings, find_keys(settings.keys))
+    checkpoints = checkpoints_of(request, SweepView(streams.messages()).warn)
+    return tell_plan(request, checkpoints, streams.results())
 
 
 def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) -> int:
@@ -406,20 +404,20 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
     if dry_run:
         return plan_of(settings)
     results, messages = streams.results(), streams.messages()
-    requested, log_to = requested_for(settings, find_keys(settings.keys)), destinations(settings.log_to)
+    request, log_to = sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
     view = SweepView(messages)
-    checkpoints = checkpoints_of(requested, view.warn)
-    with under_way(requested, checkpoints, view) as sweeping:
+    checkpoints = checkpoints_of(request, view.warn)
+    with under_way(request, checkpoints, view) as sweeping:
         try:
             with view:
                 run_async(interruptible(sweeping.run, view.note))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
-        code = tell_end(sweeping.board, requested.sweep, results, messages)
-        if has_ended(requested, sweeping.board):
-            if requested.phases.plot:
-                lacking = put_together_and_drawn(requested.sweep)
-                if requested.phases.inference and requested.phases.judge:
+        code = tell_end(sweeping.board, request.sweep, results, messages)
+        if has_ended(request, sweeping.board):
+            if request.phases.plot:
+                lacking = put_together_and_drawn(request.sweep)
+                if request.phases.inference and request.phases.judge:
                     code = max(code, lacking)  # else it may lack what it was to leave out
-            log_at_end(requested.sweep.out, log_to, view.warn)
+            log_at_end(request.sweep.out, log_to, view.warn)
     return code

@@ -1,0 +1,84 @@
+"""Measures as rows of tables: a column for each figure that a record declares, and nothing to add by hand."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from coeval.analysis.measures.measured import Measured, Record
+from coeval.core.html_table import MeasureRow
+
+BY_TASK = "_by_task"
+"""What ends the name of a field that has, by task, what the field before it has overall."""
+
+
+class _Field(NamedTuple):
+    """A field of a record, and the columns that it fills: a measure several, a record within those of its
+    own."""
+
+    name: str
+    columns: tuple[str, ...]
+    within: type[Record] | None = None
+
+
+def measure_row(names: Mapping[str, Any], record: Record, task: str | None = None) -> MeasureRow:
+    """Make the row of a record: ``names`` stand first; ``task``: what it has of one task."""
+    return MeasureRow(**names, **dict(_cells(record, type(record), task)))
+
+
+def _cells(record: Record | None, kind: type[Record], task: str | None) -> Iterator[tuple[str, Any]]:
+    for field in _fields(kind):
+        value = None if record is None else _value(record, field.name, task)
+        if field.within is not None:
+            yield from _cells(value, field.within, None)
+            continue
+        match value:
+            case Measured():
+                yield from zip(field.columns, value, strict=False)
+            case tuple() if len(field.columns) > 1:
+                yield from zip(field.columns, value, strict=True)
+            case _ if len(field.columns) == 1:
+                yield field.columns[0], value
+            case _:
+                yield from ((column, None) for column in field.columns)
+
+
+def _value(record: Record, name: str, task: str | None) -> Any:
+    if task is None:
+        return getattr(record, name)
+    by_task = getattr(record, f"{name}{BY_TASK}", None)
+    return None if by_task is None else by_task.get(task)
+
+
+@cache
+def _fields(record: type[Record]) -> tuple[_Field, ...]:
+    """In the order of the record; the first measure gives its interval and counts their plain names."""
+    found: list[_Field] = []
+    for name, hint in get_type_hints(record).items():
+        kinds = _kinds(hint)
+        if Measured in kinds:
+            first = not any(len(field.columns) == _MEASURED for field in found)
+            ends = ("low", "high", "n", "missing") if first else (f"{name}_low", f"{name}_high")
+            found.append(_Field(name, (name, *ends)))
+        elif name == "bounds":
+            found.append(_Field(name, ("least", "most")))
+        elif inner := [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record)]:
+            found.append(_Field(name, (), inner[0]))
+        elif kinds <= _SCALARS:
+            found.append(_Field(name, (name,)))
+    return tuple(found)
+
+
+_MEASURED = 5
+_SCALARS = {str, int, float, bool, tuple}
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """The types that a field may have, None aside."""
+    if get_origin(hint) is Annotated:
+        return _kinds(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return {kind for part in get_args(hint) for kind in _kinds(part)} - {types.NoneType}
+    return {get_origin(hint) or hint}

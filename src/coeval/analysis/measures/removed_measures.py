@@ -1,0 +1,73 @@
+"""What a run's records count besides scores, and the students and tasks that its configuration has lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+import numpy as np
+
+from coeval.analysis.measures.label_measures import removed_labels
+from coeval.analysis.measures.measure_rows import BY_TASK
+from coeval.analysis.measures.run_measures import RemovedMeasures
+from coeval.analysis.measures.score_grid import ScoreGrid, has_task, with_removed
+from coeval.analysis.measures.student_measures import (
+    StudentAnswers,
+    StudentCounts,
+    StudentMeasures,
+    item_scores,
+    mean_scores,
+    student_measures,
+)
+from coeval.analysis.readers.run_reader import RunReader
+
+
+def answer_counts(reader: RunReader) -> StudentCounts:
+    """Count the answers of all students on record, those that are removed included."""
+    found: defaultdict[str, dict[str, StudentAnswers]] = defaultdict(dict)
+    for task, student, *counts in reader.rows(_COUNTS):
+        found[student][task] = StudentAnswers(*counts)
+    return found
+
+
+def removed_measures(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) -> RemovedMeasures | None:
+    """Measure what ``grid`` leaves out of a run, by the plain means; None where nothing is removed."""
+    everything = with_removed(reader, grid)
+    students = {} if everything is grid else _students(reader, everything, counts)
+    labels = removed_labels(reader, everything.students, grid.students)
+    return RemovedMeasures(students, labels) if students or labels else None
+
+
+def _students(reader: RunReader, everything: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
+    """A removed task is in no overall score."""
+    due = [place for place, task in enumerate(everything.tasks) if has_task(reader.planned, task)]
+    whole = _measured(everything.kept(np.isin(everything.items.task, due)), counts)
+    return {
+        name: msgspec.structs.replace(
+            whole[name],
+            **{field: getattr(one, field) for field in one.__struct_fields__ if field.endswith(BY_TASK)},
+        )
+        for name, one in _measured(everything, counts).items()
+    }
+
+
+def _measured(grid: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
+    return student_measures(grid, mean_scores(grid, item_scores(grid).mean), counts)
+
+
+_COUNTS = """
+SELECT task, model, sum(answer)::BIGINT, sum(failed)::BIGINT, sum(truncated)::BIGINT,
+       sum(windowed)::BIGINT, sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
+FROM (
+    SELECT task, model, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
+           (truncated AND NOT failed)::INTEGER AS truncated,
+           (windowed AND NOT failed)::INTEGER AS windowed, (empty AND NOT failed)::INTEGER AS empty,
+           (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
+    FROM answers
+    UNION ALL
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM judgments WHERE failed
+    UNION ALL
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM scores WHERE value IS NULL
+)
+GROUP BY ALL ORDER BY ALL
+"""

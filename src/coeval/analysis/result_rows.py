@@ -1,0 +1,98 @@
+"""A run's measures as the tables of its results: students, labels, pairs, people, several answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from coeval.analysis.measures.label_measures import Labels
+from coeval.analysis.measures.measure_rows import measure_row
+from coeval.analysis.measures.pair_measures import PairMeasures
+from coeval.analysis.measures.run_measures import RunMeasures
+from coeval.analysis.measures.student_measures import StudentMeasures
+from coeval.analysis.people.people_measures import PeopleMeasures
+from coeval.analysis.planned_names import Planned, removed_names
+from coeval.analysis.sampled_answers import WHOLE, FactorSamples
+from coeval.core.html_table import MeasureRow
+
+_STUDENT, _LABEL = ("student", "task", "removed"), ("task", "attribute", "student", "removed")
+_PEOPLE, _SAMPLED = ("student", "scale"), ("student", "task", "factor")
+
+
+def student_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureRow, ...]:
+    """Return overall scores (``task`` None), then those of each task by name; each best first, ties by name.
+    Students of the plan without an answer stand there too; what is removed stands last."""
+    removed = {} if measures.removed is None else measures.removed.students
+    expected = (planned and planned.students) or frozenset()
+    if not any(one.counts_by_task for one in (*measures.students.values(), *removed.values())):
+        return ()
+    rows = []
+    for name, one in {**removed, **measures.students}.items():
+        if one.counts_by_task or name in expected:  # else its answers are to no item that is there
+            rows.append(_student_row(planned, name, one, None))
+        for task in one.counts_by_task or ():
+            gone = planned is not None and task not in planned.tasks
+            rows.append(_student_row(planned, name, removed.get(name, one) if gone else one, task))
+    return tuple(sorted(rows, key=_student_rank))
+
+
+def _student_row(planned: Planned | None, name: str, one: StudentMeasures, task: str | None) -> MeasureRow:
+    names = {"student": name, "task": task, "removed": removed_names(planned, name, task)}
+    row = measure_row(names, one, task)
+    return row if task is None else MeasureRow(row, samples=one.samples, partial=False)
+
+
+def label_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureRow, ...]:
+    """Return accuracies by task, label and student, best first; what is removed stands last."""
+    removed: Labels = {} if measures.removed is None else measures.removed.labels
+    rows = []
+    for labels in (measures.labels, removed):
+        for task, attributes in labels.items():
+            for attribute, found in attributes.items():
+                for student, one in found.students.items():
+                    if one.accuracy.n or one.failed:
+                        gone = removed_names(planned, student, task, attribute)
+                        names = dict(zip(_LABEL, (task, attribute, student, gone), strict=True))
+                        rows.append(measure_row(names, one))
+    return tuple(sorted(rows, key=_label_rank))
+
+
+def pair_rows(found: PairMeasures | None) -> tuple[MeasureRow, ...]:
+    """Return the strongest student first."""
+    students = found.students.items() if found is not None else ()
+    return tuple(measure_row({"student": name}, one) for name, one in students)
+
+
+def people_rows(found: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
+    """Score students on both scales, best first by people."""
+    scale = None if found is None else found.whole
+    if found is None or scale is None:
+        return ()
+    rows = [measure_row({"student": name, "scale": found.of}, one) for name, one in scale.students.items()]
+    return tuple(sorted(rows, key=lambda row: (row.people is None, -(row.people or 0.0), row.student)))
+
+
+def sample_rows(samples: Mapping[tuple[str, str, str], FactorSamples] | None) -> Iterator[MeasureRow]:
+    """Return results by task, factor and student; ``factor`` None: of whole answers."""
+    for (student, task, factor), one in (samples or {}).items():
+        names = dict(zip(_SAMPLED, (student, task, None if factor == WHOLE else factor), strict=True))
+        yield measure_row(names, one)
+
+
+def _student_rank(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, float, str]:
+    """By task, then best first, unscored students last, ties by name; who is to do some tasks only after
+    those who do all, what is removed after the rest."""
+    return (
+        row.task is not None,
+        "task" in row.removed,
+        row.task or "",
+        "student" in row.removed,
+        row.score is None,
+        row.partial,
+        -(row.score or 0.0),
+        row.student,
+    )
+
+
+def _label_rank(row: MeasureRow) -> tuple[bool, str, str, bool, float, str]:
+    accuracy = row.accuracy
+    return bool(row.removed), row.task, row.attribute, accuracy is None, -(accuracy or 0.0), row.student

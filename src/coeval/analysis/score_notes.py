@@ -1,0 +1,61 @@
+"""What no score is of, in sentences: items that have labels alone, what failed, what was never scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.planned_names import removed_names
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.run_results import label_tasks_sentence
+from coeval.core.text import listed, numbered
+from coeval.store.rundir import PAIRS
+
+
+def label_task_notes(reader: RunReader) -> Iterator[str]:
+    """Say how many items no score is of, as their tasks have labels alone; nothing where all have."""
+    found = [
+        (task, items, scored, labelled)
+        for task, items, scored, labelled in reader.rows(_OF_TASKS)
+        if "task" not in removed_names(reader.planned, "", task)
+    ]
+    of_scores = sum(items for _, items, scored, _ in found if scored)
+    alone = {task: items for task, items, scored, labelled in found if labelled and not scored}
+    if of_scores and alone:
+        yield label_tasks_sentence(of_scores, alone)
+
+
+def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
+    """Report that all failed; name the factors that all answers of a student lack, so that it has no score
+    in a task."""
+    [(known, *failed)] = reader.rows(_FAILURES)
+    lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
+    if lost and not known and not reader.run.files(PAIRS):
+        yield f"No scores: {' and '.join(lost)} failed."
+    counts, scored = grid.sums().units > 0, grid.scored
+    for place, (task, design) in enumerate(zip(grid.tasks, grid.designs, strict=True)):
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for at, student in enumerate(grid.students if design.weights else ()):
+            rows = (grid.task == place) & (grid.student == at) & scored
+            if rows.any() and not counts[rows].any():
+                found = {grid.factors[factor] for factor in np.unique(grid.factor[rows])}
+                alike.setdefault(tuple(sorted(design.factors - found)), []).append(student)
+        for lacking, students in alike.items():
+            yield (
+                f"{listed(students)}: no score in {task}, because no answer is scored in "
+                f"{listed(lacking) or 'every factor'}."
+            )
+
+
+_FAILURES = """
+SELECT (SELECT count(*) FROM scores WHERE value IS NOT NULL) + (SELECT count(*) FROM labels),
+       (SELECT count(*) FROM answers WHERE failed), (SELECT count(*) FROM judgments WHERE failed)
+"""
+
+_OF_TASKS = """
+SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
+       task IN (SELECT task FROM labels)
+FROM items WHERE NOT failed GROUP BY task ORDER BY task
+"""
