@@ -1,9 +1,9 @@
-"""``python -m evidence.judge_sample``: how often a lead, and a "is better", is false.
+"""``python -m evidence.judge_sample``: how often "leads" is false.
 
 Leads: students who are equal over all judges of a population, scored by a panel drawn from it, each judge
 with a leaning of its own to each student; items are drawn too. Comparisons: pages of differences overall, by
-task and by factor, of sides of which some are equal. Writes ``docs/evidence/judge-sample.md``; seeded, so
-that it is the same every time (five minutes).
+task and by factor, of sides of which some are equal. Leaders: picked from equal students. Writes
+``docs/evidence/judge-sample.md``; seeded, so that it is the same every time (three minutes).
 
     python -m evidence.judge_sample                 the page as it is kept
     python -m evidence.judge_sample --repeats 100   a quick look, on the terminal
@@ -20,17 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from coeval.analysis.comparison.comparisons import gatekept
+from coeval.analysis.comparison.family import gatekept
 from coeval.analysis.comparison.paired_difference import PairedScores, holm
 from coeval.analysis.intervals import ALPHA
+from coeval.analysis.measures.leaders import leading_pair
 from coeval.analysis.measures.ranking import Level, Ranking, ranked
 from coeval.analysis.panel.mean_squares import ByJudge
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "judge-sample.md"
-REPEATS = 4000
-# Pages to a run: they take no ranking.
+REPEATS = 1000
+# Pages and picked leaders to a run: they take no ranking.
 PAGES = 10
+NULLS = 4
+# Students of whom one is picked as the leader.
+COMPETITORS = (2, 3, 5, 8)
 ITEMS = 100
 JUDGES = (2, 3, 5, 8)
 LEANINGS = (0.04, 0.07)
@@ -76,23 +80,22 @@ def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
     counts = np.zeros(6)
     for _ in range(repeats):
         found = panel_ranking(random, students, judges, leaning, 0.0)
-        first = found.between(*found.order[:2])
+        first = found.between(*leading_pair(found))
         pair = found.differences["s0", "s1"]
         assert first is not None
-        assert pair.over_judges is not None
-        low, high = pair.bounds
-        wide = pair.over_judges
+        assert pair.ci95_over_judges is not None
+        (low, high), wide = pair.ci95, pair.ci95_over_judges
         true = panel_ranking(random, students, judges, leaning, GAP)
-        ahead = true.between(*true.order[:2])
+        ahead = true.between(*leading_pair(true))
         assert ahead is not None
         right = true.order[0] == "s0"
         counts += (
-            first.sure,
-            first.sure and first.sure_over_judges,
-            right and ahead.sure,
-            right and ahead.sure and ahead.sure_over_judges,
+            first.significant,
+            first.verdict == "leads",
+            right and ahead.significant,
+            right and ahead.verdict == "leads",
             low <= 0 <= high,
-            (wide.low or 0) <= 0 <= (wide.high or 0),
+            wide[0] <= 0 <= wide[1],
         )
     return Leads(*(counts / repeats).tolist())
 
@@ -130,19 +133,20 @@ def _worlds() -> Iterator[World]:
 
 
 class Pages(NamedTuple):
-    """Shares of pages with any false "is better", by Holm in each family and gatekept; and the share of the
-    true differences that are found by either."""
+    """Shares of pages with any false "leads", by Holm in each kind of row and gatekept: overall, and in tasks
+    and factors; and the share of the true differences that are found by either."""
 
     said: str
     false_families: float
-    false_gatekept: float
+    false_overall: float
+    false_below: float
     found_families: float
     found_gatekept: float
 
 
 def pages(world: World, repeats: int) -> Pages:
     random = np.random.default_rng([TASKS, len(world.said)])
-    counts = np.zeros(4)
+    counts = np.zeros(5)
     pairs = [*combinations(range(len(world.ahead)), 2)]
     for _ in range(repeats):
         p, above, family, truth = page_of(world, pairs, random)
@@ -150,11 +154,13 @@ def pages(world: World, repeats: int) -> Pages:
         for name in set(family):
             places = [at for at, one in enumerate(family) if one == name]
             by_family[places] = holm([p[at] for at in places])
-        kept = np.array([one or 0.0 for one in gatekept(p, above)])
-        differs = np.array(truth)
-        for at, adjusted in enumerate((by_family, kept)):
-            counts[at] += (adjusted[~differs] < ALPHA).any()
-            counts[2 + at] += (adjusted[differs] < ALPHA).mean() if differs.any() else np.nan
+        kept = np.array([0.0 if one is None else one.p for one in gatekept(p, above)])
+        differs, first = np.array(truth), np.array([at is None for at in above])
+        counts[0] += (by_family[~differs] < ALPHA).any()
+        for at, question in enumerate((first, ~first), 1):
+            counts[at] += (kept[~differs & question] < ALPHA).any()
+        for at, adjusted in enumerate((by_family, kept), 3):
+            counts[at] += (adjusted[differs] < ALPHA).mean() if differs.any() else np.nan
     return Pages(world.said, *(counts / repeats).tolist())
 
 
@@ -191,6 +197,25 @@ def page_of(
     return p, above, family, truth
 
 
+# --- A leader that is picked from the data
+
+
+def picked_leaders(students: int, repeats: int) -> tuple[float, float]:
+    """Of equal students: the share of runs in which the one with the highest mean is called better than any
+    other, by Holm over it against the others and by Holm over all pairs."""
+    random = np.random.default_rng([students, ITEMS])
+    counts = np.zeros(2)
+    for _ in range(repeats):
+        scores = random.normal(size=(students, ITEMS)) + random.normal(size=ITEMS)
+        leader = int(scores.mean(axis=1).argmax())
+        pairs = {pair: _p(scores[pair[0]] - scores[pair[1]]) for pair in combinations(range(students), 2)}
+        own = holm([p for pair, p in pairs.items() if leader in pair])
+        every = dict(zip(pairs, holm(list(pairs.values())), strict=True))
+        counts += min(own) < ALPHA, min(p for pair, p in every.items() if leader in pair) < ALPHA
+    share_own, share_all = (counts / repeats).tolist()
+    return share_own, share_all
+
+
 def _p(differences: NDArray[np.float64]) -> float:
     n = len(differences)
     return 2 * float(stdtr(n - 1, -abs(differences.mean()) / (differences.std(ddof=1) / n**0.5)))
@@ -199,26 +224,32 @@ def _p(differences: NDArray[np.float64]) -> float:
 # --- The page
 
 INTRODUCTION = """\
-# Leads and comparisons that are false
+# Leads that are false
 
     python -m evidence.judge_sample
 
 ## Who leads, where judges are a sample
 
 Students that are equal over a population of judges, each judge with its own leaning to each student
-(standard deviation 4 or 7 points), {items} items, {repeats} runs a row. "by items": a lead over items, by
-these judges, as it was said before. "judges too": a lead of which the first sentence says that it holds over
-items and judges. Found: the same of a student who is ahead by {gap:g} points. Holds: how often a pair's 95%
-interval holds the true difference. The goal is at most 7% false with three judges and more; of two judges
-the sentence says that they are a guess.
+(standard deviation 4 or 7 points), {items} items, {repeats} runs a row. "by these judges": a lead over
+items, which is said with these words. "leads": the word alone, for a lead over items and judges, of three
+judges or more. Found: the same of a student who is ahead by {gap:g} points. Holds: how often a pair's own
+95% interval holds the true difference. The goal is at most 6% false in each row.
 """
 COMPARED = """\
-## Any false "is better" on a page
+## Any false "leads" on a page
 
 Pages of a comparison over {tasks} tasks of {of} items, with {factors} factors each, {repeats} pages a row.
-"by families": Holm's adjustment among the overall differences, among tasks, and among factors. "gatekept":
-tasks are tested where the overall difference of their pair is significant, factors where their task is, in
-shares of one 5%. Found: the share of true differences called so.
+"by kinds": Holm's adjustment among the overall differences, among tasks, and among factors, by itself. As
+it is: two questions with 5% each, who is ahead *overall* (Holm over all pairs), and *where* (tasks are tested
+where the overall difference of their pair is significant, factors where their task is). Found: the share of
+true differences called so.
+"""
+PICKED = """\
+## A leader that is picked from the data
+
+Equal students, {items} items, {repeats} runs a row: how often the one with the highest mean is called better
+than any other by Holm over its own pairs, as if it had been named before, and by Holm over all pairs.
 """
 
 
@@ -228,7 +259,7 @@ def _percent(share: float) -> str:
 
 def page(repeats: int) -> str:
     """Markdown."""
-    head = "| students | judges | leaning | false, by items | false, judges too | found | found, judges too |"
+    head = "| students | judges | leaning | false, by these judges | false, leads | found | found, leads |"
     lines = [f"{head} holds | holds, judges too |", "|" + "---|" * 9]
     for students in STUDENTS:
         for judges in JUDGES:
@@ -236,15 +267,20 @@ def page(repeats: int) -> str:
                 cells = map(_percent, leads(students, judges, leaning, repeats))
                 lines.append(f"| {students} | {judges} | {100 * leaning:.0f} | {' | '.join(cells)} |")
     of_pages = [
-        "| world | false, by families | false, gatekept | found, by families | found, gatekept |",
-        "|" + "---|" * 5,
+        "| world | false, by kinds | false, overall | false, where | found, by kinds | found |",
+        "|" + "---|" * 6,
     ]
     for world in _worlds():
         said, *shares = pages(world, PAGES * repeats)
         of_pages.append(f"| {said} | {' | '.join(map(_percent, shares))} |")
+    picked = ["| students | its own pairs | all pairs |", "|" + "---|" * 3]
+    for students in COMPETITORS:
+        shares = list(picked_leaders(students, NULLS * repeats))
+        picked.append(f"| {students} | {' | '.join(map(_percent, shares))} |")
     told = INTRODUCTION.format(items=ITEMS, repeats=f"{repeats:,}", gap=100 * GAP)
     compared = COMPARED.format(tasks=TASKS, of=OF_TASK, factors=FACTORS, repeats=f"{PAGES * repeats:,}")
-    return "\n".join([told, *lines, "", compared, *of_pages]) + "\n"
+    of_leaders = PICKED.format(items=ITEMS, repeats=f"{NULLS * repeats:,}")
+    return "\n".join([told, *lines, "", compared, *of_pages, "", of_leaders, *picked]) + "\n"
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def judge_missing(items: int, repeats: int, students: int = 3) -> Equals:
         levels[(grid.student == 0) & lost[grid.item], grid.judges.index("strict")] = UNSCORED
         grid = grid._replace(levels=levels)
         ranks = ranking(grid).ranking
-        found.append((any(reported.sure for reported in ranks.differences.values()), ranks.order[0]))
+        found.append((any(reported.significant for reported in ranks.differences.values()), ranks.order[0]))
     return _equals(found, students)
 
 
@@ -90,7 +90,7 @@ def judging_themselves(items: int, repeats: int) -> Equals:
     for seed in range(repeats):
         grid = simulate(judges, items, seed, dict.fromkeys(judges, 0.6)).grid
         ranks = without_own_measures(grid).ranking
-        sure = any(one.sure for one in ranks.differences.values())
+        sure = any(one.significant for one in ranks.differences.values())
         found.append((sure, ranks.order[0]))
     return _equals(found, len(judges))
 
@@ -121,7 +121,7 @@ def robust_false(repeats: int, seed: int = 1) -> RobustFalse:
         assert robust is not None
         for place, some in enumerate((grid, robust.of(grid))):
             of_pairs = ranking(some).ranking.differences.values()
-            found[run, place] = any(pair.sure for pair in of_pairs)
+            found[run, place] = any(pair.significant for pair in of_pairs)
     return RobustFalse(*found.mean(axis=0).tolist())
 
 

@@ -239,7 +239,7 @@ HEADINGS = {
     "$ per 1,000": "price", "$ per 1,000 answers": "price",
 }  # fmt: skip
 PARTS = (
-    "tasks and factors", "attributes", "checks",
+    "tasks and factors", "attributes", "checks", "check",
     "scores by judge and student", "scores by teacher and student",
 )  # fmt: skip
 OF_PAIRS = {
@@ -349,16 +349,30 @@ def _of_table(table: FaceTable, names: FolderNames) -> Iterator[tuple[Key, Print
                 yield from _of_pair(other, leader, where, dict(zip(heads[3:], row[3:], strict=True)))
                 yield from _named("score", (leader, where), row[1])
                 yield from _named("score", (other, where), row[2])
-    elif heads and (found := re.fullmatch(r"(.+) − (.+)", table.head[0])):
-        a, b = names.whole(found[1]), names.whole(found[2])
-        for row in table.rows:
-            if a and b:
-                where = "" if row[0] == "overall" else row[0].replace(": ", " · ")
-                yield from _of_pair(a, b, where, dict(zip(heads[3:], row[3:], strict=True)))
-                yield from _named("score", (b, where), row[1])
-                yield from _named("score", (a, where), row[2])
+    elif (pair := next(filter(None, (_pair_in(head, names) for head in table.head)), None)) is not None:
+        yield from _of_heads(table, pair, names)
     else:
         yield from _by_model(table, heads, names)
+
+
+def _pair_in(heading: str, names: FolderNames) -> tuple[str, str] | None:
+    """The two models of a column of differences."""
+    first, minus, second = heading.partition(" − ")
+    a, b = names.whole(first), names.whole(second)
+    return (a, b) if minus and a and b else None
+
+
+def _of_heads(
+    table: FaceTable, pair: tuple[str, str], names: FolderNames
+) -> Iterator[tuple[Key, Printed | str]]:
+    """A table whose columns are two models and their difference, and whose rows are tasks and parts."""
+    heads = ["difference" if _pair_in(head, names) else head.lower() for head in table.head]
+    for row in table.rows:
+        where = "" if row[0] == "overall" else row[0].replace(": ", " · ")
+        yield from _of_pair(*pair, where, dict(zip(heads, row, strict=True)))
+        for head, cell in zip(table.head, row, strict=True):
+            if (model := names.whole(head)) is not None:
+                yield from _named("score", (model, where), cell)
 
 
 def _pairs(table: FaceTable, heads: list[str], names: FolderNames) -> Iterator[tuple[Key, Printed | str]]:

@@ -10,7 +10,7 @@ from coeval.analysis.intervals import (
     Bounds,
     Looks,
     alpha_at_any_look,
-    bounds_at_any_look,
+    bounds_at_level,
     detectable_at_any_look,
     joined,
     p_at_any_look,
@@ -44,16 +44,16 @@ def test_it_is_the_mixture_of_likelihood_ratios(share: float, z: float) -> None:
 def test_interval_level_and_p_value_say_the_same() -> None:
     """A difference whose p-value is 5% at any look is the arm of the interval; so is the one-sided level."""
     z = optimize.brentq(lambda z: p_at_any_look(2 * stats.norm.sf(z), MANY) - 0.05, 1, 9)
-    low, high = bounds_at_any_look(0.0, Bounds(-0.0196, 0.0196), 1_000_000, MANY)
+    low, high = bounds_at_level(0.0, Bounds(-0.0196, 0.0196), 1_000_000, 0.05, MANY)
     assert high == -low == pytest.approx(0.01 * z, rel=1e-4)
     assert alpha_at_any_look(0.025, MANY) == pytest.approx(stats.norm.sf(z), rel=1e-6)
-    few = bounds_at_any_look(0.0, Bounds(-0.0196, 0.0196), 5, MANY)
+    few = bounds_at_level(0.0, Bounds(-0.0196, 0.0196), 5, 0.05, MANY)
     assert few.high > high
 
 
 def test_the_interval_is_narrowest_at_the_planned_items() -> None:
     """In standard errors of all items: √t arms, whose quotient with t is least at t = 1."""
-    arms = [bounds_at_any_look(0.0, Bounds(-0.01, 0.01), 10**6, Looks(2, t)).high for t in (0.2, 0.6, 1.0)]
+    arms = [bounds_at_level(0.0, Bounds(-0.01, 0.01), 10**6, 0.05, Looks(2, t)).high for t in (0.2, 0.6, 1.0)]
     assert arms == sorted(arms, reverse=True)
 
 

@@ -173,8 +173,8 @@ def test_what_the_test_says_decides_where_the_interval_alone_would_say_otherwise
     [one] = compared(tmp_path).comparisons
     assert one.p_adjusted == pytest.approx(0.125)
     assert one.ci95[0] > 0
-    assert one.sentence.startswith("ben and ann are statistically tied on haiku: the gap is 20.0 [")
-    assert "20 paired items; the interval excludes zero, but p = 0.125" in one.sentence
+    assert one.sentence.startswith("ben and ann are tied on haiku: the gap is 20.0 [")
+    assert " on 20 shared items (p = 0.125). " in one.sentence
 
 
 @pytest.mark.process

@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import pytest
 from cli.invoked import Command
+from opened_evidence import run_evidence
 from pipeline.experiments import Lab, model, quiz, task
 
 from coeval.analysis.measures.measured import (
@@ -26,7 +27,6 @@ from coeval.analysis.measures.measured import (
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.reports.content import Report
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.reports.label_session import LabelRequest, LabelSession
 from coeval.store.rundir import RunDir
 

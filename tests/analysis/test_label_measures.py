@@ -120,9 +120,8 @@ def test_people_see_who_is_right_and_what_is_mistaken(written: tuple[Run, Said],
     run, _ = written
     found = measured(coeval, run)["labels"]["sorting"]["kind"]["students"]["ann"]
     shown = coeval("analyze", "--run", run.folder).out
-    assert f"ann is right most often (sorting (kind): {100 * found['accuracy']:.1f}" in " ".join(
-        shown.split()
-    )
+    assert found["accuracy"] > 0.9
+    assert "ann leads in sorting (kind): " in " ".join(shown.split())
     assert "Labels of sorting: kind" in shown
     assert "Most often mistaken in sorting (kind): " in shown
     whole = coeval("analyze", "labels", "--run", run.folder).out
@@ -147,7 +146,7 @@ def test_whose_accuracy_is_not_the_highest_is_not_said_to_have_it(tmp_path: Path
     assert found["ranking"]["order"] == ["whole", "part"]
     assert found["students"]["part"]["accuracy"] == 0.8
     shown = coeval("analyze", "--run", run.folder).out
-    assert "whole (50.0) and part (80.0) are statistically tied in sorting (kind)" in " ".join(shown.split())
+    assert "whole (50.0) and part (80.0) are tied in sorting (kind)" in " ".join(shown.split())
     assert "right most often" not in shown
 
 

@@ -226,7 +226,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
 
 def measures(run: Run) -> dict[str, Any]:
     with RunReader(run.folder) as reader:
-        return plain_measures(measure(reader))
+        return plain_measures(measure(reader).measures)
 
 
 @pytest.mark.process
@@ -304,7 +304,7 @@ def run(tmp_path: Path) -> Run:
 
 def robust(run: Run, **options: Any) -> dict[str, Any]:
     with RunReader(run.folder) as reader:
-        measured = measure(reader, RobustOptions(**options))
+        measured = measure(reader, options=RobustOptions(**options)).measures
     found: dict[str, Any] = plain_measures(measured)["robust"]
     return found
 

@@ -35,7 +35,7 @@ def write_task(
 
 def measures(folder: Path) -> dict[str, Any]:
     with load(folder) as reader:
-        return plain_measures(measure(reader))
+        return plain_measures(measure(reader).measures)
 
 
 def games(item: str, baseline_first: str, model_first: str) -> list[dict[str, Any]]:

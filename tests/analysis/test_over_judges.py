@@ -80,12 +80,9 @@ def test_intervals_of_pairs_are_those_of_the_formula_and_the_first_is_as_before(
         )
         degrees = careful((error + more) ** 2, spent, (2 / (n * k) * of_judges) ** 2, 2 * (k - 1))
         half, pair = t.ppf(0.975, degrees) * (error + more) ** 0.5, found[f"s{a}", f"s{b}"]
-        assert pair.over_judges is not None
-        assert [pair.over_judges.low, pair.over_judges.high] == pytest.approx(
-            [apart.mean() - half, apart.mean() + half], abs=1e-12
-        )
+        assert pair.ci95_over_judges == pytest.approx([apart.mean() - half, apart.mean() + half], abs=1e-12)
         first = t.ppf(0.975, n - 1) * error**0.5
-        assert pair.bounds == pytest.approx((apart.mean() - first, apart.mean() + first), abs=1e-12)
+        assert pair.ci95 == pytest.approx((apart.mean() - first, apart.mean() + first), abs=1e-12)
         assert pair.p == pytest.approx(ttest_rel(cells[:, b].mean(axis=1), cells[:, a].mean(axis=1)).pvalue)
         odds.append(2 * t.sf(abs(apart.mean()) / (error + more) ** 0.5, degrees))
         assert pair.p_over_judges == pytest.approx(odds[-1])
@@ -118,20 +115,20 @@ def test_a_score_over_judges_holds_their_severities() -> None:
 
 def test_a_sentence_is_about_other_judges() -> None:
     apart = said(drawn(3, (0.6, 0.5), 4, leaning=0.001))
-    assert apart.startswith("s0 leads with ")
-    assert " points ahead of s1 (" in apart
+    assert apart.startswith("s0 leads: ")
     assert (
-        ") on 100 shared items (p < 0.001). All 4 judges put s0 ahead; allowing for other judges, " in apart
+        " points ahead of s1 on 100 shared items (p < 0.001). All 4 judges put s0 ahead; allowing for other "
+        "judges, the lead is " in apart
     )
     cells = judge_cells(drawn(4, (0.5, 0.5, 0.2), 4, leaning=0), 0)
     cells[:, 0] += np.array([0.15, 0.1, -0.05, -0.04])  # on average by 4 points
     leaning = grid_of(cells)
     open_ = said(leaning)
-    assert " leads with " in open_
+    assert " leads by these judges: " in open_
     assert "2 of 4 judges put s0 ahead; allowing for other judges, the lead is " in open_
-    assert " points, not significant: more items cannot settle it, more judges can." in open_
-    sure = sum(one.sure for one in ranked(leaning).differences.values())
-    both = sum(one.sure_over_judges for one in ranked(leaning).differences.values())
+    assert " points: more items cannot settle it, more judges can." in open_
+    sure = sum(one.significant for one in ranked(leaning).differences.values())
+    both = sum(one.verdict == "leads" for one in ranked(leaning).differences.values())
     assert both < sure == 3
     assert f"significant, {both or 'none'} of them also when judges are treated as a sample." in open_
 
@@ -142,8 +139,7 @@ def test_two_judges_are_a_guess_and_one_is_not_known() -> None:
     one = grid.judged_by(["j0"])
     assert said(one).endswith("(p < 0.001). Only one judge was used, so agreement cannot be measured.")
     [gap] = ranked(one).differences.values()
-    assert gap.over_judges is not None
-    assert (gap.over_judges.value, gap.p_over_judges, gap.judges) == (None, None, 1)
+    assert (gap.ci95_over_judges, gap.p_over_judges, gap.judges) == (None, None, 1)
     assert ranking(one).scores["s0"].over_judges is not None
 
 
@@ -159,10 +155,10 @@ def test_where_no_judge_scored_there_is_no_second_interval() -> None:
         designs=(checks,),
     )
     [gap] = ranked(checked).differences.values()
-    assert gap.sure
-    assert (gap.over_judges, gap.judges) == (None, None)
+    assert gap.significant
+    assert (gap.ci95_over_judges, gap.judges) == (None, None)
     assert ranking(checked).scores["s0"].over_judges is None
-    assert said(checked).startswith("s0 leads with ")
+    assert said(checked).startswith("s0 leads: ")
     assert "judges" not in said(checked)
 
 

@@ -10,6 +10,7 @@ import choix
 import numpy as np
 import pytest
 from cli.invoked import Command
+from opened_evidence import run_evidence
 from pipeline.experiments import Lab, model, task
 from scipy.special import expit
 
@@ -18,7 +19,6 @@ from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_boun
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.store.rundir import PAIRS, RunDir
 from evidence.pairs import WORLDS, World, coverage
 

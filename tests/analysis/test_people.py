@@ -393,7 +393,7 @@ def test_differences_by_judges_are_those_of_the_ranking(labelled: Path) -> None:
     for (one, other), found in pairs.items():
         gap = measures.ranking.between(one, other)
         assert gap is not None
-        assert found.judged[:3] == pytest.approx(gap.turned.difference[:3])
+        assert found.judged[:3] == pytest.approx((gap.turned.difference, *gap.turned.ci95))
 
 
 @pytest.mark.process

@@ -248,7 +248,7 @@ def test_differences_are_over_the_scores_that_both_students_have(mixed: tuple[Ru
     }
     ann, bob = (dict(item_means(shared, student, **WEIGHTS)) for student in ("ann", "bob"))
     expected = fmean(bob[n] - ann[n] for n in ann)
-    assert measures.ranking.differences["ann", "bob"].by == pytest.approx(expected, abs=1e-12)
+    assert measures.ranking.differences["ann", "bob"].difference == pytest.approx(expected, abs=1e-12)
     with RunReader(run.folder, planned()) as reader:
         pairs = pair(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
     found = pairs.scored("haiku")

@@ -232,10 +232,10 @@ RUNS: dict[str, tuple[Callable[[Run], None], str, str]] = {
     "one judge": (with_scores(8, ("ann", "ben"), ("j",)), "Only one judge was used", ""),
     "one item": (
         with_scores(1, ("ann", "ben"), ("j", "k")),
-        "ann (100.0) and ben (100.0) are statistically tied",
+        "ann (100.0) and ben (100.0) are tied",
         "",
     ),
-    "labels alone": (labels_alone, "ann (100.0) and ben (66.7) are statistically tied in haiku (kind)", ""),
+    "labels alone": (labels_alone, "ann (100.0) and ben (66.7) are tied in haiku (kind)", ""),
 }
 
 

@@ -87,9 +87,11 @@ def score(student: str, task: str | None, mean: float) -> MeasureRow:
 
 
 def compared(a: str, b: str, difference: float, p: float) -> Comparison:
+    ends = (difference - 0.1, difference + 0.1)
     return Comparison(
-        a, b, None, "score", "overall", "share", 0.5, 0.5 + difference, difference,
-        (difference - 0.1, difference + 0.1), p, p, p, 40, 0.1, 0, (0.0, 1.0), "paired t", 1.0,
+        a, b, None, "score", "overall", "share", 0.5, 0.5 + difference, 0, (0.0, 1.0), "paired t", 1.0,
+        difference=difference, ci95=ends, ci95_adjusted=ends, p=p, p_adjusted=p, n=40,
+        minimum_detectable=0.1,
     )  # fmt: skip
 
 

@@ -484,5 +484,5 @@ def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     assert mine.bounds_by_task == {"sentiment": (0.75, 0.75)}
     assert (order.order, order.partial) == (("both", "prod-v7"), ("prod-v7",))
     [said, *_] = leader_sentences(measured, order)
-    assert said.startswith("both (50.0) and prod-v7 (75.0) are statistically tied")
+    assert said.startswith("both (50.0) and prod-v7 (75.0) are tied")
     reader.close()

@@ -30,9 +30,8 @@ from coeval.core.errors import UsageError
 from coeval.core.figures import points
 from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content import Report, ReportTable, row_texts
-from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_choices import RunChoices, run_choices
-from coeval.reports.experiment.run_evidence import run_evidence
+from coeval.reports.experiment.run_choices import RunChoices
+from coeval.reports.folder_report import folder_report
 from coeval.reports.site.page import choice_data
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
@@ -85,10 +84,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 def choices_of(folder: Path) -> RunChoices:
-    with run_evidence(RunDir(folder)) as evidence:
-        found = run_choices(evidence, experiment_report(evidence))
-    assert found is not None
-    return found
+    with folder_report(folder) as found:
+        assert found.choices is not None
+        return found.choices
 
 
 @pytest.fixture(scope="module")

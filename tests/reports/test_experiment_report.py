@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opened_evidence import run_evidence
 from pipeline.experiments import Lab, model, quiz, task
 from written_run import Run
 
@@ -16,7 +17,6 @@ from coeval.pipeline.plan.run_reading import reading
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.reports.experiment.where_section import of_few_values
 from coeval.reports.folder_report import reported
 from coeval.reports.items.item_browser import ItemBrowser

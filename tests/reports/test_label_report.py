@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from cli.invoked import Command
+from opened_evidence import run_evidence
 from pipeline.experiments import Lab, model, quiz, task
 from reports.browser import CHROMIUM, chromium, draw_all, opened
 
 import coeval as api
 from coeval.reports.content import Report
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import run_evidence
 from coeval.store.rundir import RunDir
 
 
@@ -92,7 +92,7 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
     assert left_out in api.open_run(mixed.path).results()._repr_html_()
     with run_evidence(RunDir(mixed.path)) as evidence:
         found = experiment_report(evidence)
-    assert found.lead[0].text.startswith("ann leads with")
+    assert found.lead[0].text.startswith("ann leads")
     second, labels = (said.text for said in found.sections[0].sentences[:2])
     assert (second, labels.split(" (quiz")[0]) == (left_out, "ann is right most often")
     for row in found.table("students").records():

@@ -75,11 +75,11 @@ def book(outputs: Path) -> Workbook:
 @pytest.fixture(scope="module", autouse=True)
 def written(outputs: Path) -> None:
     from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.cli.commands.analyze_command import ReportPlaces, tell_files
+    from coeval.cli.commands.analyze_command import ReportPlaces, show_analysis
 
     out = outputs / "report"
     for folder, name in (("mine", "complete-report"), ("twice", "all")):
-        tell_files(outputs / folder, name, "excel", ReportPlaces(out), RobustOptions())
+        show_analysis(outputs / folder, name, "excel", ReportPlaces(out), RobustOptions())
 
 
 def test_of_several_samples_all_are_counted(outputs: Path) -> None:

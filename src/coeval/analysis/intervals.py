@@ -359,6 +359,8 @@ def _interval(strata: Sequence[tuple[Floats, Floats]], scale: Scale) -> Interval
 # The mixture's variance, times the planned items, that makes the interval narrowest there: Howard and others
 # (2021), equation 3.7, ``−2 log α + log(1 − 2 log α)``.
 _TUNED = -2 * float(np.log(ALPHA)) + float(np.log(1 - 2 * np.log(ALPHA)))
+# Of the levels that intervals are made at: below it, quantiles of t with few degrees of freedom overflow.
+_SMALLEST_TAIL = 1e-100
 # Standard errors up to which t has a quantile of the same tail in floating point.
 _FARTHEST = 8.0
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
@@ -430,13 +432,21 @@ def _mixture_quantile(alpha: float, share: float) -> float:
     return float(np.sqrt((1 + r) / r * (np.log1p(r) - 2 * np.log(alpha))))
 
 
-def bounds_at_any_look(middle: float, bounds: Bounds, degrees: float, looks: Looks) -> Bounds:
-    """Return the interval of a difference in the sequence that holds the truth at all looks in 95 of 100
-    runs: the fixed one, which has these ``degrees`` of freedom, widened from its quantile to the mixture's;
-    within −1 and 1."""
-    most = _mixture_quantile(ALPHA, looks.share)
-    near = min(most, _FARTHEST)
-    far = -float(stdtrit(degrees, ndtr(-near))) * most / near
-    wider = far / float(stdtrit(degrees, (1 + LEVEL) / 2))
-    low, high = middle - (middle - bounds.low) * wider, middle + (bounds.high - middle) * wider
+def bounds_at_level(
+    middle: float, bounds: Bounds, degrees: float, alpha: float, looks: Looks | None = None
+) -> Bounds:
+    """Return the interval of a difference at confidence 1 − ``alpha``, from its 95% interval with these
+    ``degrees`` of freedom: both arms by the ratio of the quantiles, within −1 and 1. ``looks``: so that it
+    holds at all looks at a run that grows."""
+    wider = _two_sided_quantile(degrees, alpha, looks) / _two_sided_quantile(degrees, ALPHA)
+    low, high = (middle + (bound - middle) * wider if bound != middle else bound for bound in bounds)
     return Bounds(max(low, -1.0), min(high, 1.0))
+
+
+def _two_sided_quantile(degrees: float, alpha: float, looks: Looks | None = None) -> float:
+    """Student's t, or the mixture's quantile with the tail of t."""
+    if looks is None or not looks.many:
+        return -float(stdtrit(degrees, max(alpha, _SMALLEST_TAIL) / 2))
+    most = _mixture_quantile(max(alpha, _SMALLEST_TAIL), looks.share)
+    near = min(most, _FARTHEST)
+    return -float(stdtrit(degrees, ndtr(-near))) * most / near

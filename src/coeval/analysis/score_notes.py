@@ -55,7 +55,7 @@ SELECT (SELECT count(*) FROM scores WHERE value IS NOT NULL) + (SELECT count(*) 
 """
 
 _OF_TASKS = """
-SELECT task, count(*), task IN (SELECT task FROM scores WHERE value IS NOT NULL),
-       task IN (SELECT task FROM labels)
-FROM items WHERE NOT failed GROUP BY task ORDER BY task
+SELECT task::VARCHAR AS name, count(*), task IN (SELECT DISTINCT task FROM coded WHERE value IS NOT NULL),
+       name IN (SELECT DISTINCT task FROM labels)
+FROM planned WHERE NOT failed GROUP BY task ORDER BY name
 """

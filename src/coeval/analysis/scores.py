@@ -13,7 +13,7 @@ from functools import singledispatch
 import msgspec
 
 from coeval.analysis.measures.leaders import leader_sentences
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
 from coeval.analysis.measures.pair_measures import group_sentences
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -26,23 +26,23 @@ from coeval.core.errors import StoreError
 from coeval.core.records import CHECK
 
 
-def results(reader: Reader, notes: Sequence[str] = ()) -> Results:
-    """The scores of what is read; ``notes``: what else is to be known of them."""
+def results(reader: Reader, notes: Sequence[str] = (), measured: MeasuredRun | None = None) -> Results:
+    """The scores of what is read, and perhaps ``measured``; ``notes``: what else is to be known of them."""
     try:
         costs = model_costs(reader.folder / "usage.json")
     except StoreError as error:
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
-    found = _scored(reader)
+    found = _scored(reader, measured)
     return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs, served=reader.served())
 
 
 @singledispatch
-def _scored(reader: Reader) -> Results:
+def _scored(reader: Reader, *_: object) -> Results:
     raise NotImplementedError(type(reader).__name__)
 
 
 @_scored.register
-def _(reader: OutputReader) -> Results:
+def _(reader: OutputReader, *_: object) -> Results:
     """A benchmark's own figures."""
     figures = task_figures(reader)
     scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
@@ -57,8 +57,8 @@ def _(reader: OutputReader) -> Results:
 
 
 @_scored.register
-def _(reader: RunReader) -> Results:
-    measures, grid, _ = measure_run(reader)
+def _(reader: RunReader, measured: MeasuredRun | None) -> Results:
+    measures, grid, _ = measured or measure_run(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
     leads = leader_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
@@ -76,4 +76,5 @@ def _(reader: RunReader) -> Results:
     )
 
 
+_PARTS = ("students", "ranking", "labels", "samples", "pairs", "people", "removed")
 _ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours

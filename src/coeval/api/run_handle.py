@@ -100,7 +100,7 @@ class Run:
         from coeval.pipeline.plan.run_reading import opened
 
         with opened(self.path, shown=True) as (reader, _):
-            return plain_measures(measure(reader))
+            return plain_measures(measure(reader).measures)
 
     def write_report(self, out: str | Path | None = None) -> Path:
         """Write the run's report as a page that opens without a network, ``report.html``, with

@@ -43,7 +43,7 @@ from coeval.reports.content import (
 from coeval.reports.plots import difference_forest, pair_matrix
 
 _P = (
-    "Adjusted for all comparisons: tasks are tested where overall is significant, parts where their task is, "
+    "Adjusted for all pairs: tasks are tested where overall is significant, parts where their task is, "
     "labels by themselves"
 )
 _DETECTABLE = "The true difference that would be detected four times in five"
@@ -170,8 +170,8 @@ def _differences_section(compared: ComparisonReport, shown: _Shown, place: dict[
     choices = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
     plot = difference_forest(table, others)
     title = (
-        "Differences from the baseline with their 95% intervals, paired by item. Filled: significant. Right "
-        "of zero the side of the row is better, left of it the baseline."
+        "Differences from the baseline, paired by item; intervals allow for all pairs. Filled: significant. "
+        "Right of zero the side of the row is better, left of it the baseline."
     )
     toggles = [PictureToggle("baseline", tuple(baselines))]
     if len(choices) > 1:
@@ -245,11 +245,11 @@ def _figures(one: Comparison, base: str) -> tuple[Cell, ...]:
     per = 100 * point_of(one)
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
     scores = (share_of_scale(mean, one.unit) for mean in means)
-    low, high = sorted(sign * bound for bound in one.ci95)
+    low, high = sorted(sign * bound for bound in one.ci95_adjusted)
     difference = Measured(sign * one.difference / per, low / per, high / per, one.n, one.missing)
     over = NOT_MEASURED
-    if one.ci95_over_judges is not None:
-        least, most = sorted(sign * bound / per for bound in one.ci95_over_judges)
+    if one.ci95_over_judges_adjusted is not None:
+        least, most = sorted(sign * bound / per for bound in one.ci95_over_judges_adjusted)
         over = difference._replace(low=least, high=most)
     detectable = None if one.minimum_detectable is None else one.minimum_detectable / per
     p_values = (one.p_adjusted, one.p_over_judges_adjusted, one.significant)
@@ -269,7 +269,7 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
         ahead, behind = sorted((one.a, one.b), key=place.__getitem__)
         sign = 1 if ahead == one.b else -1
         per = 100 * point_of(one)
-        low, high = sorted(sign * bound / per for bound in one.ci95)
+        low, high = sorted(sign * bound / per for bound in one.ci95_adjusted)
         difference = Measured(sign * one.difference / per, low, high, one.n, one.missing)
         names = (shown.names[ahead], shown.names[behind])
         least = None if one.minimum_detectable is None else one.minimum_detectable / per
@@ -295,7 +295,7 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown, counted: Sen
         chosen={"of": str(rows[0][2])},
     )
     places = tuple(dict.fromkeys(str(row[2]) for row in rows))
-    title = "Every pair: row less column, in points. A dot: significant after adjustment for all comparisons."
+    title = "Every pair: row less column, in points. A dot: significant after adjustment for all pairs."
     most = table.largest("difference", _NOTEWORTHY)
     spec = pair_matrix(table, list(shown.names.values()), most)
     toggles = (PictureToggle("of", places),) if len(places) > 1 else ()

@@ -15,10 +15,12 @@ from coeval.store.jsonl import write_bytes_atomic
 
 
 class ReportFiles(NamedTuple):
-    """Files that are to be written: a workbook, and pictures into the folder ``figures``."""
+    """Files that are to be written: a workbook, pictures into the folder ``figures``, and a folder's page
+    into the folder ``page``, which whoever reads that folder writes."""
 
     excel: Path | None = None
     figures: Path | None = None
+    page: Path | None = None
 
     def check(self) -> None:
         """Refuse what cannot be written, before anything is read.

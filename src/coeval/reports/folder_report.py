@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
-from coeval.analysis.measures.measured_run import measure_output, measure_run
+from coeval.analysis.measures.measured_run import AnalyzedFolder, analyzed_output, measure_output, measure_run
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import Measures
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.plain import plain
 from coeval.pipeline.plan.run_reading import opened
+from coeval.pipeline.upkeep.repair import Missing
 from coeval.reports.content import Report, Sentence, as_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
@@ -34,15 +34,17 @@ from coeval.reports.items.item_browser import ItemBrowser
 class FolderReport:
     """A report, the measures that it shows, and what whoever read the folder has to say.
 
-    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences.
+    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences;
+    ``missing``: the same of a run, as it was counted.
     ``choices`` measures choices of its scores; ``items`` is what was measured of them, by id, and ``order``
     the students, best first.
     """
 
     report: Report
-    measures: Measures
+    measured: AnalyzedFolder
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
+    missing: Missing
     choices: RunChoices | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
@@ -74,25 +76,22 @@ def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterato
 
 
 @singledispatch
-def reported(
-    reader: Reader,
-    notes: tuple[str, ...] = (),  # noqa: ARG001
-    options: RobustOptions | None = None,  # noqa: ARG001
-) -> FolderReport:
-    """Measure what is read, and report it; ``options`` are those of the robust filter."""
+def reported(reader: Reader, *_: object) -> FolderReport:
+    """Measure what is read, and report it; then come notes, and options of the robust filter."""
     raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
 
 
 @reported.register
 def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
-    measured = measure_run(reader, options)
+    measured = measure_run(reader, options=options)
     evidence, items = evidence_of(reader, measured, notes), measured.measures.items
     report = experiment_report(evidence)
     return FolderReport(
         report,
-        measured.measures,
+        measured.shown,
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
+        evidence.missing,
         run_choices(evidence, report),
         items,
         measured.measures.ranking.order,
@@ -100,14 +99,10 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
 
 
 @reported.register
-def _(
-    reader: OutputReader,
-    notes: tuple[str, ...] = (),
-    options: RobustOptions | None = None,  # noqa: ARG001
-) -> FolderReport:
+def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderReport:
     measures, reported = measure_output(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
-    return FolderReport(report, measures, reported, _reported(reported))
+    return FolderReport(report, analyzed_output(measures), reported, _reported(reported), Missing(None, ()))
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:

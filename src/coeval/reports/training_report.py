@@ -99,8 +99,8 @@ def _last_steps(found: SweepComparison) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for one in found.changes:
         by = points_per(one.unit) / 100
-        low, high = one.ci95
-        difference = Measured(by * one.difference, by * low, by * high, one.n_items, None)
+        low, high = one.ci95_adjusted
+        difference = Measured(by * one.difference, by * low, by * high, one.n, None)
         steps = f"{one.b.step} − {one.a.step}"
         rows.append((plain(one.b.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
     return ReportTable(
@@ -156,8 +156,8 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
         others = {one: other, other: one}
     plot = difference_forest(table, others)
     title = (
-        "Run against run at equal steps: differences with their 95% intervals, paired by item. Filled: "
-        "significant after adjustment for all steps and tasks."
+        "Run against run at equal steps: differences, paired by item; p-values and intervals are adjusted "
+        "for all steps and tasks. Filled: significant."
     )
     places = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
     toggles = [PictureToggle("baseline", tuple(others))]
@@ -207,11 +207,11 @@ def run_table(found: SweepComparison) -> ReportTable:
 def _figures(one: CheckpointDifference, base: str) -> tuple[Cell, ...]:
     sign, by = (1 if base == one.a.run else -1), points_per(one.unit) / 100
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
-    low, high = sorted(sign * bound for bound in one.ci95)
+    low, high = sorted(sign * bound for bound in one.ci95_adjusted)
     middle = sign * one.difference
-    difference = Measured(by * middle, by * low, by * high, one.n_items, None)
+    difference = Measured(by * middle, by * low, by * high, one.n, None)
     least = None if one.minimum_detectable is None else by * one.minimum_detectable
-    counts = (one.p_adjusted, one.significant, one.n_items, least)
+    counts = (one.p_adjusted, one.significant, one.n, least)
     return (*(share_of_scale(mean, one.unit) for mean in means), difference, *counts)
 
 

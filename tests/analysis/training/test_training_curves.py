@@ -208,7 +208,7 @@ def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, 
     [run] = training_curves({"a": tmp_path})
     curve = run.curves["healthbench"]
     assert [point.mean for point in curve.points] == pytest.approx([0.0, 0.125])
-    assert ended.out.startswith("Ship step 200: 12.5 on healthbench")
+    assert ended.out.startswith("Ship step 200, 12.5 on healthbench: it leads the other by this judge.")
     report = training_report([run], compare_runs([run]))
     [row] = report.table("ship-table").records()
     assert (row["best"], row["score"]) == ("step 200", curve.points[1].mean)

@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.comparison.paired_difference import JudgesView, Test, doubt_of_judges
+from coeval.analysis.comparison.family import PairDifference
+from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import NOT_KNOWN, difference_text, fixed, points_per
@@ -22,21 +23,20 @@ Family: TypeAlias = Literal["overall", "task", "label", "part"]
 FAMILIES: tuple[Family, ...] = ("overall", "task", "label", "part")
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class Comparison(PairDifference, frozen=True):
     """How b differs from a in one metric of a task (``task`` None: over the tasks, each counting alike).
 
     Means, ``difference`` = b − a and ``ci95`` are in the metric's ``unit`` (``share`` of 1, ``percent`` or
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
-    difference over all items lies, whatever these would score. ``p_adjusted`` allows for all comparisons of
-    the report (`coeval.analysis.comparison.comparisons`), ``q`` is Benjamini and Hochberg's within the
-    ``family``; ``gate`` says where (`where_of`) the comparison above it is not significant, so that this one
-    is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too: None where nothing can be
-    told, as of one judge; ``judges`` scored both, of which ``agreeing`` by themselves put the same one ahead;
-    None: nobody judged. ``minimum_detectable`` is the true difference that would be
-    found four times in five at the 5% level, two-sided. ``scale`` is how long the metric's scale is.
-    Of a run that grows, p-values hold at any look: ``look`` says which this is, and ``at_any_look`` is the
-    interval that holds at all of them beside ``ci95``; empty and None: the only look. ``sentence`` says it
-    all in words. ``identical``: both score the same on every item.
+    difference over all items lies, whatever these would score. ``p_adjusted``, ``ci95_adjusted`` and
+    ``verdict`` allow for all comparisons of the report (`coeval.analysis.comparison.family`); ``p`` and
+    ``ci95`` are of this one alone. ``gate`` says where (`where_of`) the comparison above it is not
+    significant, so that this one is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too:
+    None where nothing can be told, as of one judge; ``judges`` scored both, of which ``agreeing`` by
+    themselves put the same one ahead; None: nobody judged. ``minimum_detectable`` is the true difference that
+    would be found four times in five at the 5% level, two-sided. ``scale`` is how long the metric's scale is.
+    Of a run that grows, p-values and adjusted intervals hold at any look: ``look`` says which this is; empty:
+    the only one. ``sentence`` says it all in words. ``identical``: both score the same on every item.
     """
 
     a: str
@@ -47,39 +47,15 @@ class Comparison(msgspec.Struct, frozen=True):
     unit: str
     mean_a: float
     mean_b: float
-    difference: float
-    ci95: tuple[float, float]
-    p: float | None
-    p_adjusted: float | None
-    q: float | None
-    n: int
-    minimum_detectable: float | None
     missing: int
     bounds: tuple[float, float]
     test: Test
     scale: float
     counted: Literal["item", "prompt"] = "item"
     look: str = ""
-    at_any_look: tuple[float, float] | None = None
     sentence: str = ""
-    ci95_over_judges: tuple[float, float] | None = None
-    p_over_judges: float | None = None
-    p_over_judges_adjusted: float | None = None
-    judges: int | None = None
-    agreeing: int | None = None
     gate: str | None = None
     identical: bool = False
-
-    @property
-    def significant(self) -> bool:
-        """Over items, by these judges."""
-        return self.p_adjusted is not None and self.p_adjusted < ALPHA
-
-    @property
-    def significant_over_judges(self) -> bool:
-        """Over items and judges."""
-        over = self.p_over_judges_adjusted
-        return self.significant and over is not None and over < ALPHA
 
     @property
     def place(self) -> str:
@@ -89,45 +65,49 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def sentence(one: Comparison) -> str:
-    """Who is better and by how much, and what would have been detected; the p-value decides which.
+    """Who leads and by how much, and what would have been detected.
 
-    ``B is better than A on ifeval by 3.1 ± 1.9 points, 541 paired prompts. With 541 prompts, a true gap of
-    2.6 points would be detected four times in five``
+    ``B leads on ifeval: 3.1 ± 1.9 points ahead of A on 541 shared prompts (p = 0.012). With 541 prompts, a
+    true gap of 2.6 points would be detected four times in five``
     """
-    where = where_of(one)
-    n = f"{one.n:,} paired {one.counted}{'' if one.n == 1 else 's'}{_odds(one)}{_of_looks(one)}"
-    if one.significant and one.minimum_detectable is not None:
-        better, worse = (one.b, one.a) if one.difference > 0 else (one.a, one.b)
-        by = f"{shown_difference(one, sign=1 if one.difference > 0 else -1)} points"
-        view, doubt = _view(one), ""
-        if view is not None and one.significant_over_judges:
-            by += f" over items, {view.interval} over items and judges"
-        elif view is not None:
-            doubt = f"; {doubt_of_judges(view)}"
-        return (
-            f"{better} is better than {worse} {where} by {by}, {n}{doubt}. "
-            f"{detected(one, one.minimum_detectable)}"
-        )
+    where, count = where_of(one), numbered(one.n, f"shared {one.counted}")
     if one.identical:
-        return f"{one.a} and {one.b} have identical scores {where}: {n}"
+        return f"{one.a} and {one.b} have identical scores {where}: {count}"
+    shared = f"on {count}"
     sign, ahead, behind = (-1, one.a, one.b) if one.difference < 0 else (1, one.b, one.a)
-    gap = f"the gap is {shown_difference(one, sign)} points"
-    said = f"{ahead} and {behind} are statistically tied {where}: {gap}, {n}"
+    by = f"{shown_difference(one, sign)} points"
+    if one.gate is not None and one.p is not None and one.p < ALPHA:
+        why = f"not tested, as they are tied {one.gate}"
+        said = f"{ahead} is {by} ahead of {behind} {where} {shared}: {why}"
+    elif one.verdict == "tied":
+        low, high = one.ci95_adjusted  # made otherwise than p where few items differ
+        odds = "" if low <= 0 <= high else chance_text(one.p_adjusted)
+        said = f"{ahead} and {behind} are tied {where}: the gap is {by} {shared}{odds}"
+    else:
+        chance = chance_text(one.p_adjusted, at_any_look=bool(one.look))
+        said = f"{ahead} {one.verdict} {where}: {by} ahead of {behind} {shared}{chance}"
+        said += _judges_say(one, sign)
     if one.minimum_detectable is None:
         return said
     return f"{said}. {detected(one, one.minimum_detectable)}"
 
 
-def _view(one: Comparison) -> JudgesView | None:
-    """With the better one's lead as the positive direction; None where nobody judged."""
-    if one.judges is None or one.agreeing is None:
-        return None
-    interval = ""
-    if one.ci95_over_judges is not None:
-        sign = 1 if one.difference > 0 else -1
-        low, high = sorted(sign * bound for bound in one.ci95_over_judges)
-        interval = half_text(sign * one.difference, low, high, point_of(one))
-    return JudgesView(one.judges, one.agreeing, interval)
+def chance_text(p: float | None, *, at_any_look: bool = False) -> str:
+    """`` (p = 0.012)``, or `` (p = 0.012 at any look)`` of a run that grows"""
+    return "" if p is None else f" ({p_text(p)}{' at any look' if at_any_look else ''})"
+
+
+def _judges_say(one: Comparison, sign: int) -> str:
+    """A clause on the lead with judges as a sample; empty of one judge, or where nobody judged."""
+    if one.judges is None or one.judges == 1:
+        return ""
+    if one.ci95_over_judges_adjusted is None:
+        return "; no item has scores from two judges for both"
+    low, high = sorted(sign * bound for bound in one.ci95_over_judges_adjusted)
+    by = half_text(sign * one.difference, low, high, point_of(one))
+    if one.judges == 2:
+        return f"; allowing for other judges {by}, a rough guess from two"
+    return f"; allowing for other judges {by}, {one.agreeing} of {one.judges} agree"
 
 
 def detected(one: Comparison, least: float) -> str:
@@ -142,35 +122,10 @@ def where_of(one: Comparison) -> str:
     return f"{where} ({one.metric})" if one.family in ("label", "part") else where
 
 
-def _of_looks(one: Comparison) -> str:
-    """``; third look: significant at any look (4.1 ± 3.2)``"""
-    if one.at_any_look is None:
-        return ""
-    low, high = (bound / point_of(one) for bound in one.at_any_look)
-    shown = difference_text(one.difference / point_of(one), low, high)
-    how = "significant" if one.significant else "not significant"
-    return f"; {one.look}: {how} at any look ({shown})"
-
-
-def _odds(one: Comparison) -> str:
-    """Where the interval alone would let one expect the opposite, what has decided: it is made otherwise
-    where few items differ, and knows nothing of other comparisons."""
-    low, high = one.ci95
-    apart = low > 0 or high < 0
-    if one.p_adjusted is None or apart == one.significant or one.at_any_look is not None:
-        return ""
-    p = p_text(one.p_adjusted)
-    if apart and one.gate is not None:
-        return f"; not tested, as nothing is significant {one.gate}"
-    if apart:
-        return f"; the interval excludes zero, but {p}"
-    return f"; the interval holds zero, but chance seldom does that ({p})"
-
-
 def shown_difference(one: Comparison, sign: int = 1) -> str:
-    """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; in points."""
+    """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; in points, adjusted."""
     unit = point_of(one)
-    low, high = sorted(sign * bound / unit for bound in one.ci95)
+    low, high = sorted(sign * bound / unit for bound in one.ci95_adjusted)
     return difference_text(sign * one.difference / unit, low, high)
 
 
@@ -190,10 +145,10 @@ def point_of(one: Comparison) -> float:
 
 
 LEGEND = (
-    "In points: hundredths of the metric's scale. b − a: with its 95% "
-    "interval over n paired items; judges: the interval over items and judges. p: adjusted for all "
-    "comparisons (a task is tested where overall is significant, a factor where its task is, a label by "
-    "itself). least: the true difference that would be detected four times in five."
+    "In points: hundredths of the metric's scale. b − a: with the interval that belongs to p, over n shared "
+    "items; judges: the interval that allows for other judges. p: adjusted for all pairs; a task is tested "
+    "where overall is significant, a factor where its task is, a label by itself. least: the true difference "
+    "that would be detected four times in five."
 )
 _NONE = "–"
 
@@ -254,11 +209,13 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     def table(self) -> Columns:
         """The comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each, a
         column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
-        ``bounds_high``; that of all looks is a pair, or None."""
+        ``bounds_high``."""
         ends = {
             "ci95": ("low", "high"),
+            "ci95_adjusted": ("low_adjusted", "high_adjusted"),
             "bounds": ("bounds_low", "bounds_high"),
             "ci95_over_judges": ("low_over_judges", "high_over_judges"),
+            "ci95_over_judges_adjusted": ("low_over_judges_adjusted", "high_over_judges_adjusted"),
         }
         spread: Columns = {}
         for name, values in columns(Comparison, self.comparisons).items():
@@ -306,13 +263,14 @@ def shown_comparison(one: Comparison) -> ShownComparison:
 
 
 def shown_over_judges(one: Comparison) -> str:
-    """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the interval over items and judges. As wide as the
-    scale, it says nothing."""
-    if one.ci95_over_judges is None:
+    """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the adjusted interval that allows for other
+    judges. As wide as the scale, it says nothing."""
+    wide = one.ci95_over_judges_adjusted
+    if wide is None:
         return _NONE
-    if one.ci95_over_judges[0] <= -one.scale and one.ci95_over_judges[1] >= one.scale:
+    if wide[0] <= -one.scale and wide[1] >= one.scale:
         return NOT_KNOWN
-    return half_text(one.difference, *one.ci95_over_judges, point_of(one))
+    return half_text(one.difference, *wide, point_of(one))
 
 
 def _of_missing(one: Comparison) -> str:
@@ -413,16 +371,7 @@ def against(one: Comparison, base: str) -> Comparison:
     """The same with ``base`` as a."""
     if base == one.a:
         return one
-    low, high = one.ci95
-    over, least, most = one.ci95_over_judges, *one.bounds
+    least, most = one.bounds
     return msgspec.structs.replace(
-        one,
-        a=one.b,
-        b=one.a,
-        mean_a=one.mean_b,
-        mean_b=one.mean_a,
-        difference=-one.difference,
-        ci95=(-high, -low),
-        ci95_over_judges=None if over is None else (-over[1], -over[0]),
-        bounds=(-most, -least),
+        one.turned, a=one.b, b=one.a, mean_a=one.mean_b, mean_b=one.mean_a, bounds=(-most, -least)
     )

@@ -1,20 +1,18 @@
 """Every two of several sides held against each other: overall, by task, by factor; with p-values that allow
 for their number.
 
-All comparisons share one error rate: tasks are tested where the overall difference of their pair is
-significant, factors and further metrics where their task is, labels by themselves
-(`coeval.analysis.comparison.comparisons`).
+What is tested together, and what it comes to, is `coeval.analysis.comparison.family`'s.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import combinations, groupby
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -29,12 +27,14 @@ from coeval.analysis.comparison.comparison_report import (
     shown_difference,
     where_of,
 )
+from coeval.analysis.comparison.family import (
+    FamilyMember,
+    FamilyVerdict,
+    adjust_family,
+    family_member,
+    pair_difference,
+)
 from coeval.analysis.comparison.paired_difference import (
-    Difference,
-    at_any_look,
-    benjamini_hochberg,
-    holm,
-    judges_at_any_look,
     over_judges,
     paired_difference,
     spread_over_judges,
@@ -42,7 +42,7 @@ from coeval.analysis.comparison.paired_difference import (
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import JudgedApart, Side, judged_apart, read_sides
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
-from coeval.analysis.intervals import ALPHA, Bounds, Looks, bounds_at_any_look, joined
+from coeval.analysis.intervals import ALPHA, joined
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_reading import family_of_one
 from coeval.analysis.readers.reader import Reader
@@ -50,60 +50,6 @@ from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
 from coeval.core.shown_names import short_names, short_paths
 from coeval.core.text import listed
-
-# --- Gatekeeping
-#
-# One error rate for a page of comparisons: what lies below is tested where what lies above is significant.
-#
-# A page is a tree: the overall difference of each pair, below it its tasks, below each task its factors and
-# metrics; labels, which are in no score, are a branch of their own. Each subtree has its share of the 5%:
-# where its root is truly no difference, the root lets through a false claim that seldom; where it is one,
-# the root may be significant as often as it likes, and what is below it shares the same 5%. So any false
-# claim of a page, whatever is true, is made in at most 5 of 100 pages (Dmitrienko, Offen and Westfall 2003;
-# as a graph: Bretz, Maurer, Brannath and Posch 2009).
-
-
-def gatekept(
-    p_values: Sequence[float | None], above: Sequence[int | None], branches: Sequence[Hashable] = ()
-) -> list[float | None]:
-    """Adjusted p-values of a tree, in the order given; None where there is none.
-
-    Tests beside each other share the level of what is above: evenly where they have tests below, by Holm's
-    adjustment where none has. None is below the p-value of what is above it.
-
-    Parameters
-    ----------
-    p_values : (m,)
-    above : (m,) of each, the place of the test that must be significant first; None: none must
-    branches : (m,) of each with nothing above, its branch; branches share the level evenly; empty: one
-    """
-    roots, below = defaultdict[Hashable, list[int]](list), defaultdict[int, list[int]](list)
-    for place, parent in enumerate(above):
-        if p_values[place] is None:
-            continue
-        if parent is None:
-            roots[branches[place] if branches else None].append(place)
-        else:
-            below[parent].append(place)
-    found: list[float | None] = [None] * len(p_values)
-    waiting = [(beside, len(roots), 0.0) for beside in roots.values()]
-    while waiting:
-        beside, shared, least = waiting.pop()
-        for place, raised in _raised(p_values, beside, below).items():
-            adjusted = min(max(least, shared * raised), 1.0)
-            found[place] = adjusted
-            waiting.append((below.get(place, []), shared * len(beside), adjusted))
-    return found
-
-
-def _raised(
-    p_values: Sequence[float | None], beside: Sequence[int], below: Mapping[int, Sequence[int]]
-) -> dict[int, float]:
-    own = [p_values[place] or 0.0 for place in beside]
-    if any(below.get(place) for place in beside):
-        return {place: len(beside) * p for place, p in zip(beside, own, strict=True)}
-    return dict(zip(beside, holm(own), strict=True))
-
 
 # --- Caveats: answers cut off or empty, missing scores, judges of one family
 
@@ -336,6 +282,11 @@ class ComparedRow(NamedTuple):
     parts: Sequence[ScoredPairs]
     judged: Sequence[ByJudge]
     counted: Literal["item", "prompt"] = "item"
+    is_label: bool = False
+
+
+PairedRow: TypeAlias = tuple[Side, Side, ComparedRow]
+"""Two sides, and a row of their comparison."""
 
 
 def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
@@ -343,7 +294,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
 
     Raises UsageError: nothing is scored on both sides; the message says what each has.
     """
-    paired: list[tuple[Side, Side, ComparedRow]] = []
+    paired: list[PairedRow] = []
     related: list[FamilyLead] = []
     apart: list[JudgedApart] = []
     said: list[str] = [*notes]
@@ -361,13 +312,7 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
             "; ".join(["nothing to compare: no item has a score on both sides", *dict.fromkeys(said)])
         )
     said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
-    tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
-    found = _tested(
-        [
-            comparison_of(a, b, row, max(tested[row.family], 1), scatter)
-            for (a, b, row), scatter in zip(paired, _scatters(groups, paired), strict=True)
-        ]
-    )
+    found = family_of_rows(groups, paired)
     return ComparisonReport(
         tuple(one for family in FAMILIES for one in found if one.family == family),
         {
@@ -380,6 +325,18 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         tuple(dict.fromkeys(said)),
         (*family_doubts(related), *answer_doubts(groups)),
         any(side.simulated for side in sides),
+    )
+
+
+def family_of_rows(groups: Sequence[Sequence[Side]], paired: Sequence[PairedRow]) -> list[Comparison]:
+    """The rows of all pairs within each group, tested as one family, in the order given."""
+    tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
+    return _tested(
+        paired,
+        [
+            _member(*each, max(tested[each[2].family], 1), scatter)
+            for each, scatter in zip(paired, _scatters(groups, paired), strict=True)
+        ],
     )
 
 
@@ -420,29 +377,35 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
             if name.measure == "label":  # in no score: with a share of the level of its own
                 family = "label" if factors else "task"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            judged = [pairing.by_judge(task, name)]
-            rows.append(ComparedRow(task, name.metric, family, name.unit, [found], judged, counted))
+            judged, label = [pairing.by_judge(task, name)], name.measure == "label"
+            rows.append(ComparedRow(task, name.metric, family, name.unit, [found], judged, counted, label))
     if len(scored) > 1:
         parts, by_judge = zip(*scored.values(), strict=True)
         yield ComparedRow(None, SCORE, "overall", "share", parts, by_judge)
     yield from rows
 
 
-def comparison_of(
-    a: Side, b: Side, row: ComparedRow, family: int = 1, scatter: JudgeScatter | None = None
-) -> Comparison:
-    """``family``: how many comparisons answer the same question, this one among them; ``scatter``: what
-    judges add to its error."""
-    looks = joined((a.looks, b.looks))
-    fixed = paired_difference([part.pairs for part in row.parts], family)
-    found, over = at_any_look(fixed, looks, family), over_judges(fixed, row.judged, scatter)
-    over = judges_at_any_look(over, found.difference, looks)
-    bounds = None if over is None or over.low is None or over.high is None else (over.low, over.high)
+def comparison_of(a: Side, b: Side, row: ComparedRow) -> Comparison:
+    """That of a single row, a family of its own."""
+    member = _member(a, b, row, 1, None)
+    [verdict] = adjust_family([member])
+    return _comparison((a, b, row), member, verdict)
+
+
+def _member(a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None) -> FamilyMember:
+    """``tests``: how many comparisons answer the same question, this one among them."""
+    found = paired_difference([part.pairs for part in row.parts], tests)
+    over = over_judges(found, row.judged, scatter)
+    return family_member(found, over, joined((a.looks, b.looks)), tests)
+
+
+def _comparison(paired: PairedRow, member: FamilyMember, verdict: FamilyVerdict) -> Comparison:
+    (a, b, row), found = paired, member.found
     scale = row.parts[0].scale
-    width = scale.width
     low = sum(part.low for part in row.parts) / len(row.parts)
     high = sum(part.high for part in row.parts) / len(row.parts)
     return Comparison(
+        **msgspec.structs.asdict(pair_difference(member, verdict, scale.width)),
         a=a.label,
         b=b.label,
         task=row.task,
@@ -451,47 +414,17 @@ def comparison_of(
         unit=row.unit,
         mean_a=scale.scores(found.mean_a),
         mean_b=scale.scores(found.mean_b),
-        difference=found.difference * width,
-        ci95=(found.low * width, found.high * width),
-        p=found.p,
-        p_adjusted=None,
-        q=None,
-        n=found.n,
-        minimum_detectable=None if found.minimum_detectable is None else found.minimum_detectable * width,
         missing=sum(part.missing for part in row.parts),
-        bounds=(low * width, high * width),
+        bounds=(low * scale.width, high * scale.width),
         test=found.test,
-        scale=width,
+        scale=scale.width,
         counted=row.counted,
-        look=looks.name if looks is not None else "",
-        at_any_look=None if looks is None else _at_any_look(found, looks, width),
-        ci95_over_judges=None if bounds is None else (bounds[0] * width, bounds[1] * width),
-        p_over_judges=None if over is None else over.p,
-        judges=None if over is None else over.judges,
-        agreeing=None if over is None else over.agreeing,
+        look=member.looks.name if member.looks is not None else "",
         identical=found.identical,
     )
 
 
-def _at_any_look(found: Difference, looks: Looks, width: float) -> tuple[float, float]:
-    low, high = bounds_at_any_look(found.difference, Bounds(found.low, found.high), found.degrees, looks)
-    return low * width, high * width
-
-
-def adjusted(family: Sequence[Comparison]) -> list[Comparison]:
-    known = [one.p for one in family if one.p is not None]
-    of_holm, of_rate = iter(holm(known)), iter(benjamini_hochberg(known))
-    found = []
-    for one in family:
-        if one.p is not None:
-            one = msgspec.structs.replace(one, p_adjusted=next(of_holm), q=next(of_rate))
-        found.append(msgspec.structs.replace(one, sentence=sentence(one)))
-    return found
-
-
-def _scatters(
-    groups: Sequence[Sequence[Side]], paired: Sequence[tuple[Side, Side, ComparedRow]]
-) -> list[JudgeScatter | None]:
+def _scatters(groups: Sequence[Sequence[Side]], paired: Sequence[PairedRow]) -> list[JudgeScatter | None]:
     """Of each row, what judges add to its error: the same for all pairs of a group in a task and metric, and
     for those of a folder's other students."""
     found: list[JudgeScatter | None] = [None] * len(paired)
@@ -528,41 +461,38 @@ def _beside(group: Sequence[Side]) -> Iterator[Pairing]:
             yield replace(pairing, a=a, b=b)
 
 
-def _tested(rows: Sequence[Comparison]) -> list[Comparison]:
-    """With p-values of one error rate for all (`gatekept`), and in words."""
-    above = _above(rows)
-    p = gatekept([one.p for one in rows], above, [one.family == "label" for one in rows])
-    # where nothing is known of judges above, as of checks, what is below is tested by itself
-    known = [None if at is not None and rows[at].p_over_judges is None else at for at in above]
-    over = gatekept([one.p_over_judges for one in rows], known)
-    rates: dict[int, float] = {}
-    for family in FAMILIES:
-        of_family = {at: one.p for at, one in enumerate(rows) if one.family == family and one.p is not None}
-        rates |= zip(of_family, benjamini_hochberg(list(of_family.values())), strict=True)
-    found: list[Comparison] = []
-    for at, (one, parent) in enumerate(zip(rows, above, strict=True)):
-        gate = where_of(rows[parent]) if parent is not None and (p[parent] or 0.0) >= ALPHA else None
-        tested = msgspec.structs.replace(
-            one, p_adjusted=p[at], q=rates.get(at), p_over_judges_adjusted=over[at], gate=gate
-        )
-        found.append(msgspec.structs.replace(tested, sentence=sentence(tested)))
+def _tested(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
+    """What the family says of each, and in words."""
+    above = _above(paired)
+    verdicts = adjust_family(
+        [
+            member._replace(above=parent, branch="label" if row.is_label else None)
+            for member, parent, (_, _, row) in zip(members, above, paired, strict=True)
+        ]
+    )
+    found = [_comparison(*each) for each in zip(paired, members, verdicts, strict=True)]
+    for at, parent in enumerate(above):
+        closed = parent is not None and (verdicts[parent].p or 0.0) >= ALPHA
+        gate = where_of(found[parent]) if parent is not None and closed else None
+        tested = msgspec.structs.replace(found[at], gate=gate)
+        found[at] = msgspec.structs.replace(tested, sentence=sentence(tested))
     return found
 
 
-def _above(rows: Sequence[Comparison]) -> list[int | None]:
+def _above(paired: Sequence[PairedRow]) -> list[int | None]:
     """Of a task's score the overall difference of its pair, of a part its task; a label beside scores, or a
     metric of a benchmark, is in no score above it and is tested by itself."""
-    overall = {(one.a, one.b): at for at, one in enumerate(rows) if one.family == "overall"}
+    overall = {(a.label, b.label): at for at, (a, b, row) in enumerate(paired) if row.family == "overall"}
     tasks: dict[tuple[str, str, str | None], int] = {}
-    for at, one in enumerate(rows):
-        if one.family == "task":
-            tasks.setdefault((one.a, one.b, one.task), at)
+    for at, (a, b, row) in enumerate(paired):
+        if row.family == "task":
+            tasks.setdefault((a.label, b.label, row.task), at)
     found: list[int | None] = []
-    for one in rows:
-        if one.family == "part":
-            found.append(tasks.get((one.a, one.b, one.task)))
-        elif one.family == "task" and one.metric == SCORE:
-            found.append(overall.get((one.a, one.b)))
+    for a, b, row in paired:
+        if row.family == "part":
+            found.append(tasks.get((a.label, b.label, row.task)))
+        elif row.family == "task" and row.metric == SCORE:
+            found.append(overall.get((a.label, b.label)))
         else:
             found.append(None)
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
+from itertools import combinations
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
@@ -18,19 +19,17 @@ from coeval.analysis.comparison.comparison_report import Comparison, where_of
 from coeval.analysis.comparison.comparisons import (
     SCORE,
     ComparedRow,
-    adjusted,
     answer_doubts,
     compared_rows,
-    comparison_of,
     family_doubts,
     family_leads,
+    family_of_rows,
 )
 from coeval.analysis.comparison.lower_bound import ONE_SIDED, beyond_p_value, bound_over_all, items_needed
 from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.comparison.pairing import Pairing, pair
 from coeval.analysis.comparison.side import Side, judged_apart
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, joined, p_at_any_look
-from coeval.analysis.panel.mean_squares import judge_scatter
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.figures import difference_text, points
 from coeval.core.settings import Setting
@@ -215,36 +214,26 @@ def gate_sides(
     """
     if metric := policy.rule(None).get("metric"):
         raise UsageError(f"{OVERALL} is the mean of the tasks' scores: leave out its metric, {metric}")
-    held = [_Held(base, each, pair(base, each)) for base, *others in groups for each in others]
+    held = _held(groups)
     if not held:
         raise UsageError("there is no candidate to hold against the base: name a second folder")
     alpha = ONE_SIDED / len(held)
     drafts = [list(_drafts(one, policy)) for one in held]
     tested = [draft for of_one in drafts for draft in of_one if draft.tested]
-    corrected = adjusted([draft.found for draft in tested if draft.found is not None])
     looks = [joined((one.base.looks, one.candidate.looks)) for one in held]
     each = zip(drafts, looks, strict=True)
     beyond = holm([draft.p_beyond(at) for of_one, at in each for draft in of_one if draft.tested])
-    known = {
-        id(draft): (one, one.significant and p < ALPHA)
-        for draft, one, p in zip(tested, corrected, beyond, strict=True)
-    }
+    worse = {id(draft) for draft, p in zip(tested, beyond, strict=True) if p < ALPHA}
     candidates = []
     for one, of_one, at in zip(held, drafts, looks, strict=True):
         level = _level(alpha, at)
-        tasks = tuple(
-            _gated(draft, *known.get(id(draft), (draft.found, False)), level, sure) for draft in of_one
-        )
+        tasks = tuple(_gated(draft, id(draft) in worse, level, sure) for draft in of_one)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
         candidates.append(GatedCandidate(one.base.label, one.candidate.label, _verdict(tasks), tasks))
     verdicts = {one.verdict for one in candidates}
     sides = [side for group in groups for side in group]
-    leads = [
-        lead
-        for one in held
-        for lead in family_leads(one.base, one.candidate, list(compared_rows(one.pairing)), one.pairing)
-    ]
+    leads = [lead for one in held for lead in family_leads(one.base, one.candidate, one.rows, one.pairing)]
     said = [*notes, *(note for one in held for note in one.pairing.notes)]
     said += judged_apart([apart for one in held for apart in one.pairing.apart], sides)
     return GateReport(
@@ -295,9 +284,32 @@ def _verdict(tasks: Sequence[GatedTask]) -> Verdict:
 
 
 class _Held(NamedTuple):
+    """A candidate against the base; ``comparisons``: of each of the ``rows``, what the family of all pairs
+    says."""
+
     base: Side
     candidate: Side
     pairing: Pairing
+    rows: Sequence[ComparedRow]
+    comparisons: Sequence[Comparison]
+
+    def comparison(self, row: ComparedRow) -> Comparison:
+        return self.comparisons[next(at for at, one in enumerate(self.rows) if one is row)]
+
+
+def _held(groups: Sequence[Sequence[Side]]) -> list[_Held]:
+    pairings = [pair(a, b) for group in groups for a, b in combinations(group, 2)]
+    rows = [list(compared_rows(one)) for one in pairings]
+    two = [sides for group in groups for sides in combinations(group, 2)]
+    paired = [(*sides, row) for sides, of_pair in zip(two, rows, strict=True) for row in of_pair]
+    found = iter(family_of_rows(groups, paired))
+    bases = {group[0].label for group in groups}
+    held = []
+    for (a, b), pairing, of_pair in zip(two, pairings, rows, strict=True):
+        comparisons = [next(found) for _ in of_pair]
+        if a.label in bases:
+            held.append(_Held(a, b, pairing, of_pair, comparisons))
+    return held
 
 
 class _Level(NamedTuple):
@@ -335,9 +347,11 @@ class _Draft(NamedTuple):
         return self.found is not None and self.decides
 
     def p_beyond(self, looks: Looks | None) -> float:
-        """Test that the loss is no more than allowed."""
-        strata = [part.pairs for part in self.row.parts] if self.row is not None else []
-        return p_at_any_look(beyond_p_value(strata, self.rule["max_drop"] / 100), looks)
+        """Test that the loss is no more than allowed, or that there is none."""
+        if self.row is None or self.found is None or self.found.p is None:
+            return 1.0
+        strata = [part.pairs for part in self.row.parts]
+        return max(self.found.p, p_at_any_look(beyond_p_value(strata, self.rule["max_drop"] / 100), looks))
 
     @property
     def place(self) -> str:
@@ -347,7 +361,7 @@ class _Draft(NamedTuple):
 
 
 def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
-    rows = list(compared_rows(held.pairing))
+    rows = held.rows
     on_either = {item.task for side in held[:2] for item in side.items}
     of_tasks: list[_Draft] = []
     lacking: dict[str, str] = {}
@@ -365,9 +379,10 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
         if not chosen and metric is None:  # the headline is fitted to all items: the next one stands in
             chosen = [row for row in of_task if row.counted == "prompt"][:1]
         labels = [row for row in of_task if row.family == "label" and metric is None]
-        for row in (*chosen, *labels):  # labels are in no score: what is lost there shows nowhere else
-            found = _over_judges(held.base, held.candidate, row)
-            of_tasks.append(_Draft(task, row.metric, rule, row, found, tuple(why)))
+        of_tasks += (  # labels are in no score: what is lost there shows nowhere else
+            _Draft(task, row.metric, rule, row, held.comparison(row), tuple(why))
+            for row in (*chosen, *labels)
+        )
         if not chosen:
             lacks = f"{task}: no item has a score of both {held.base.label} and {held.candidate.label}"
             if task not in on_either:
@@ -401,10 +416,12 @@ def _overall(
 ) -> Iterator[_Draft]:
     """The mean over tasks, which is that of one task where only one is scored; ``lacking``: by task, why the
     mean says nothing of it. Benchmarks' metrics have no mean."""
-    found = [row for row in rows if row.task is None]
+    found = [(row, held.comparison(row)) for row in rows if row.task is None]
     if not found and OVERALL in policy.tasks:
         whole = [row for row in rows if row.family == "task" and row.metric == SCORE]
-        found = [row._replace(task=None, family="overall") for row in whole]
+        found = [
+            (row, msgspec.structs.replace(held.comparison(row), task=None, family="overall")) for row in whole
+        ]
     measures: dict[str, set[str]] = {}
     for one in held.pairing.metrics:
         measures.setdefault(one.task, set()).add(one.measure)
@@ -414,21 +431,16 @@ def _overall(
             by_reason.setdefault(reason, []).append(task)
     why = [f"{listed(tasks)} {reason}" for reason, tasks in by_reason.items()]
     rule = policy.rule(None)
-    for row in found:
-        yield _Draft(None, row.metric, rule, row, _over_judges(held.base, held.candidate, row), tuple(why))
+    for row, comparison in found:
+        yield _Draft(None, row.metric, rule, row, comparison, tuple(why))
     if not found and OVERALL in policy.tasks:
         none = "metrics of benchmarks and labels have no mean over tasks"
         yield _Draft(None, SCORE, rule, None, None, tuple(why or [none]))
 
 
-def _over_judges(a: Side, b: Side, row: ComparedRow) -> Comparison:
-    """The comparison of a row, with its second interval from these two sides alone."""
-    return comparison_of(a, b, row, scatter=judge_scatter(row.judged))
-
-
-def _gated(draft: _Draft, found: Comparison | None, beyond: bool, level: _Level, sure: bool) -> GatedTask:
+def _gated(draft: _Draft, beyond: bool, level: _Level, sure: bool) -> GatedTask:
     """``beyond``: the loss is significantly more than allowed."""
-    rule, row, alpha = draft.rule, draft.row, level.alpha
+    rule, row, found, alpha = draft.rule, draft.row, draft.found, level.alpha
     drop = rule["max_drop"] / 100
     if row is None or found is None:
         return GatedTask(
@@ -465,7 +477,7 @@ def _gated(draft: _Draft, found: Comparison | None, beyond: bool, level: _Level,
         drop,
         difference,
         lower,
-        found.p_adjusted if draft.decides else None,
+        found.p_adjusted,
         found.n,
         found.missing,
         needed,

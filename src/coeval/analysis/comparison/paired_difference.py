@@ -19,15 +19,14 @@ from scipy.special import bdtr, ndtr, stdtr, stdtrit
 from scipy.special import stdtr as t_probability
 
 from coeval.analysis.intervals import (
+    ALPHA,
     LEVEL,
     Bounds,
     Floats,
     Looks,
     Scatter,
-    bounds_at_any_look,
-    detectable_at_any_look,
+    bounds_at_level,
     mean_bounds,
-    p_at_any_look,
 )
 from coeval.analysis.panel.mean_squares import (
     ByJudge,
@@ -52,31 +51,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    return _in_place(np.minimum(raised, 1.0), order)
+    found = np.empty(len(p))
+    found[order] = np.minimum(raised, 1.0)
+    return found.tolist()
 
 
 def holm_by_name(p_values: Mapping[_Name, float | None]) -> dict[_Name, float]:
     """As `holm`, by name, of those that have a p-value."""
     known = {name: p for name, p in p_values.items() if p is not None}
     return dict(zip(known, holm(list(known.values())), strict=True))
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Adjusted so that of those below 0.05, at most 5 % are false on average (Benjamini and Hochberg 1995).
-
-    ``q_(i) = min over j ≥ i of (m / j) p_(j)``, at most 1; in the order given.
-    """
-    p = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(p, kind="stable")
-    raised = p[order] * len(p) / np.arange(1, len(p) + 1)
-    lowest = np.minimum.accumulate(raised[::-1])[::-1]
-    return _in_place(np.minimum(lowest, 1.0), order)
-
-
-def _in_place(ordered: Floats, order: NDArray[np.intp]) -> list[float]:
-    found = np.empty(len(ordered))
-    found[order] = ordered
-    return [float(p) for p in found]
 
 
 Test: TypeAlias = Literal["paired t", "exact McNemar", "sign flips"]
@@ -241,15 +224,33 @@ def _carrying(differences: Floats) -> float:
     return total**2 / float(squares @ squares) if total > 0 else 0.0
 
 
-def at_any_look(found: Difference, looks: Looks | None, family: int = 1) -> Difference:
-    """The same with a p-value that holds at any look at a run that grows, and the smallest effect that such a
-    test finds; one look: as it is. ``family``: as in `paired_difference`."""
-    if found.p is None or looks is None or not looks.many:
-        return found
-    least = found.minimum_detectable
-    if least is not None:
-        least = detectable_at_any_look(least, looks, power=POWER, family=family)
-    return msgspec.structs.replace(found, p=p_at_any_look(found.p, looks), minimum_detectable=least)
+class AdjustedP(NamedTuple):
+    """A p-value adjusted for others, and how many times at most the adjustment multiplies it."""
+
+    p: float
+    tests: int
+
+
+def adjusted_bounds(
+    by: float, found: Difference | OverJudges, adjusted: AdjustedP | None, looks: Looks | None = None
+) -> Bounds | None:
+    """The interval of the difference ``by`` that leaves 0 out where the adjusted p-value is below 0.05: at
+    confidence 1 − 0.05/k, where the adjustment multiplied p by k.
+
+    Of a p-value that is capped at 1, k is the number of tests; of a test below one that is not significant,
+    what keeps 0 in. ``looks``: those that the p-value holds at. None where there is no interval.
+    """
+    if found.low is None or found.high is None:
+        return None
+    bounds = Bounds(found.low, found.high)
+    if found.p is None or adjusted is None:
+        return bounds
+    times = adjusted.p / found.p if found.p > 0 else float(adjusted.tests)
+    if adjusted.p < ALPHA:
+        times = min(times, adjusted.tests)
+    elif adjusted.p >= 1:
+        times = max(times, adjusted.tests)
+    return bounds_at_level(by, bounds, found.degrees, ALPHA / times, looks)
 
 
 def _detectable(
@@ -436,6 +437,11 @@ class OverJudges(msgspec.Struct, frozen=True):
     degrees: float = 1.0
 
 
+def one_judge(found: Difference) -> OverJudges:
+    """What one judge says of others: nothing."""
+    return OverJudges(None, None, None, 1, int(abs(found.difference) > _SAME))
+
+
 def spread_over_judges(
     pairs: Mapping[_Pair, Sequence[ByJudge]], others: int
 ) -> dict[_Pair, JudgeScatter | None]:
@@ -473,17 +479,6 @@ def over_judges(
     return OverJudges(low, high, max(p, found.p), len(means), agreeing, spread.degrees)
 
 
-def judges_at_any_look(found: OverJudges | None, by: float, looks: Looks | None) -> OverJudges | None:
-    """The same of a difference of ``by`` with an interval and a p-value that hold at any look at a run that
-    grows; one look: as it is."""
-    if found is None or looks is None or not looks.many:
-        return found
-    if found.p is None or found.low is None or found.high is None:
-        return found
-    low, high = bounds_at_any_look(by, Bounds(found.low, found.high), found.degrees, looks)
-    return msgspec.structs.replace(found, low=low, high=high, p=p_at_any_look(found.p, looks))
-
-
 def mean_over_judges(mean: float, bounds: Bounds, items: int, scatter: JudgeScatter) -> Bounds:
     """The second interval of a mean from 0 to 1 over ``items``, whose first one is ``bounds``; what these say
     of its error is taken for the error over items."""
@@ -496,28 +491,3 @@ def _widened(middle: float, bounds: Bounds, spread: JudgeSpread, ends: Bounds) -
     half = float(stdtrit(spread.degrees, (1 + LEVEL) / 2)) * spread.error
     low, high = min(middle - half, bounds.low), max(middle + half, bounds.high)
     return Bounds(max(low, ends.low), min(high, ends.high))
-
-
-# --- In words
-
-
-class JudgesView(NamedTuple):
-    """What a sentence says of judges: how many scored both, how many agree, and the ``interval`` over items
-    and judges as it is shown, empty where nothing can be told."""
-
-    judges: int
-    agreeing: int
-    interval: str
-
-
-def doubt_of_judges(view: JudgesView) -> str:
-    """Whether other judges would agree, where that is not shown: a clause after a semicolon."""
-    if not view.interval:
-        why = (
-            ": one judge scored both" if view.judges == 1 else ": no item has scores from two judges for both"
-        )
-        return f"agreement of other judges is unknown{why}"
-    seen = f"{view.interval}; {view.agreeing} of {view.judges} judges see it so"
-    if view.judges == 2:
-        return f"whether other judges would agree can only be guessed from two ({seen})"
-    return f"whether other judges would agree is open ({seen})"

@@ -14,11 +14,12 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Bounds, Floats, Looks, bounds_of_missing, share_of_items
+from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, with_bounds
-from coeval.analysis.measures.ranking import Level, Ranking, ranked
+from coeval.analysis.measures.ranking import Level, Ranking, family_members, ranked_by, tested_pairs
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 
@@ -87,23 +88,22 @@ class _Compared(NamedTuple):
 
 def label_measures(reader: RunReader, students: Sequence[str]) -> Labels:
     """Measure the labels of ``students``; those that the configuration has lost are left out."""
-    found: dict[str, dict[str, LabelMeasures]] = {}
-    for task, attribute, values in reader.rows(_ATTRIBUTES):
-        if not _is_removed(reader, task, attribute):
-            measured = _of_label(reader, (task, attribute), students, values)
-            found.setdefault(task, {})[attribute] = measured
-    return found
+    return _measured(
+        reader, {place: students for place in _labels(reader) if not _is_removed(reader, *place)}
+    )
 
 
 def removed_labels(reader: RunReader, students: Sequence[str], planned: Sequence[str]) -> Labels:
     """Measure what the configuration has lost: labels and tasks, and of the others the students who are not
     ``planned``."""
-    found: dict[str, dict[str, LabelMeasures]] = {}
     others = [name for name in students if name not in planned]
-    for task, attribute, values in reader.rows(_ATTRIBUTES):
-        if names := students if _is_removed(reader, task, attribute) else others:
-            found.setdefault(task, {})[attribute] = _of_label(reader, (task, attribute), names, values)
-    return found
+    chosen = {place: students if _is_removed(reader, *place) else others for place in _labels(reader)}
+    return _measured(reader, {place: names for place, names in chosen.items() if names})
+
+
+def _labels(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
+    """By task and label, its values."""
+    return {(task, attribute): values for task, attribute, values in reader.rows(_ATTRIBUTES)}
 
 
 def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
@@ -111,12 +111,27 @@ def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
     return "task" in gone or "label" in gone
 
 
-def _of_label(
-    reader: RunReader, place: tuple[str, str], students: Sequence[str], values: Sequence[str]
-) -> LabelMeasures:
-    compared, failed = _compared(reader, place, students, values), dict(reader.rows(_FAILED, [place[0]]))
-    measures = {name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)}
-    return LabelMeasures(measures, _ranking(compared, students, measures, reader.looks))
+def _measured(reader: RunReader, chosen: Mapping[tuple[str, str], Sequence[str]]) -> Labels:
+    """Measure the labels of these students; all pairs in all labels are tested as one family."""
+    values = _labels(reader)
+    found: dict[tuple[str, str], dict[str, LabelStudent]] = {}
+    common: dict[tuple[str, str], _Common] = {}
+    for place, students in chosen.items():
+        compared = _compared(reader, place, students, values[place])
+        failed = dict(reader.rows(_FAILED, [place[0]]))
+        found[place] = {
+            name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
+        }
+        common[place] = _common(compared, students, found[place])
+    tests = sum(map(tested_pairs, common.values()))
+    members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}
+    verdicts = iter(adjust_family([member for of in members.values() for member in of.values()]))
+    labels: dict[str, dict[str, LabelMeasures]] = {}
+    for (task, attribute), measures in found.items():
+        of_label = members[task, attribute]
+        ranks = ranked_by(_levels(measures), of_label, [next(verdicts) for _ in of_label])
+        labels.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
+    return labels
 
 
 def macro_f1(tables: Floats) -> Floats:
@@ -226,13 +241,19 @@ def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
     )
 
 
-def _ranking(
-    compared: _Compared,
-    students: Sequence[str],
-    measures: Mapping[str, LabelStudent],
-    looks: Looks | None,
-) -> Ranking:
-    """By accuracy; two are compared on the datapoints that both have labels of."""
+def _levels(measures: Mapping[str, LabelStudent]) -> dict[str, Level]:
+    return {
+        name: Level(found.accuracy.value, found.accuracy.n or 0)
+        for name, found in measures.items()
+        if found.accuracy.value is not None
+    }
+
+
+_Common: TypeAlias = Mapping[tuple[str, str], Mapping[str, PairedScores]]
+
+
+def _common(compared: _Compared, students: Sequence[str], measures: Mapping[str, LabelStudent]) -> _Common:
+    """What two students share: the datapoints that both have labels of."""
     shape = (len(students), int(compared.item.max(initial=-1)) + 1)
     correct, answers = np.zeros(shape), np.zeros(shape)
     np.add.at(correct, (compared.student, compared.item), compared.right)
@@ -240,20 +261,14 @@ def _ranking(
     with np.errstate(invalid="ignore"):
         right = correct / answers  # of several answers to an item, their share; NaN without any
     places = {name: place for place, name in enumerate(students)}
-
-    levels = {
-        name: Level(found.accuracy.value, found.accuracy.n or 0)
-        for name, found in measures.items()
-        if found.accuracy.value is not None
-    }
     common = {}
-    for first, second in combinations(sorted(levels), 2):
+    for first, second in combinations(sorted(_levels(measures)), 2):
         a, b = right[places[first]], right[places[second]]
         both = np.isfinite(a) & np.isfinite(b)
         alike = None if compared.alike is None else compared.alike[both]
         pairs = PairedScores(a[both], b[both], np.ones(int(both.sum())), alike)
         common[first, second] = {"": pairs} if both.any() else {}
-    return ranked(levels, common, looks=looks)
+    return common
 
 
 # By task and label, the values that are expected or stated.

@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from coeval.analysis.comparison.comparison_report import half_text
+from coeval.analysis.comparison.comparison_report import chance_text, half_text
+from coeval.analysis.comparison.family import FEWEST_JUDGES, LeadVerdict, PairDifference
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.pair_measures import PairMeasures, pair_sentences
-from coeval.analysis.measures.ranking import SAME, Ranking, StudentGap
+from coeval.analysis.measures.ranking import SAME, Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import Bounded
 from coeval.core.figures import difference_text, points
-from coeval.core.text import dollars, listed, numbered, p_text
+from coeval.core.text import dollars, listed, numbered
 
 # A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
 _LEAST_GAP, _MOST_TIMES = 0.001, 20
@@ -35,14 +36,16 @@ def leader_sentences(
 
 
 def leading_pair(ranks: Ranking) -> tuple[str, str]:
-    """Name the best of two or more students, and its rival: the best that it does not beat significantly, so
-    that both may have rank 1; the second where it beats all."""
+    """Name the best of two or more students, and its rival: the best that it is tied with, so that both may
+    have rank 1; else the best that it leads by these judges alone; else the second."""
     first, second, *_ = ranks.order
-    whole = (name for name in ranks.order[1:] if name not in ranks.partial)
-    return first, next((name for name in whole if not _is_ahead(ranks, first, name)), second)
+    whole = [name for name in ranks.order[1:] if name not in ranks.partial]
+    tied = (name for name in whole if not _is_ahead(ranks, first, name))
+    by_judges = (name for name in whole if _verdict(ranks, first, name) != "leads")
+    return first, next(tied, next(by_judges, second))
 
 
-def leading_gap(ranks: Ranking) -> StudentGap | None:
+def leading_gap(ranks: Ranking) -> PairDifference | None:
     """That of the `leading_pair`; None where they share no items, or nobody can lead."""
     if len(ranks.order) < 2 or _without_leader(ranks):
         return None
@@ -62,25 +65,29 @@ def leader_sentence(
         return said
     if gap is None:
         return f"{first} has the highest score ({one}); {second} shares no scored items with it."
-    by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
-    if gap.sure:
-        p = p_text(gap.p_adjusted or 0.0) + (" at any look" if at_any_look else "")
-        return f"{first} leads with {one}: {by} ahead of {second} ({other}) on {shared} ({p})."
-    return (
-        f"{first} ({one}) and {second} ({other}) are {tied_text(first, second, gap, len(ranks.differences))}."
-    )
+    if gap.significant:
+        return f"{lead_text(first, second, gap, at_any_look=at_any_look)}."
+    return f"{tied_text((f'{first} ({one})', f'{second} ({other})'), gap, (first, second))}."
 
 
-def tied_text(first: str, second: str, gap: StudentGap, pairs: int, where: str = "") -> str:
-    """``statistically tied: the gap is 1.5 ± 2.0 points on 180 shared items``; a p-value where the interval
-    alone, which knows nothing of the other ``pairs``, would let one expect otherwise."""
+def lead_text(
+    first: str, second: str, gap: PairDifference, where: str = "", *, at_any_look: bool = False
+) -> str:
+    """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036)``"""
+    chance = chance_text(gap.p_adjusted, at_any_look=at_any_look)
+    by = f"{gap_text(gap)} points ahead of {second}"
+    return f"{first} {gap.verdict}{where}: {by} on {numbered(gap.n, 'shared item')}{chance}"
+
+
+def tied_text(shown: tuple[str, str], gap: PairDifference, names: tuple[str, str], where: str = "") -> str:
+    """``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items``; a p-value where
+    the interval alone would let one expect otherwise: it is made otherwise where few items differ."""
     by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
-    if is_behind(first, second, gap):
-        return f"statistically tied{where}: on {shared}, {second} is ahead by {by}"
-    chance = ""
-    if gap.p_adjusted is not None and not gap.bounds[0] <= 0 <= gap.bounds[1]:
-        chance = f" ({p_text(gap.p_adjusted)}{f' adjusted for {pairs:,} pairs' if pairs > 1 else ''})"
-    return f"statistically tied{where}: the gap is {by} on {shared}{chance}"
+    tied = f"{' and '.join(shown)} are tied{where}"
+    if is_behind(*names, gap):
+        return f"{tied}: on {shared}, {names[1]} is ahead by {by}"
+    low, high = gap.ci95_adjusted
+    return f"{tied}: the gap is {by} on {shared}{'' if low <= 0 <= high else chance_text(gap.p_adjusted)}"
 
 
 def shown(found: Measured) -> str:
@@ -108,11 +115,11 @@ def _without_leader(ranks: Ranking) -> str:
     return ""
 
 
-def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str:
+def settling_sentence(gap: PairDifference, usd_per_item: float | None = None) -> str:
     """How many items would settle a gap of this size, by these judges if there are any, four times in five;
     empty where it is settled."""
-    least, by = gap.minimum_detectable, abs(gap.by)
-    if gap.sure:
+    least, by = gap.minimum_detectable, abs(gap.difference)
+    if gap.significant:
         return ""
     if least is None:
         return "One shared item cannot show a gap: more are needed."
@@ -129,22 +136,22 @@ def settling_sentence(gap: StudentGap, usd_per_item: float | None = None) -> str
     return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,}{price})."
 
 
-def _judges_must(gap: StudentGap) -> bool:
+def _judges_must(gap: PairDifference) -> bool:
     """Check whether the interval over judges includes zero even with `_MOST_TIMES` the items."""
-    over = gap.over_judges
-    if abs(gap.by) < _LEAST_GAP or over is None or over.low is None or over.high is None:
+    wide = gap.ci95_over_judges_adjusted
+    if abs(gap.difference) < _LEAST_GAP or wide is None:
         return False
-    of_items, of_both = ((high - low) / 2 for low, high in (gap.bounds, (over.low, over.high)))
-    return gap.by**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
+    of_items, of_both = ((high - low) / 2 for low, high in (gap.ci95_adjusted, wide))
+    return gap.difference**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
 
 
-def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
+def panel_sentence(ranks: Ranking, gap: PairDifference) -> str:
     """Say whether judges agree about the `leading_pair`; empty where no judge scored."""
-    if gap.over_judges is None or gap.judges is None:
+    if gap.judges is None:
         return ""
     first, second = leading_pair(ranks)
-    one = (gap if gap.by >= 0 else gap.turned).over_judges or gap.over_judges
-    if one.value is None or one.low is None or one.high is None:
+    one = gap.leading
+    if one.ci95_over_judges_adjusted is None:
         if gap.judges == 1:
             who = "was used" if ranks.one_judge else f"scored both {first} and {second}"
             return f"Only one judge {who}, so agreement cannot be measured."
@@ -154,16 +161,16 @@ def panel_sentence(ranks: Ranking, gap: StudentGap) -> str:
     who = f"{agreeing:,} of {judges:,} judges put {ahead} ahead"
     if agreeing == judges:
         who = f"{'Both' if judges == 2 else f'All {judges:,}'} judges put {ahead} ahead"
-    elif abs(gap.by) <= SAME:
+    elif abs(gap.difference) <= SAME:
         who = f"The {judges:,} judges together put neither ahead"
-    sure = gap.sure and gap.sure_over_judges
-    end = f" ({p_text(gap.p_over_judges_adjusted or 0.0)})" if sure else ", not significant"
-    if not sure and _judges_must(gap):
-        end += ": more items cannot settle it, more judges can"
+    end = chance_text(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
+    if not end and _judges_must(gap):
+        end = ": more items cannot settle it, more judges can"
     guess = "; two judges give only a rough idea" if judges == 2 else ""
-    by = f"{points(one.value)} {half_text(one.value, one.low, one.high)} points"
-    what = "lead" if gap.sure else "gap"
-    return f"{who}; allowing for other judges, the {what} is {by}{end}{guess}."
+    by = f"{points(one.difference)} {half_text(one.difference, *one.ci95_over_judges_adjusted)} points"
+    return (
+        f"{who}; allowing for other judges, the {'lead' if gap.significant else 'gap'} is {by}{end}{guess}."
+    )
 
 
 def partial_sentences(ranks: Ranking) -> Iterator[str]:
@@ -183,7 +190,7 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
     pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them
     if len(order) < 3 or not ranks.differences:
         return
-    sure = sum(reported.sure for reported in ranks.differences.values())
+    sure = sum(gap.significant for gap in ranks.differences.values())
     over = _over_judges(ranks, sure, pairs)
     if sure in (0, pairs):
         which = "All" if sure else "None of the"
@@ -203,16 +210,20 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
 def _over_judges(ranks: Ranking, sure: int, pairs: int) -> str:
     """How many of the significant differences are so over judges as well; empty where that is not known, or
     none is significant."""
-    if not sure or all(one.p_over_judges is None for one in ranks.differences.values()):
+    if not sure or all((gap.judges or 0) < FEWEST_JUDGES for gap in ranks.differences.values()):
         return ""
-    both = sum(one.sure and one.sure_over_judges for one in ranks.differences.values())
+    both = sum(gap.verdict == "leads" for gap in ranks.differences.values())
     number = "none" if not both else "all" if both == sure == pairs else f"{both:,}"
     return f", {number} of them also when judges are treated as a sample"
 
 
 def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:
-    reported = ranks.between(leader, other)
-    return reported is not None and reported.sure
+    return _verdict(ranks, leader, other) != "tied"
+
+
+def _verdict(ranks: Ranking, one: str, other: str) -> LeadVerdict:
+    gap = ranks.between(one, other)
+    return "tied" if gap is None else gap.verdict
 
 
 def _places(places: Sequence[int]) -> str:
@@ -226,17 +237,16 @@ def _places(places: Sequence[int]) -> str:
     return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
-def gap_text(reported: StudentGap) -> str:
+def gap_text(gap: PairDifference) -> str:
     """How much better the better one is, in points: the sign is left to the order of the names."""
-    found = (reported if reported.by >= 0 else reported.turned).difference
-    value, low, high = (100 * (number or 0.0) for number in found[:3])
-    return difference_text(value, low, high)
+    one = gap.leading
+    return difference_text(*(100 * number for number in (one.difference, *one.ci95_adjusted)))
 
 
-def is_behind(first: str, second: str, reported: StudentGap) -> bool:
+def is_behind(first: str, second: str, reported: PairDifference) -> bool:
     """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
     name that comes later in the alphabet."""
-    return (reported.by if first > second else -reported.by) < -SAME
+    return (reported.difference if first > second else -reported.difference) < -SAME
 
 
 # --- The opening of a page, in three sentences
@@ -311,7 +321,7 @@ def _neighbours(ranks: Ranking) -> str:
             break
         if gap is None:
             return f"The order behind the leader is open: {one} and {other} share no scored items."
-        if not gap.sure:
+        if not gap.significant:
             apart = f"{gap_text(gap)} points apart"
             return f"The order behind the leader could change: {one} and {other} are {apart}."
     return ""
@@ -340,8 +350,8 @@ def _of_labels(measures: RunMeasures, usd_per_item: float | None) -> Iterator[st
     where = f"{task} ({name})" if len(places) > 1 else name
     yield label_sentence(found, where)
     if len(order) > 1 and (gap := leading_gap(found.ranking)) is not None:
-        sure = "The gap is significant: more items are unlikely to change who leads."
-        yield settling_sentence(gap, usd_per_item) or sure
+        steady = "More items are unlikely to change who leads."
+        yield settling_sentence(gap, usd_per_item) or steady
     if more:
         yield f"{numbered(more, 'other label')}: see the table of labels."
     else:
@@ -357,19 +367,13 @@ def label_sentence(found: LabelMeasures, where: str) -> str:
         return f"{first} states the right {where} in {right[first]}% of its answers, the only student."
     second = leading_pair(ranks)[1]
     gap = ranks.between(first, second)
-    lead = f"{first} is right most often ({where}: {right[first]})"
-    if any(
-        (one.accuracy.value or 0.0) > (found.students[first].accuracy.value or 0.0)
-        for one in found.students.values()
-    ):
-        lead = f"On the items that students share, {first} is right most often ({where})"
     if gap is None:
+        lead = f"{first} is right most often ({where}: {right[first]})"
         return f"{lead}; no items are shared with {second}."
-    if gap.sure:
-        ahead = f"{gap_text(gap)} points ahead of {second} ({right[second]})"
-        return f"{lead}: {ahead} on {numbered(gap.n, 'shared item')} ({p_text(gap.p_adjusted or 0.0)})."
-    tied = tied_text(first, second, gap, len(ranks.differences), f" in {where}")
-    return f"{first} ({right[first]}) and {second} ({right[second]}) are {tied}."
+    if gap.significant:
+        return f"{lead_text(first, second, gap, f' in {where}')}."
+    names = (f"{first} ({right[first]})", f"{second} ({right[second]})")
+    return f"{tied_text(names, gap, (first, second), f' in {where}')}."
 
 
 def _of_pairs(found: PairMeasures) -> Iterator[str]:

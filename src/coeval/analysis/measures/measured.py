@@ -172,6 +172,8 @@ def leaves(
             *of, name = entity or ("",)
             where, measure = (part, steps[0]) if steps else ("run", part)
             yield Leaf(where, name, measure, (*of, *steps[1:]), measured, kind)
+        case (float() as low, float() as high) if steps and steps[-1].startswith("ci95"):
+            yield from leaves(part, Measured(None, low, high, None, None), steps, entity, kind)
         case ModelTasks():
             for task, metrics in node.items():
                 for metric, figures in metrics.items():

@@ -1,11 +1,11 @@
-"""Measure a folder: every part once, from the scores that count."""
+"""Measure a folder: each part that is asked for once, from the scores that count."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import singledispatch
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, singledispatch
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, Floats, Looks, clustered_mean, p_at_any_look
+from coeval.analysis.intervals import Floats, clustered_mean
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
@@ -34,18 +34,19 @@ from coeval.analysis.measures.leaders import (
     partial_sentences,
     place_sentences,
 )
-from coeval.analysis.measures.measured import Measured, ModelTasks
+from coeval.analysis.measures.measured import NOT_MEASURED, Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
-from coeval.analysis.measures.pair_scores import SharedScores
-from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
-from coeval.analysis.measures.removed_measures import answer_counts, removed_measures
-from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
-from coeval.analysis.measures.run_measures import (
-    Measures,
-    OutputMeasures,
-    RunMeasures,
-    SampleSpread,
+from coeval.analysis.measures.ranking import (
+    NOBODY,
+    OthersAlone,
+    Ranking,
+    ranking,
+    task_verdict,
+    without_own_measures,
 )
+from coeval.analysis.measures.removed_measures import answer_counts, removed_measures
+from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
+from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, SampleSpread, parts_of
 from coeval.analysis.measures.score_grid import (
     UNSCORED,
     Codes,
@@ -293,40 +294,39 @@ class Conclusion(NamedTuple):
     text: str
 
 
+_Part = TypeVar("_Part")
 # The terminal opens with conclusions; more labels than this are a table's work.
 _MOST_LABELS = 3
 
 
-def conclusions(
-    measures: RunMeasures,
-    beside: Iterable[str],
-    related: Iterable[str],
-    elsewhere: Iterable[str],
-    looks: Looks | None = None,
-) -> tuple[Conclusion, ...]:
-    """Sentences for people, the most important first; ``beside`` is what no score is of
-    (`coeval.analysis.score_notes.label_task_notes`), ``related`` are the sentences of `family_judges`,
-    ``elsewhere`` those of `task_leaders` and `family_teachers`; ``looks``: as in `leader_sentences`."""
+def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterator[Conclusion]:
+    """Sentences for people, the most important first."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
-    compared = measures.pairs
-    of_judges = list(_judges(measures.judges, _kappa(measures))) if ranks.order else []
-    leads = leader_sentences(students, ranks, looks) if ranks.order or not (labels or compared) else iter(())
+    compared, people, families = measures.pairs, measures.people, families_of(reader, grid)
+    weighted = measures.panel is not None and measures.panel.kappa_weights is not None
+    of_judges = list(_judges(measures.judges, "weighted κ" if weighted else "κ")) if ranks.order else []
+    bare = not ranks.order and (labels or compared is not None)
+    leads = () if bare else tuple(leader_sentences(students, ranks, grid.looks))
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
-        ("leads", pair_sentences(compared) if compared is not None else iter(())),
+        ("leads", pair_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in of_judges)),
-        ("leads", beside),
+        ("leads", label_task_notes(reader)),
+        ("leads", unscored_notes(reader, grid)),
         ("leads", _labels(labels)),
-        ("leads", related),
+        ("leads", family_judges(grid, measures.judges, ranks, families)),
         ("leads", place_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
-        ("where", elsewhere),
+        ("where", task_leaders(grid, students, ranks)),
+        ("where", family_teachers(grid, ranks, families)),
         ("judges", of_judges),
         ("judges", panel_findings(measures.judges)),
         ("judges", length_findings(measures.length)),
         ("judges", reliability(measures.g_study)),
         ("cost", _missing(students, adjusted=ranks.adjusted)),
+        ("leads", people_sentences(people) if people is not None else ()),
+        ("leads", answer_findings(student_rows(measures, reader.planned))),
     )
-    return tuple(Conclusion(topic, text) for topic, texts in said for text in texts)
+    return (Conclusion(topic, text) for topic, texts in said for text in texts)
 
 
 def _labels(labels: Labels) -> Iterator[str]:
@@ -343,11 +343,6 @@ def _labels(labels: Labels) -> Iterator[str]:
         yield from missing_label_sentences(f"{task} ({name})", bounded)
     if (more := len(places) - _MOST_LABELS) > 0:
         yield f"{numbered(more, 'more label')}: see coeval analyze labels."
-
-
-def _kappa(measures: RunMeasures) -> str:
-    weighted = measures.panel is not None and measures.panel.kappa_weights is not None
-    return "weighted κ" if weighted else "κ"
 
 
 def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
@@ -391,60 +386,38 @@ def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iter
         yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
 
-class _TaskLeader(NamedTuple):
-    """Who has the highest score in a task, and that of the leader over all."""
-
-    task: str
-    name: str
-    score: float
-    leaders: float
-
-
 def task_leaders(grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[str]:
-    """A sentence. p-values are multiplied by the number of tasks and of others, of whom the highest was
-    picked (Bonferroni)."""
+    """A sentence on who has the highest score in each task; the verdict is the family's (`task_verdict`)."""
     if len(ranks.order) < 2:
         return
-    leader, *others = ranks.order
-    found = list(_leaders(students, ranks))
-    elsewhere = [one for one in found if one.name != leader]
-    if not elsewhere:
-        if len(found) > 1:
-            tasks = "both tasks" if len(found) == 2 else f"all {len(found)} tasks"
-            yield f"{leader} has the highest score in {tasks}."
-        return
-    picked = len(found) * len(others)
-    reported = [
-        f"{one.name} in {one.task} ({points(one.score)}, {leader} {points(one.leaders)}: "
-        f"{_sureness(grid, leader, one, picked)})"
-        for one in elsewhere
-    ]
-    yield f"Other students have the highest score in some tasks: {listed(reported)}."
-
-
-def _leaders(students: Mapping[str, StudentScores], ranks: Ranking) -> Iterator[_TaskLeader]:
-    """Of each task that the leader has a score in; of equals, the leader first."""
-    leader = ranks.order[0]
-    for task, own in students[leader].score_by_task.items():
-        if own.value is None:
-            continue
-        score, _, name = max(
-            (found.value, name == leader, name)
-            for name in ranks.order
-            if (found := students[name].score_by_task.get(task)) is not None and found.value is not None
+    leader, elsewhere = ranks.order[0], []
+    tasks = {task: own.value for task, own in students[leader].score_by_task.items() if own.value is not None}
+    for task, own_score in tasks.items():
+        known = {name: students[name].score_by_task.get(task, NOT_MEASURED).value for name in ranks.order}
+        best, _, name = max(
+            (value, name == leader, name) for name, value in known.items() if value is not None
         )
-        yield _TaskLeader(task, name, score, own.value)
-
-
-def _sureness(grid: ScoreGrid, leader: str, one: _TaskLeader, picked: int) -> str:
-    shared = SharedScores(grid).paired(leader, one.name).get(one.task)
-    p = paired_difference([shared]).p if shared is not None else None
-    if p is None:
-        return "no test possible"
-    return "significant" if p_at_any_look(p, grid.looks) * picked < ALPHA else "not significant"
+        if name != leader:
+            verdict = task_verdict(grid, ranks, leader, name, task) or "not tested"
+            elsewhere.append(f"{name} in {task} ({points(best)}, {leader} {points(own_score)}: {verdict})")
+    if elsewhere:
+        why = (
+            "; tasks are tested where the overall gap is significant" if "not tested" in elsewhere[0] else ""
+        )
+        yield f"Other students have the highest score in some tasks: {listed(elsewhere)}{why}."
+    elif len(tasks) > 1:
+        every = "both tasks" if len(tasks) == 2 else f"all {len(tasks)} tasks"
+        yield f"{leader} has the highest score in {every}."
 
 
 # --- Measured run
+
+
+class AnalyzedFolder(NamedTuple):
+    """What an analysis shows of a folder, and all ``models`` that take part, whether or not it shows them."""
+
+    measures: RunMeasures | OutputMeasures
+    models: tuple[str, ...]
 
 
 class MeasuredRun(NamedTuple):
@@ -454,77 +427,86 @@ class MeasuredRun(NamedTuple):
     grid: ScoreGrid
     conclusions: tuple[Conclusion, ...]
 
+    @property
+    def shown(self) -> AnalyzedFolder:
+        grid = self.grid
+        return AnalyzedFolder(self.measures, (*grid.students, *grid.judges, *grid.teachers))
+
 
 @singledispatch
-def measure(reader: Reader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
-    """All measures of what is read."""
+def measure(reader: Reader, *_: object, **__: object) -> AnalyzedFolder:
+    """Measure what an analysis (default: all) shows; ``options`` are those of the robust filter."""
     raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
 
 
 @measure.register
-def _(reader: RunReader, options: RobustOptions | None = None) -> Measures:
-    return measure_run(reader, options).measures
+def _(reader: RunReader, analysis: Analysis = "all", options: RobustOptions | None = None) -> AnalyzedFolder:
+    return measure_run(reader, parts_of(RunMeasures, analysis), options).shown
 
 
 @measure.register
-def _(reader: OutputReader, options: RobustOptions | None = None) -> Measures:  # noqa: ARG001
-    return measure_output(reader)
+def _(reader: OutputReader, *_: object, **__: object) -> AnalyzedFolder:
+    return analyzed_output(measure_output(reader))
 
 
-def measure_run(reader: RunReader, options: RobustOptions | None = None) -> MeasuredRun:
-    """All measures of a run, and what they come of."""
-    grid = score_grid(reader)
-    reweighting = Reweighting(len(grid.items.ids), cluster=grid.items.alike)
-    judged = grid.judged
-    pairs = judge_pairs(judged, reweighting)
-    agreement = judge_agreement(judged, pairs)
-    benchmark = benchmark_measures(reader, grid)
-    ranks, scores = ranking(grid)
-    counts = answer_counts(reader)
-    students = student_measures(grid, scores, counts)
+def analyzed_output(measures: OutputMeasures) -> AnalyzedFolder:
+    return AnalyzedFolder(measures, (*measures.metrics, *measures.judges))
+
+
+def measure_run(
+    reader: RunReader, parts: Collection[str] | None = None, options: RobustOptions | None = None
+) -> MeasuredRun:
+    """Measure ``parts`` of a run, the fields of `RunMeasures` by name (None: all), and nothing else: the
+    others are as those of a run of which nothing is known."""
+    grid, how = score_grid(reader), options or RobustOptions()
+    judged, again = grid.judged, Reweighting(len(grid.items.ids), cluster=grid.items.alike)
+    pairs = cache(lambda: judge_pairs(judged, again))
+    agreement = cache(lambda: judge_agreement(judged, pairs()))
+    benchmark = cache(lambda: benchmark_measures(reader, grid))
+    ranked = cache(lambda: ranking(grid))
+    counts = cache(lambda: answer_counts(reader))
+    students = cache(lambda: student_measures(grid, ranked().scores, counts()))
+
+    def part(name: str, compute: Callable[[], _Part], nothing: _Part) -> _Part:
+        return compute() if parts is None or name in parts else nothing
+
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
         units=int(grid.sums(alike=True).units.sum()),
-        agreement=pair_measures(pairs),
-        panel=panel_measures(judged, reweighting),
-        judges=judge_measures(
-            agreement,
-            levels_by_judge(judged),
-            biases_of(reader, judged),
-            consistency_of(reader, judged, reweighting),
+        agreement=part("agreement", lambda: pair_measures(pairs()), {}),
+        panel=part("panel", lambda: panel_measures(judged, again), None),
+        judges=part(
+            "judges",
+            lambda: judge_measures(
+                agreement(),
+                levels_by_judge(judged),
+                biases_of(reader, judged),
+                consistency_of(reader, judged, again),
+            ),
+            {},
         ),
-        length=contrasts_of(reader, judged),
-        g_study=g_study(judged),
-        teachers=teacher_measures(grid, reweighting),
-        students=students,
-        ranking=ranks,
-        labels=label_measures(reader, grid.students),
-        without_own=without_own_measures(grid),
-        robust=robust_measures(grid, agreement, options or RobustOptions()),
-        coverage=benchmark.coverage,
-        items=benchmark.items,
-        checks=check_measures(grid, students),
-        samples=sample_measures(reader, grid),
-        pairs=measured_pairs(read_comparisons(reader)),
-        people=people_measures(reader, grid, reweighting),
-        removed=removed_measures(reader, grid, counts),
+        length=part("length", lambda: contrasts_of(reader, judged), {}),
+        g_study=part("g_study", lambda: g_study(judged), None),
+        teachers=part("teachers", lambda: teacher_measures(grid, again), {}),
+        students=part("students", students, {}),
+        ranking=part("ranking", lambda: ranked().ranking, NOBODY),
+        labels=part("labels", lambda: label_measures(reader, grid.students), {}),
+        without_own=part(
+            "without_own", lambda: without_own_measures(grid), OthersAlone(False, (), {}, NOBODY)
+        ),
+        robust=part("robust", lambda: robust_measures(grid, agreement(), how), RobustMeasures(False, how)),
+        coverage=part("coverage", lambda: benchmark().coverage, {}),
+        items=part("items", lambda: benchmark().items, {}),
+        checks=part("checks", lambda: check_measures(grid, students()), None),
+        samples=part("samples", lambda: sample_measures(reader, grid), None),
+        pairs=part("pairs", lambda: measured_pairs(read_comparisons(reader)), None),
+        people=part("people", lambda: people_measures(reader, grid, again), None),
+        removed=part("removed", lambda: removed_measures(reader, grid, counts()), None),
     )
-    found = tuple(_concluded(reader, grid, measures))
+    found = part("findings", lambda: tuple(conclusions(reader, grid, measures)), tuple[Conclusion, ...]())
     texts = tuple(conclusion.text for conclusion in found)
     return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, found)
-
-
-def _concluded(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterable[Conclusion]:
-    ranks, families = measures.ranking, families_of(reader, grid)
-    related = family_judges(grid, measures.judges, ranks, families)
-    elsewhere = [*task_leaders(grid, measures.students, ranks), *family_teachers(grid, ranks, families)]
-    notes = (*label_task_notes(reader), *unscored_notes(reader, grid))
-    yield from conclusions(measures, notes, related, elsewhere, grid.looks)
-    for text in people_sentences(measures.people) if measures.people is not None else ():
-        yield Conclusion("leads", text)
-    for text in answer_findings(student_rows(measures, reader.planned)):
-        yield Conclusion("leads", text)
 
 
 def measure_output(reader: OutputReader) -> OutputMeasures:

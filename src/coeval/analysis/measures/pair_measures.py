@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.comparison.family import lead_verdict, rank_range
 from coeval.analysis.comparison.paired_difference import holm_by_name
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
@@ -126,16 +127,18 @@ def pair_sentences(found: PairMeasures) -> Iterator[str]:
 
 
 def _strongest(found: PairMeasures, group: Sequence[str]) -> str:
-    """Say who is strongest in a group of compared students."""
+    """Say who leads in a group of compared students: over items, by the judges that compared them."""
     first, *others = group
     lead = found.students[first]
     of = f" of {listed(group)}" if len(found.groups) > 1 else ""
     wins, items = _points(lead.strength), numbered(lead.strength.n or 0, "item")
-    if lead.ranks == (1, 1):
-        return f"{first} is significantly stronger than all others{of}: it wins {wins} of 100 ({items})."
     tied = [name for name in others if found.students[name].ranks[0] == 1]
-    what = f"statistically tied with {listed(tied)}" if tied else "not significantly stronger than all others"
-    return f"{first} is strongest{of}, winning {wins} of 100 ({items}), and {what}."
+    if tied or lead.ranks != (1, 1):
+        tied = tied or [others[0]]
+        how = "is" if len(tied) == 1 else "are"
+        return f"{first} wins {wins} of 100{of} ({items}); {listed(tied)} {how} tied with it."
+    verdict = lead_verdict(0.0, None, len(found.judges))
+    return f"{first} {verdict}{of}: it wins {wins} of 100 ({items})."
 
 
 def _points(share: Measured) -> str:
@@ -251,6 +254,7 @@ def measured_pairs(found: Comparisons | None) -> PairMeasures | None:
         return None
     groups = [_strengths_in(group) for group in _linked(found)]
     p_values = holm_by_name({pair: p for group in groups for pair, p in group.p_values.items()})
+    ahead = [pair for pair, p in p_values.items() if p < ALPHA]
     by_task = {
         task: {
             name: strength
@@ -268,7 +272,7 @@ def measured_pairs(found: Comparisons | None) -> PairMeasures | None:
             won = np.where(found.who[:, 0] == at, found.won, 1 - found.won)
             students[name] = PairStudent(
                 strength=group.strengths[name],
-                ranks=_ranks(name, tuple(group.strengths), p_values),
+                ranks=rank_range(name, group.strengths, ahead),
                 win_rate=of_interval(clustered_mean(won[mine], found.cluster[mine]), None),
                 ties=int((found.won[mine] == _WON["tie"]).sum()),
                 comparisons=int(mine.sum()),
@@ -327,14 +331,6 @@ def _strengths_in(found: Comparisons) -> _Group:
         {names[at]: measured[at] for at in order},
         {(names[a], names[b]): fitted.p_value(*sorted((a, b))) for a, b in combinations(order, 2)},
     )
-
-
-def _ranks(student: str, order: Sequence[str], p_values: _Pairs) -> tuple[int, int]:
-    """Return the best and the worst rank, by the numbers of significantly stronger and weaker students."""
-    at = order.index(student)
-    better = sum(p_values[other, student] < ALPHA for other in order[:at])
-    worse = sum(p_values[student, other] < ALPHA for other in order[at + 1 :])
-    return 1 + better, len(order) - worse
 
 
 def _rates(

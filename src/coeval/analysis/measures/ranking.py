@@ -14,19 +14,25 @@ from typing import Annotated, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
+from coeval.analysis.comparison.family import (
+    FamilyMember,
+    FamilyVerdict,
+    LeadVerdict,
+    PairDifference,
+    adjust_family,
+    family_member,
+    pair_difference,
+    rank_range,
+)
 from coeval.analysis.comparison.paired_difference import (
     Difference,
-    OverJudges,
     PairedScores,
-    at_any_look,
-    holm_by_name,
-    judges_at_any_look,
     over_judges,
     paired_difference,
     spread_over_judges,
 )
-from coeval.analysis.intervals import ALPHA, Looks
-from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs
+from coeval.analysis.intervals import Looks
+from coeval.analysis.measures.measured import FILES, Record, ShownAs
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
@@ -44,70 +50,6 @@ SAME = 1e-9
 
 LeftOut: TypeAlias = Callable[[str, str], Collection[str]]
 """The judges whose scores of two students are left out."""
-
-
-_OVER_JUDGES = "The same with judges as a sample too; without an interval: not known"
-_DETECTABLE = "The true difference that would be detected four times in five, among so many pairs"
-
-
-class StudentGap(Entity, frozen=True):
-    """How the second of two students differs from the first, paired by datapoint; ``p_adjusted`` is Holm's
-    over all pairs, None where a single datapoint is all there is."""
-
-    difference: Annotated[Measured, ShownAs("Paired by item, tasks counting alike", "Difference", kind="gap")]
-    p: Annotated[float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)]
-    p_adjusted: Annotated[
-        float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
-    ]
-    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
-    over_judges: Annotated[Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges", kind="gap")] = None
-    p_over_judges: Annotated[
-        float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)
-    ] = None
-    p_over_judges_adjusted: Annotated[
-        float | None, ShownAs("Over items and judges, adjusted", "p (Holm), judges too", kind="probability")
-    ] = None
-    judges: Annotated[int | None, ShownAs("Judges who scored both", elsewhere="leads")] = None
-    agreeing: Annotated[
-        int | None,
-        ShownAs("Judges who by themselves put the same one ahead", "Judges see it so", kind="count"),
-    ] = None
-
-    @property
-    def sure(self) -> bool:
-        """Over items, by these judges."""
-        return self.p_adjusted is not None and self.p_adjusted < ALPHA
-
-    @property
-    def sure_over_judges(self) -> bool:
-        """Over items and judges."""
-        return self.p_over_judges_adjusted is not None and self.p_over_judges_adjusted < ALPHA
-
-    @property
-    def turned(self) -> StudentGap:
-        """How the first differs from the second."""
-        over = None if self.over_judges is None else _negative(self.over_judges)
-        return msgspec.structs.replace(self, difference=_negative(self.difference), over_judges=over)
-
-    @property
-    def by(self) -> float:
-        """How far the second is ahead of the first."""
-        return self.difference.value or 0.0
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        return self.difference.low or 0.0, self.difference.high or 0.0
-
-    @property
-    def n(self) -> int:
-        """Datapoints that both have."""
-        return self.difference.n or 0
-
-
-def _negative(one: Measured) -> Measured:
-    if one.value is None or one.low is None or one.high is None:
-        return one
-    return one._replace(value=-one.value, low=-one.high, high=-one.low)
 
 
 class Level(NamedTuple):
@@ -133,15 +75,15 @@ class Ranking(Record, frozen=True):
     ]
     adjusted: Annotated[bool, ShownAs("Whether some lack scores that others have", elsewhere=FILES)]
     differences: Annotated[
-        Mapping[tuple[str, str], StudentGap], ShownAs("Of two who share scores", elsewhere="differences")
+        Mapping[tuple[str, str], PairDifference], ShownAs("Of two who share scores", elsewhere="differences")
     ]
     one_judge: Annotated[bool, ShownAs("Whether one judge gave all scores", elsewhere=FILES)] = False
     partial: Annotated[
         tuple[str, ...], ShownAs("Who is to do some of the tasks only, and has no rank", elsewhere=FILES)
     ] = ()
 
-    def between(self, better: str, worse: str) -> StudentGap | None:
-        """How they differ, whichever is named first; `sure` is the same either way."""
+    def between(self, better: str, worse: str) -> PairDifference | None:
+        """How they differ, whichever is named first: the verdict is the same."""
         return self.differences.get((min(better, worse), max(better, worse)))
 
     def range_of(self, student: str) -> tuple[int, int]:
@@ -166,23 +108,6 @@ def _skips_tasks(student: StudentScores) -> bool:
 
 
 NOBODY = Ranking((), {}, False, {})
-
-
-def rank_range(
-    student: str, order: Collection[str], gaps: Mapping[tuple[str, str], StudentGap]
-) -> tuple[int, int]:
-    """Return the ranks that a student may have: after all significantly better, before all worse ones.
-
-    All pairs are tested as one family, so in 95 of 100 runs no range is too narrow (Holm 1979; Goldstein and
-    Spiegelhalter 1996 for ranges in place of ranks).
-    """
-    better = worse = 0
-    for (first, second), reported in gaps.items():
-        if reported.sure and student in (first, second):
-            ahead = second if reported.by > 0 else first
-            better += ahead != student
-            worse += ahead == student
-    return 1 + better, len(order) - worse
 
 
 def _nobody(first: str, second: str) -> Collection[str]:  # noqa: ARG001
@@ -225,6 +150,27 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
     return Ranked(msgspec.structs.replace(whole, one_judge=one_judge), scores)
 
 
+def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task: str) -> LeadVerdict | None:
+    """The verdict on two students in one task, as `coeval compare` has it; None where it is not tested, as
+    their overall difference is not significant."""
+    pair, shared = (min(first, second), max(first, second)), SharedScores(grid)
+    gap, common = ranks.differences.get(pair), {both: shared.paired(*both) for both in ranks.differences}
+    if gap is None or not gap.significant or task not in common[pair]:
+        return None
+
+    def members(tasks: Collection[str]) -> dict[tuple[str, str], FamilyMember]:
+        strata = {both: {name: of[name] for name in of if name in tasks} for both, of in common.items()}
+        judged = {both: shared.by_judge(*both, of) for both, of in strata.items() if of}
+        return family_members(strata, judged, grid.looks)
+
+    roots, tasks = members(grid.tasks), list(common[pair]) if len(common[pair]) > 1 else []
+    root = list(roots).index(pair)
+    below = [members([name])[pair]._replace(above=root) for name in tasks]
+    parts = below[:1] if any(len(design.factors) > 1 for design in grid.designs) else []
+    family = [*roots.values(), *below, *(part._replace(above=len(roots)) for part in parts)]
+    return adjust_family(family)[len(roots) + tasks.index(task) if tasks else root].verdict
+
+
 def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:
     """How the second of two students differs from the first by the judges of the grid; None where they have
     no score in common."""
@@ -246,51 +192,59 @@ def ranked(
     who is to do some of the tasks only: listed after all others, and without a rank; ``judged``: what each
     judge gave the second of two more than the first, task by task; ``looks``: of a run that grows, so that
     p-values hold at any look."""
+    members = family_members(common, judged, looks)
+    return ranked_by(levels, members, adjust_family(list(members.values())), partial)
+
+
+def tested_pairs(common: Mapping[tuple[str, str], Mapping[str, PairedScores]]) -> int:
+    """Count the pairs that share two items or more."""
+    return sum(sum(len(stratum.a) for stratum in shared.values()) > 1 for shared in common.values())
+
+
+def family_members(
+    common: Mapping[tuple[str, str], Mapping[str, PairedScores]],
+    judged: Mapping[tuple[str, str], Sequence[ByJudge]] = _NO_JUDGES,
+    looks: Looks | None = None,
+    tests: int | None = None,
+) -> dict[tuple[str, str], FamilyMember]:
+    """By pair that shares items, what is tested; as in `ranked`. ``tests``: how many there are in the family;
+    None: these pairs."""
     strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
-    family = sum(sum(len(stratum.a) for stratum in of_pair) > 1 for of_pair in strata.values())
-    found = {pair: paired_difference(of_pair, max(family, 1)) for pair, of_pair in strata.items()}
+    family = max(tested_pairs(common) if tests is None else tests, 1)
+    found = {pair: paired_difference(of_pair, family) for pair, of_pair in strata.items()}
     scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
     others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
-    found = {pair: at_any_look(one, looks, max(family, 1)) for pair, one in found.items()}
-    others = {pair: judges_at_any_look(one, found[pair].difference, looks) for pair, one in others.items()}
-    gaps = _gaps(found, others)
+    return {pair: family_member(one, others.get(pair), looks, family) for pair, one in found.items()}
+
+
+def ranked_by(
+    levels: Mapping[str, Level],
+    members: Mapping[tuple[str, str], FamilyMember],
+    verdicts: Sequence[FamilyVerdict],
+    partial: Collection[str] = (),
+) -> Ranking:
+    """Rank students by tested pairs, each with its verdict."""
+    gaps = {
+        pair: pair_difference(member, verdict)
+        for (pair, member), verdict in zip(members.items(), verdicts, strict=True)
+    }
     moves = _moves(levels, gaps)
     order = sorted(
         levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)
     )
     whole = [name for name in order if name not in partial]
-    among = {pair: gap for pair, gap in gaps.items() if not set(pair) & set(partial)}
-    ranges = {name: rank_range(name, whole, among) for name in whole}
+    ahead = [
+        (b, a) if gap.difference > 0 else (a, b)
+        for (a, b), gap in gaps.items()
+        if gap.significant and not {a, b} & set(partial)
+    ]
+    ranges = {name: rank_range(name, whole, ahead) for name in whole}
     left = tuple(name for name in order if name in partial)
     return Ranking(tuple(order), ranges, any(moves.values()), gaps, partial=left)
 
 
-def _gaps(
-    found: Mapping[tuple[str, str], Difference], others: Mapping[tuple[str, str], OverJudges | None]
-) -> dict[tuple[str, str], StudentGap]:
-    """Add Holm's p-values, over all pairs that have a p-value."""
-    adjusted = holm_by_name({pair: one.p for pair, one in found.items()})
-    of_judges = holm_by_name({pair: one.p for pair, one in others.items() if one is not None})
-    gaps = {}
-    for pair, one in found.items():
-        measured = Measured(one.difference, one.low, one.high, one.n, 0)
-        gap = StudentGap(measured, one.p, adjusted.get(pair), one.minimum_detectable)
-        if (other := others.get(pair)) is not None:
-            value = None if other.low is None else one.difference
-            gap = msgspec.structs.replace(
-                gap,
-                over_judges=Measured(value, other.low, other.high, one.n, 0),
-                p_over_judges=other.p,
-                p_over_judges_adjusted=of_judges.get(pair),
-                judges=other.judges,
-                agreeing=other.agreeing,
-            )
-        gaps[pair] = gap
-    return gaps
-
-
-def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], StudentGap]) -> dict[str, float]:
-    return shifts(levels, {pair: PairGap(gap.by, gap.n) for pair, gap in gaps.items()})
+def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairDifference]) -> dict[str, float]:
+    return shifts(levels, {pair: PairGap(gap.difference, gap.n) for pair, gap in gaps.items()})
 
 
 class PairGap(NamedTuple):

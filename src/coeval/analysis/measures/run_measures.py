@@ -6,7 +6,10 @@ Each part says by `Part` what it is and which analyses show it, each field of it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
+
+import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement, PanelMeasures
@@ -32,6 +35,7 @@ from coeval.analysis.panel.bias_ledger import LengthContrast
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.people.people_measures import PeopleMeasures
 from coeval.analysis.sampled_answers import FactorSamples
+from coeval.store.jsonl import write_bytes_atomic
 
 _ALL: tuple[Analysis, ...] = (
     "students",
@@ -141,17 +145,25 @@ class OutputMeasures(Record, frozen=True):
 Measures: TypeAlias = RunMeasures | OutputMeasures
 
 
+def parts_of(measures: type[Measures], analysis: Analysis) -> set[str]:
+    """The fields that an analysis shows."""
+    named = {name: where.analyses for name, where in declared(measures).items() if isinstance(where, Part)}
+    return {name for name, of in named.items() if analysis in of or (analysis == "all" and name != "items")}
+
+
 def shown_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, Any]]:
     """The parts that an analysis shows, by name, in order."""
-    reported = declared(type(measures))
-    for name, part in entries(measures):
-        where = reported[name]
-        if isinstance(where, Part) and (
-            analysis in where.analyses or (analysis == "all" and name != "items")
-        ):
-            yield name, part
+    names = parts_of(type(measures), analysis)
+    return ((name, part) for name, part in entries(measures) if name in names)
 
 
 def plain_measures(measures: Measures, analysis: Analysis = "all") -> dict[str, Any]:
     """As ``measures.json`` has them; a part that is None is an empty object there."""
     return {name: {} if part is None else plain_part(part) for name, part in shown_parts(measures, analysis)}
+
+
+def write_measures(measures: Measures, out: Path) -> Path:
+    """Write ``measures.json`` into ``out``; return where it is. Raises StoreError: it cannot be written."""
+    encoded = msgspec.json.encode(plain_measures(measures))
+    write_bytes_atomic(out / "measures.json", msgspec.json.format(encoded, indent=2) + b"\n")
+    return out / "measures.json"

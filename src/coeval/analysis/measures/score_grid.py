@@ -365,15 +365,17 @@ def score_grid(reader: RunReader, *, removed: bool = False) -> ScoreGrid:
     planned = reader.planned
     terms = [term for (term,) in reader.rows("SELECT term FROM terms ORDER BY rowid")]
     tasks = [name for name in _distinct(reader, "task", "planned") if removed or has_task(planned, name)]
-    students = _students(reader, removed=removed)
-    judges = [name for name in _distinct(reader, "judge", "coded") if name != CHECK]
-    designs = tuple(_design(reader, task) for task in tasks)
-    judges = sorted({*judges, *(judge for design in designs for judge in design.judges)})
-    factors = sorted({*_distinct(reader, "factor", "coded"), *(f for d in designs for f in d.factors)})
+    students, given = _students(reader, removed=removed), reader.rows(_GIVEN, [CHECK])
+    judged = reader.rows(_JUDGED)
+    designs = tuple(_design(reader.planned, task, judged, given) for task in tasks)
+    judges = sorted(
+        {*(one for _, _, one, _ in given if one != CHECK), *(j for d in designs for j in d.judges)}
+    )
+    factors = sorted({*(factor for _, factor, _, _ in given), *(f for d in designs for f in d.factors)})
     teachers = _distinct(reader, "teacher", "planned")
     places = _Places(terms)
     items, number_of = _items(reader, places, tasks, teachers)
-    scale = _scale(reader, designs)
+    scale = _scale({value for *_, value in given if value is not None}, designs)
     columns = reader.columns(_grid_sql(judges, len(scale), several=reader.sampled), [scale])
     item = number_of[columns["item"]]
     student = places.codes(students)[columns["student"]]
@@ -442,15 +444,29 @@ def _students(reader: RunReader, *, removed: bool) -> list[str]:
     return sorted({*found, *needed} if removed else needed)
 
 
-def _design(reader: RunReader, task: str) -> TaskDesign:
-    rows = reader.rows(
-        "SELECT judge::VARCHAR, list_distinct(flatten(list(factors)))::VARCHAR[] FROM coded_judgments "
-        "WHERE task = ? GROUP BY ALL",
-        [task],
-    )
+_GIVEN = """
+SELECT task::VARCHAR, factor::VARCHAR, judge::VARCHAR, value
+FROM (SELECT task, factor, judge, CASE WHEN judge <> ? THEN value END AS value FROM coded) GROUP BY ALL
+"""
+"""Who gave which values in which factors of a task; of checks without these: there may be a million."""
+
+_JUDGED = """
+SELECT task::VARCHAR, judge::VARCHAR, factors::VARCHAR[]
+FROM (SELECT DISTINCT task, judge, factors FROM coded_judgments)
+"""
+
+
+def _design(
+    planned: Planned | None,
+    task: str,
+    judged: Iterable[tuple[str, str, Sequence[str | None]]],
+    given: Iterable[tuple[str, str, str, float | None]],
+) -> TaskDesign:
+    """``judged`` and ``given`` are rows of `_JUDGED` and `_GIVEN`."""
+    rows = [(judge, factors) for of, judge, factors in judged if of == task]
     judges = {judge for judge, _ in rows}
     factors = {factor for _, found in rows for factor in found or () if factor is not None}
-    plan = reader.planned.tasks.get(task, _ANYBODY) if reader.planned is not None else _ANYBODY
+    plan = planned.tasks.get(task, _ANYBODY) if planned is not None else _ANYBODY
     if plan.compares:
         factors |= plan.checks or frozenset()
     else:
@@ -460,11 +476,15 @@ def _design(reader: RunReader, task: str) -> TaskDesign:
         factors &= plan.factors
     recorded = {factor for judge, found in rows if judge == CHECK for factor in found or ()}
     checks = factors & (recorded if plan.checks is None else plan.checks)
+    values = {factor: set[float]() for factor in factors - checks}
+    for of, factor, _, value in given:
+        if of == task and factor in values and value is not None:
+            values[factor].add(value)
     return TaskDesign(
         frozenset(judges - {EXACT_MATCH, CHECK}),
         frozenset(factors),
         frozenset(checks),
-        _scales(reader, task, factors - checks, plan),
+        {name: plan.scales.get(name) or _scale_of(sorted(found)) for name, found in sorted(values.items())},
         evened({factor: plan.weights.get(factor, 1.0) for factor in sorted(factors)})
         if checks or plan.weights
         else {},
@@ -477,36 +497,15 @@ def evened(weights: Mapping[str, float]) -> dict[str, float]:
     return {factor: weight * len(weights) / total for factor, weight in weights.items()}
 
 
-def _scales(
-    reader: RunReader, task: str, factors: Iterable[str], plan: PlannedTask
-) -> dict[str, RubricScale]:
-    """Those planned. Of other factors it is the default one, or else the values that judges gave."""
-    found = {}
-    for factor in sorted(factors):
-        scale = plan.scales.get(factor)
-        if scale is None:
-            given = reader.rows(
-                "SELECT DISTINCT value FROM coded WHERE task::VARCHAR = ? AND factor::VARCHAR = ? "
-                "AND judge <> ? AND value IS NOT NULL ORDER BY value",
-                [task, factor, CHECK],
-            )
-            values = tuple(value for (value,) in given)
-            if set(values) <= set(HIGH_MEDIUM_LOW.values):
-                scale = HIGH_MEDIUM_LOW
-            else:
-                scale = RubricScale(tuple(f"{value:g}" for value in values), values)
-        found[factor] = scale
-    return found
+def _scale_of(values: Sequence[float]) -> RubricScale:
+    """The scale of a factor that nobody planned: the default one, or else the values that judges gave."""
+    if set(values) <= set(HIGH_MEDIUM_LOW.values):
+        return HIGH_MEDIUM_LOW
+    return RubricScale(tuple(f"{value:g}" for value in values), tuple(values))
 
 
-def _scale(reader: RunReader, designs: Sequence[TaskDesign]) -> list[float]:
+def _scale(given: Set[float], designs: Sequence[TaskDesign]) -> list[float]:
     """The values of all levels, rising: those on record and, unless they are too many, all others."""
-    given = {
-        value
-        for (value,) in reader.rows(
-            "SELECT DISTINCT value FROM coded WHERE judge <> ? AND value IS NOT NULL", [CHECK]
-        )
-    }
     declared = {value for design in designs for scale in design.scales.values() for value in scale.values}
     every = given | (declared or set(HIGH_MEDIUM_LOW.values))
     return sorted(every if len(every) <= _MOST_LEVELS or not given else given)

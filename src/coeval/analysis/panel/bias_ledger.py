@@ -3,8 +3,8 @@
 ``severity`` is how much lower a judge scores than the others do, over the (answer, factor) that it has in
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
-(`coeval.analysis.measures.measured_run`). All are in units of a score from 0 to 1. What judges think of long
-answers is a matter between two of them (`length_contrasts`).
+(`coeval.analysis.measures.measured_run`). All are in units of a score from 0 to 1. What judges think of
+long answers is a matter between two of them (`length_contrasts`).
 """
 
 from __future__ import annotations

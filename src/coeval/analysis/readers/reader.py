@@ -145,6 +145,7 @@ class Reader:
             config={
                 "temp_directory": str(Path(tempfile.gettempdir()) / f"coeval-{self._name}"),
                 "autoinstall_known_extensions": False,
+                "allocator_background_threads": True,  # what tables took while they were made is given back
                 "threads": 1,  # no slower on these files, and each more holds 70 MB of buffers
             },
         )

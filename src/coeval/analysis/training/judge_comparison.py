@@ -15,8 +15,15 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm_by_name, paired_difference
-from coeval.analysis.intervals import ALPHA, LEVEL, Floats
+from coeval.analysis.comparison.family import (
+    FamilyMember,
+    FamilyVerdict,
+    PairDifference,
+    adjust_family,
+    pair_difference,
+)
+from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
+from coeval.analysis.intervals import ALPHA, LEVEL, Floats, Scale
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
 from coeval.analysis.training.checkpoint_scores import (
@@ -56,19 +63,14 @@ _JudgedSteps: TypeAlias = dict[str, dict[int | None, _JudgedStep]]
 """By task and step; the step None: the folder is an output folder, not one of checkpoints."""
 
 
-class StepDifference(msgspec.Struct, frozen=True):
-    """How much higher b scores than a at one step (None: the folders are output folders), over ``n_items`` in
-    the metric's unit; ``p_adjusted`` is Holm's over all steps and tasks of the two. ``same_answers``: of the
+class StepDifference(PairDifference, frozen=True):
+    """How much higher b scores than a at one step (None: the folders are output folders), over ``n`` items in
+    the metric's unit; what is adjusted allows for all steps and tasks of the two. ``same_answers``: of the
     answers that both judged, the share that have the very same words."""
 
     step: int | None
     mean_a: float
     mean_b: float
-    difference: float
-    ci95: tuple[float, float]
-    p: float | None
-    p_adjusted: float | None
-    n_items: int
     same_answers: float | None
 
 
@@ -76,7 +78,10 @@ class _SharedStep(NamedTuple):
     """The items of the answers that both judges scored, and how the two differ."""
 
     columns: tuple[ItemColumn, ItemColumn]
-    difference: StepDifference
+    step: int | None
+    found: Difference
+    scale: Scale
+    same_answers: float | None
 
 
 def _judged_steps(
@@ -159,19 +164,7 @@ def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_An
     common = common_items(dict(enumerate(columns)))
     of_a, of_b = common.scores.T
     one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
-    width = common.scale.width
-    difference = StepDifference(
-        step=step,
-        mean_a=common.scale.scores(one.mean_a),
-        mean_b=common.scale.scores(one.mean_b),
-        difference=one.difference * width,
-        ci95=(one.low * width, one.high * width),
-        p=one.p,
-        p_adjusted=None,
-        n_items=one.n,
-        same_answers=same / len(known) if known else None,
-    )
-    return _SharedStep(columns, difference)
+    return _SharedStep(columns, step, one, common.scale, same / len(known) if known else None)
 
 
 def _column(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
@@ -250,7 +243,7 @@ def compare_judges(
     read = {label: _judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
     found: list[TaskJudges] = []
     for a, b in combinations(judges, 2):
-        of_two = []
+        of_two: list[tuple[TaskJudges, Sequence[_SharedStep]]] = []
         for task in tasks or sorted({*read[a], *read[b]}):
             if lacking := [label for label in (a, b) if task not in read[label]]:
                 notes.append(f"{task}: nothing was judged in the folder of {listed(lacking)}")
@@ -258,7 +251,7 @@ def compare_judges(
             shared, of_task = _shared_steps(read[a][task], read[b][task])
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
-                of_two.append(_task_judges(task, {a: read[a][task], b: read[b][task]}, shared))
+                of_two.append((_task_judges(task, {a: read[a][task], b: read[b][task]}, shared), shared))
         found += _adjust(of_two)
     if not found:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
@@ -270,10 +263,9 @@ def _task_judges(
     task: str, read: Mapping[str, Mapping[int | None, _JudgedStep]], shared: Sequence[_SharedStep]
 ) -> TaskJudges:
     (a, of_a), (b, of_b) = read.items()
-    steps = tuple(one.difference for one in shared)
-    first = of_a[steps[0].step]
-    judges = (first.judge, of_b[steps[0].step].judge)
-    return TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _ranks(shared), ())
+    first = of_a[shared[0].step]
+    judges = (first.judge, of_b[shared[0].step].judge)
+    return TaskJudges(task, first.metric, first.unit, a, b, judges, (), _ranks(shared), ())
 
 
 # Checkpoints: of two, an order is right or wrong by a coin.
@@ -309,16 +301,24 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
     return float((of_a * of_b).sum() / untied) if untied else None
 
 
-def _adjust(tasks: Sequence[TaskJudges]) -> Iterator[TaskJudges]:
-    """With the p-values of all steps and tasks adjusted together, and the sentences that follow."""
-    adjusted = holm_by_name({(one.task, step.step): step.p for one in tasks for step in one.steps})
-    for one in tasks:
-        steps = (
-            msgspec.structs.replace(step, p_adjusted=adjusted.get((one.task, step.step)))
-            for step in one.steps
-        )
-        one = msgspec.structs.replace(one, steps=tuple(steps))
-        yield msgspec.structs.replace(one, sentences=tuple(_sentences(one)))
+def _adjust(tasks: Sequence[tuple[TaskJudges, Sequence[_SharedStep]]]) -> Iterator[TaskJudges]:
+    """All steps and tasks tested as one family, and the sentences that follow."""
+    verdicts = iter(adjust_family([FamilyMember(step.found) for _, steps in tasks for step in steps]))
+    for one, shared in tasks:
+        steps = tuple(_step_difference(step, next(verdicts)) for step in shared)
+        tested = msgspec.structs.replace(one, steps=steps)
+        yield msgspec.structs.replace(tested, sentences=tuple(_sentences(tested)))
+
+
+def _step_difference(shared: _SharedStep, verdict: FamilyVerdict) -> StepDifference:
+    scale, found = shared.scale, shared.found
+    return StepDifference(
+        **msgspec.structs.asdict(pair_difference(FamilyMember(found), verdict, scale.width)),
+        step=shared.step,
+        mean_a=scale.scores(found.mean_a),
+        mean_b=scale.scores(found.mean_b),
+        same_answers=shared.same_answers,
+    )
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:
@@ -326,7 +326,7 @@ def _sentences(one: TaskJudges) -> Iterator[str]:
     apart = [step for step in one.steps if step.p_adjusted is not None and step.p_adjusted < ALPHA]
     milder = {one.b if step.difference > 0 else one.a for step in apart}
     largest = max(one.steps, key=lambda step: abs(step.difference))
-    by = signed_points(largest.difference, *largest.ci95, one.unit) + " points"
+    by = signed_points(largest.difference, *largest.ci95_adjusted, one.unit) + " points"
     gap = f"{one.b} − {one.a} is {by}"
     if len(one.steps) > 1:
         gap += f" at step {largest.step}, where it is largest"

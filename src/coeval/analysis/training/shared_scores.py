@@ -34,6 +34,7 @@ class CheckpointMatrix(NamedTuple):
 
     ``strata``: (n, C) for each task, which count alike; ``task`` None: over tasks. ``figures``: what the
     benchmark itself reports of each checkpoint, where it is of these very items; None: their means.
+    ``judges``: 1 where one judged them, None where rules did.
     """
 
     task: str | None
@@ -43,6 +44,7 @@ class CheckpointMatrix(NamedTuple):
     strata: tuple[Floats, ...]
     scale: Scale
     figures: tuple[float, ...] | None = None
+    judges: int | None = None
 
     @property
     def items(self) -> int:
@@ -159,6 +161,7 @@ def _of_task(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> Check
         (common.scores,),
         common.scale,
         tuple(figures) if whole else None,
+        1 if any(curve.facts.judge is not None for curve in curves.values()) else None,
     )
 
 
@@ -185,4 +188,5 @@ def _over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
         figures = tuple(
             mean_over_tasks((each.means[each.at(one)], each.unit) for each in tasks) for one in everywhere
         )
-    return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, longer, figures)
+    judges = next((each.judges for each in tasks if each.judges is not None), None)
+    return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, longer, figures, judges)

@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparisons import gatekept
-from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.comparison.family import (
+    FamilyMember,
+    FamilyVerdict,
+    LeadVerdict,
+    PairDifference,
+    adjust_family,
+    lead_verdict,
+    pair_difference,
+)
+from coeval.analysis.comparison.paired_difference import Difference, holm, one_judge
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, side_by_side_runs
 from coeval.analysis.training.training_curves import TrainingRun, training_curves
@@ -33,8 +41,8 @@ _LONGEST = 200
 class CheckpointChoice(msgspec.Struct, frozen=True):
     """The ``best`` of ``of`` checkpoints in a task (None: over tasks), in the metric's unit.
 
-    ``peers`` are statistically tied with it: paired tests, by Holm over all pairs of checkpoints, do not
-    tell them from it.
+    ``peers`` are tied with it: paired tests, by Holm over all pairs of checkpoints, do not tell them from it.
+    ``verdict``: on the best against the others.
     """
 
     task: str | None
@@ -45,6 +53,7 @@ class CheckpointChoice(msgspec.Struct, frozen=True):
     peers: tuple[TrainedCheckpoint, ...]
     n_items: int
     of: int
+    verdict: LeadVerdict
 
 
 class OverallMean(msgspec.Struct, frozen=True):
@@ -58,9 +67,10 @@ class OverallMean(msgspec.Struct, frozen=True):
     n_items: int
 
 
-class CheckpointDifference(msgspec.Struct, frozen=True):
+class CheckpointDifference(PairDifference, frozen=True):
     """Checkpoint b − checkpoint a in a task (None: over tasks), paired by item, in the metric's unit;
-    ``p_adjusted`` allows for all of its kind: steps, tasks and runs."""
+    ``p_adjusted``, ``ci95_adjusted`` and ``verdict`` allow for all of its kind: steps and runs, over the
+    tasks or in single ones."""
 
     a: TrainedCheckpoint
     b: TrainedCheckpoint
@@ -68,17 +78,7 @@ class CheckpointDifference(msgspec.Struct, frozen=True):
     unit: str
     mean_a: float
     mean_b: float
-    difference: float
-    ci95: tuple[float, float]
-    p: float | None
-    p_adjusted: float | None
-    n_items: int
-    minimum_detectable: float | None
     identical: bool
-
-    @property
-    def significant(self) -> bool:
-        return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
     @property
     def trend(self) -> Literal["rising", "falling", "no significant change"]:
@@ -164,8 +164,8 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
             for each, mean in zip(one.checkpoints, one.means, strict=True)
         ),
         choices=tuple(chosen for one in shared if (chosen := choose(one)) is not None),
-        changes=_adjust([change for one in shared for change in changes(one)]),
-        differences=_adjust([gap for one in together.shared for gap in differences(one)]),
+        changes=_tested([change for one in shared for change in changes(one)]),
+        differences=_tested([gap for one in together.shared for gap in differences(one)]),
         only_in=only_in,
         sentences=(),
         notes=tuple(dict.fromkeys(notes)),
@@ -212,54 +212,65 @@ def choose(shared: CheckpointMatrix) -> CheckpointChoice | None:
         peers=tuple(sorted(peers, key=lambda one: -means[shared.at(one)])),
         n_items=shared.items,
         of=count,
+        verdict="tied" if peers else lead_verdict(0.0, None, shared.judges),
     )
 
 
 # --- The last step against the one before; run against run, at equal steps
 
 
-def changes(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
+class _ComparedCheckpoints(NamedTuple):
+    shared: CheckpointMatrix
+    a: TrainedCheckpoint
+    b: TrainedCheckpoint
+    found: Difference
+
+
+def changes(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
     for run in dict.fromkeys(one.run for one in shared.checkpoints):
-        for before, last in pairwise(sorted(shared.steps(run))[-2:]):
-            yield _between(shared, TrainedCheckpoint(run, before), TrainedCheckpoint(run, last))
+        for steps in pairwise(sorted(shared.steps(run))[-2:]):
+            before, last = (TrainedCheckpoint(run, step) for step in steps)
+            yield _ComparedCheckpoints(shared, before, last, shared.difference(before, last))
 
 
-def differences(shared: CheckpointMatrix) -> Iterator[CheckpointDifference]:
+def differences(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
     runs = list(dict.fromkeys(one.run for one in shared.checkpoints))
     pairs = [
         (TrainedCheckpoint(a, step), TrainedCheckpoint(b, step))
         for a, b in combinations(runs, 2)
         for step in sorted({*shared.steps(a)} & {*shared.steps(b)})
     ]
-    return (_between(shared, a, b, len(pairs)) for a, b in pairs)
+    return (_ComparedCheckpoints(shared, a, b, shared.difference(a, b, len(pairs))) for a, b in pairs)
 
 
-def _between(
-    shared: CheckpointMatrix, a: TrainedCheckpoint, b: TrainedCheckpoint, family: int = 1
+def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDifference, ...]:
+    """Tested as one family: what is over tasks, and single tasks as a branch of their own."""
+    members = [
+        FamilyMember(
+            each.found,
+            None if each.shared.judges is None else one_judge(each.found),
+            branch=each.shared.task is None,
+        )
+        for each in compared
+    ]
+    verdicts = adjust_family(members)
+    return tuple(_difference(*each) for each in zip(compared, members, verdicts, strict=True))
+
+
+def _difference(
+    compared: _ComparedCheckpoints, member: FamilyMember, verdict: FamilyVerdict
 ) -> CheckpointDifference:
-    found = shared.difference(a, b, family)
-    least = found.minimum_detectable
+    shared, a, b, found = compared
     return CheckpointDifference(
+        **msgspec.structs.asdict(pair_difference(member, verdict, shared.scale.width)),
         a=a,
         b=b,
         task=shared.task,
         unit=shared.unit,
         mean_a=shared.means[shared.at(a)],
         mean_b=shared.means[shared.at(b)],
-        difference=found.difference * shared.scale.width,
-        ci95=(found.low * shared.scale.width, found.high * shared.scale.width),
-        p=found.p,
-        p_adjusted=None,
-        n_items=found.n,
-        minimum_detectable=None if least is None else least * shared.scale.width,
         identical=found.identical,
     )
-
-
-def _adjust(rows: Sequence[CheckpointDifference]) -> tuple[CheckpointDifference, ...]:
-    """One error rate for all: half of it for what is over tasks, half for single tasks, by Holm in each."""
-    found = gatekept([one.p for one in rows], [None] * len(rows), [one.task is None for one in rows])
-    return tuple(msgspec.structs.replace(one, p_adjusted=p) for one, p in zip(rows, found, strict=True))
 
 
 # --- In sentences: what to ship, whether scores still rise, which run is ahead
@@ -298,13 +309,13 @@ def where_text(task: str | None) -> str:
 def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
     """Name the checkpoint to ship, and those that are as good on this evidence.
 
-    ``Ship step 160: 88.3 overall, significantly better than each of the 7 others.``
+    ``Ship step 160, 88.3 overall: it leads the 7 others.``
     """
     name = checkpoint_text(one.best, several=several)
     where = f"{metric_text(one.mean, one.unit)} {where_text(one.task)}"
     if not one.peers:
-        others = f"each of the {one.of - 1} others" if one.of > 2 else "the other"
-        return f"Ship {name}: {where}, significantly better than {others}."
+        others = f"the {one.of - 1} others" if one.of > 2 else "the other"
+        return f"Ship {name}, {where}: it {one.verdict.replace('leads', f'leads {others}')}."
     texts = (
         f"Ship {name}, {where}, or a checkpoint tied with it: {peers}."
         for most in range(_MOST_NAMED, 0, -1)
@@ -355,7 +366,7 @@ def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> 
 
 
 def _points(one: CheckpointDifference) -> str:
-    return signed_points(one.difference, *one.ci95, one.unit)
+    return signed_points(one.difference, *one.ci95_adjusted, one.unit)
 
 
 def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
@@ -373,11 +384,12 @@ def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
         every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {steps[0]}"
         if all(row.identical for row in rows):
             return f"{a} and {b} have identical scores at {every}{where}."
-        return f"{a} and {b} are statistically tied at {every}{where}: {gap}."
-    also = f", worse at {_spans(steps, ahead[worse])}" if any(ahead[worse]) else ""
-    head = f"{better} is significantly better than {worse} at {_spans(steps, ahead[better])}{also}{where}"
+        return f"{a} and {b} are tied at {every}{where}: {gap}."
+    also = f", {worse} at {_spans(steps, ahead[worse])}" if any(ahead[worse]) else ""
+    verdict = next(row.verdict for row in rows if row.significant)
+    head = f"{better} {verdict} at {_spans(steps, ahead[better])}{also}{where}"
     return _fitting([f"{head}: {gap}.", f"{head}."]) or (
-        f"{better} leads at {numbered(sum(ahead[better]), 'step')}{where}."
+        f"{better} {verdict} at {numbered(sum(ahead[better]), 'step')}{where}."
     )
 
 

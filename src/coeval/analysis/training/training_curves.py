@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm_by_name, paired_difference
+from coeval.analysis.comparison.family import FamilyMember, adjust_family
+from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.training.aggregate import (
     PATTERN,
@@ -55,7 +56,8 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
         for step, scores in zip(found.steps, found.scores.T, strict=True)
         if step != base
     }
-    p_values = holm_by_name({step: 1.0 if gap.p is None else gap.p for step, gap in gaps.items()})
+    verdicts = dict(zip(gaps, adjust_family([FamilyMember(gap) for gap in gaps.values()]), strict=True))
+    p_values = {step: 1.0 if verdict.p is None else verdict.p for step, verdict in verdicts.items()}
     better = (step for step, p in p_values.items() if step > base and p < ALPHA)
     step = next((step for step in better if gaps[step].difference > 0), None)
     width, items = found.scale.width, numbered(len(found.scores), "paired item")
@@ -67,7 +69,8 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
         )
     else:
         gap = gaps[step]
-        by = signed_points(width * gap.difference, width * gap.low, width * gap.high, found.unit)
+        low, high = (width * bound for bound in verdicts[step].bounds)
+        by = signed_points(width * gap.difference, low, high, found.unit)
         sentence = (
             f"step {step} is the first significantly better than step {base}: by {by} points "
             f"({p_text(p_values[step])} over all checkpoints), {items}"

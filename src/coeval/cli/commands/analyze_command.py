@@ -14,6 +14,12 @@ from coeval.core.errors import GAPS, UsageError
 if TYPE_CHECKING:
     from coeval.analysis.measures.measured import Analysis
     from coeval.analysis.measures.robust_set import RobustOptions
+    from coeval.analysis.measures.run_measures import Measures
+    from coeval.analysis.readers.reader import Reader
+    from coeval.core.shown_names import ShownNames
+    from coeval.pipeline.upkeep.repair import Missing
+    from coeval.reports.files import ReportFiles
+    from coeval.reports.folder_report import FolderReport
 
 ReportFormat: TypeAlias = Literal["json", "csv", "markdown", "html", "excel"]
 
@@ -150,7 +156,6 @@ def analyze(
     from coeval.analysis.measures.robust_set import RobustOptions
     from coeval.cli import streams
     from coeval.cli.views.gaps_view import tell_missing
-    from coeval.pipeline.upkeep.repair import look_for_gaps
 
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
@@ -160,8 +165,7 @@ def analyze(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
     places = ReportPlaces(out, figures)
-    _show(folder, name, report_format, places, robust)
-    missing = look_for_gaps(RunDir(folder))
+    missing = show_analysis(folder, name, report_format, places, robust)
     for note in missing.notes:
         streams.warn(streams.messages(), note)
     tell_missing(missing, RunDir(folder), streams.messages())
@@ -180,48 +184,60 @@ def _named(what: str | None, word: Path | None) -> tuple[str, Path | None]:
     raise UsageError(f"there is nothing to analyze that is called {what}; {hint}")
 
 
-def _show(
+def show_analysis(
     folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: RobustOptions
-) -> None:
-    """Show an analysis, or write it."""
+) -> Missing:
+    """Show an analysis, or write it: the folder is read and measured once. Return what the folder lacks."""
     from coeval.analysis.measures.measured_run import measure
     from coeval.cli import streams
-    from coeval.cli.views import measures_view
     from coeval.cli.views.table_view import without_incomparable
+    from coeval.core.shown_names import ShownNames
     from coeval.pipeline.plan.run_reading import opened
-    from coeval.store.jsonl import store_error, write_bytes_atomic
+    from coeval.pipeline.upkeep.repair import look_for_gaps
+    from coeval.store.rundir import RunDir
 
-    analysis, section, usual, _ = NAMES[name]
-    needed, out, messages = given or usual, places.out, streams.messages()
-    if needed == "excel" or places.figures is not None:
-        tell_files(folder, name, needed, places, options)
-    if needed == "html":
-        _tell_page(folder, section, out, options)
-    if needed in ("html", "excel") or not (needed or out or places.figures is None):
-        return
+    needed, messages = given or NAMES[name].usual_format, streams.messages()
+    pages = needed in ("html", "excel")
+    shown = not pages and bool(needed or places.out or places.figures is None)
+    files = _report_files(name, needed, places) if pages or places.figures is not None else None
     with opened(folder, shown=True) as (reader, notes):
-        measures = measure(reader, options)
-        for note in without_incomparable((*reader.notes(), *notes), messages):
-            streams.warn(messages, note)
-        labels = None if reader.planned is None else reader.planned.labels
+        if files is not None:
+            found = _write_report(reader, notes, name, files, options)
+            measured, missing, notes = found.measured, found.missing, found.notes
+        else:
+            measured = measure(reader, NAMES[name].analysis if places.out is None else "all", options)
+            notes, missing = (*reader.notes(), *notes), look_for_gaps(RunDir(folder))
+        names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
+    for note in without_incomparable(notes, messages) if shown else notes:
+        streams.warn(messages, note)
+    if shown:
+        _show_measures(measured.measures, name, given, places.out, names)
+    return missing
+
+
+def _show_measures(
+    measures: Measures, name: str, given: ReportFormat | None, out: Path | None, names: ShownNames
+) -> None:
+    """Print the tables of an analysis, or its text, or write that into a folder."""
+    from coeval.analysis.measures.run_measures import write_measures
+    from coeval.cli import streams
+    from coeval.cli.views import measures_view
+    from coeval.store.jsonl import write_bytes_atomic
+
+    analysis = NAMES[name].analysis
     text_of, suffix = {
         "csv": (measures_view.as_csv, "csv"),
         "markdown": (measures_view.as_markdown, "md"),
     }.get(given or "json", (measures_view.as_json, "json"))
     if given is None and out is None:
-        measures_view.print_measures(measures, analysis, streams.results(), labels)
+        measures_view.print_measures(measures, analysis, streams.results(), names)
     elif out is None:
         typer.echo(text_of(measures, analysis), nl=False)
     else:
         _refuse_file(out)
-        report, all_measures = out / f"{name}.{suffix}", out / "measures.json"
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            write_bytes_atomic(all_measures, measures_view.as_json(measures, "all").encode())
-            write_bytes_atomic(report, text_of(measures, analysis).encode())
-        except OSError as error:
-            raise store_error("write", out, error) from error
-        streams.say(messages, f"written: {report}, {all_measures}")
+        report, all_measures = out / f"{name}.{suffix}", write_measures(measures, out)
+        write_bytes_atomic(report, text_of(measures, analysis).encode())
+        streams.say(streams.messages(), f"written: {report}, {all_measures}")
 
 
 def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
@@ -251,53 +267,46 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 
-def tell_files(
-    folder: Path, name: str, needed: ReportFormat | None, places: ReportPlaces, options: RobustOptions
-) -> None:
-    """Write a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
-    from coeval.cli import streams
-    from coeval.cli.views.measures_view import as_json
-    from coeval.reports.files import ReportFiles, files_reported, write_files
-    from coeval.reports.folder_report import folder_report
-    from coeval.store.jsonl import write_bytes_atomic
+def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) -> ReportFiles:
+    """Raises UsageError: a folder is missing, or one is a file."""
+    from coeval.reports.files import ReportFiles
 
     out, figures = places
-    kept = out if needed == "excel" else None
-    if needed == "excel" and kept is None:
-        raise UsageError(f"{needed} is written, not shown here; name a folder for it with --out")
+    if needed in ("html", "excel") and out is None:
+        what = "a page" if needed == "html" else needed
+        raise UsageError(f"{what} is written, not shown here; name a folder for it with --out")
     for place in filter(None, (out, figures)):
         _refuse_file(place)
     stem = "report" if name == "all" else name
-    files = ReportFiles(kept / f"{stem}.xlsx" if kept else None, figures)
+    book, page = (out if needed == kind else None for kind in ("excel", "html"))
+    files = ReportFiles(book / f"{stem}.xlsx" if book is not None else None, figures, page)
     files.check()
-    section = NAMES[name].section
-    with folder_report(folder, options) as found:
+    return files
+
+
+def _write_report(
+    reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
+) -> FolderReport:
+    """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
+    from coeval.analysis.measures.run_measures import write_measures
+    from coeval.cli import streams
+    from coeval.reports.files import files_reported, write_files
+    from coeval.reports.folder_report import reported
+    from coeval.reports.site.report_file import PAGE, write_report_page
+
+    found, section, written = reported(reader, notes, options), NAMES[name].section, list[Path]()
+    if files.excel is not None or files.figures is not None:
         report = found.cut_to(section) if section else found.report
         if not report.sections:
-            raise UsageError(f"there is nothing to write of {name}: {folder} holds none of it")
-        written = write_files(report, files)
-        measures, notes = found.measures, found.notes
-    if kept is not None:
-        written.append(kept / "measures.json")
-        write_bytes_atomic(written[-1], as_json(measures, "all").encode())
-    messages = streams.messages()
-    for note in notes if needed is None or kept else ():  # else they are told with what is shown
-        streams.warn(messages, note)
-    streams.say(messages, f"written: {files_reported(written, figures)}")
-
-
-def _tell_page(folder: Path, section: str, out: Path | None, options: RobustOptions) -> None:
-    """Write the whole page, and name the section of it that somebody asked for."""
-    from coeval.cli import streams
-    from coeval.reports.site.report_file import PAGE, write_report
-
-    if out is None:
-        raise UsageError("a page is written, not shown here; name a folder for it with --out")
-    _refuse_file(out)
-    messages = streams.messages()
-    for note in write_report(folder, out, options):
-        streams.warn(messages, note)
-    streams.say(messages, f"written: {out / PAGE}{section and '#'}{section}, {out / 'measures.json'}")
+            raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
+        written += write_files(report, files)
+    if files.page is not None:
+        write_report_page(found, reader, files.page)
+        written.append(files.page / f"{PAGE}{section and '#'}{section}")
+    if (beside := files.page if files.excel is None else files.excel.parent) is not None:
+        written.append(write_measures(found.measured.measures, beside))
+    streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
+    return found
 
 
 def _refuse_file(out: Path) -> None:

@@ -124,12 +124,13 @@ def _table(
 ) -> ReportTable:
     """``headings``: of the names, the scores of both sides, and their difference."""
     heading, a, b, difference = headings
+    judged = any(one.ci95_over_judges is not None for one in found)
     columns = (
         ReportColumn("name", heading),
         ReportColumn("a", a, "points", terminal=a),
         ReportColumn("b", b, "points", terminal=b),
         ReportColumn("difference", difference, "gap", terminal=difference),
-        ReportColumn("judges", "judges", "gap", spare=True),
+        *([ReportColumn("judges", "judges", "gap", spare=True)] * judged),
         ReportColumn("p", "p", "probability"),
         *columns_of("n", kind="count"),
         ReportColumn("least", "least", "points"),
@@ -137,7 +138,8 @@ def _table(
     rows = []
     for name, one in zip(names, found, strict=True):
         a, b, difference, *others = shown_comparison(one)
-        rows.append((name, a, b, difference, shown_over_judges(one), *others))
+        over = [shown_over_judges(one)] if judged else []
+        rows.append((name, a, b, difference, *over, *others))
     return ReportTable("", title, columns, tuple(rows))
 
 

@@ -29,7 +29,7 @@ from coeval.core.text import dollars, limit_in_dollars, numbered
 from coeval.engine.session import ErrorLine
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
-from coeval.pipeline.config.schema import PHASES, Experiment, Phase
+from coeval.pipeline.config.schema import PHASES, Config, Experiment, Phase
 from coeval.pipeline.upkeep.batch_jobs import continue_command
 from coeval.pipeline.upkeep.repair import QuickLook, RepairReport, config_of, quick_look
 from coeval.reports.content import columns_of
@@ -159,7 +159,7 @@ def status_of(path: Path) -> FolderStatus:
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
         state = StateShown("replacing", pid)
         return _status(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(said,))
-    look, config = quick_look(folder), config_of(folder)
+    look = quick_look(folder, config := config_of(folder))
     meta = folder.read_meta() if folder.meta.exists() else None
     status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
     mixed = (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else ()
@@ -282,6 +282,7 @@ _EXCERPT = 200
 def show_status(path: Path, console: Console) -> None:
     folder, pid = RunDir(path), writer_of(path)
     is_run = folder.is_run()
+    config = config_of(folder) if is_run else ""
     if not is_run:
         at_work = "nobody is at work there" if pid is None else f"running (process {pid})"
         say(console, f"{path}: results of eval-framework; {at_work}", "bold")
@@ -291,10 +292,10 @@ def show_status(path: Path, console: Console) -> None:
         say(console, f"{path.name}: being replaced", "bold")
         warn(console, said)
     else:
-        _show_run(folder, quick_look(folder), console)
+        _show_run(folder, quick_look(folder, config), config, console)
     _show_costs(folder.usage, console, at_work=pid is not None)
     if is_run:
-        _show_limits(folder, console, at_work=pid is not None)
+        _show_limits(folder, config, console, at_work=pid is not None)
     if jobs := read_jobs(folder.pending_batches):
         show_batches(jobs, console)
         if pid is None:
@@ -303,7 +304,7 @@ def show_status(path: Path, console: Console) -> None:
     _show_errors(folder.errors, console)
 
 
-def _show_run(folder: RunDir, look: QuickLook, console: Console) -> None:
+def _show_run(folder: RunDir, look: QuickLook, config: Config | str, console: Console) -> None:
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is None:
         say(console, f"{folder.path}: not started yet (no meta.json)")
@@ -320,7 +321,7 @@ def _show_run(folder: RunDir, look: QuickLook, console: Console) -> None:
     for said in look.recorded.filtered_note():
         say(console, f"{said[0].upper()}{said[1:]}.")
     if look.report is not None:
-        _show_lacking(look.report, folder, console)
+        _show_lacking(look.report, folder, config, console)
     elif count := len(look.recorded.damaged):
         lines = "line is no record" if count == 1 else "lines are no records"
         waiting = "" if meta is not None else "; your items are read when the run starts"
@@ -372,7 +373,7 @@ def _show_files(report: RepairReport, console: Console) -> None:
         console.print(f"… and {left_out:,} more")
 
 
-def _show_lacking(report: RepairReport, folder: RunDir, console: Console) -> None:
+def _show_lacking(report: RepairReport, folder: RunDir, config: Config | str, console: Console) -> None:
     """What is invalid, what is owed, and what to do about both."""
     if invalid := sum(file.invalid for file in report.files):
         mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
@@ -384,7 +385,7 @@ def _show_lacking(report: RepairReport, folder: RunDir, console: Console) -> Non
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and folder.writer() is None:
         checks = owed - sum(supply.missing for supply in report.short)
-        first = _to_be_raised(folder, owed) or checks_first(folder, checks)
+        first = _to_be_raised(folder, config, owed) or checks_first(folder, checks)
         whole = owed + len(report.unsettled)
         tell_way_on(console, report.short, continue_command(folder), owed=whole, first=first)
 
@@ -399,9 +400,8 @@ def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
         warn(console, f"its cost is unknown: {error}")
 
 
-def _show_limits(folder: RunDir, console: Console, *, at_work: bool) -> None:
+def _show_limits(folder: RunDir, config: Config | str, console: Console, *, at_work: bool) -> None:
     """What is used of each ceiling and budget that the experiment sets."""
-    config = config_of(folder)
     if isinstance(config, str):
         return  # why it cannot be read is told of what is missing
     try:
@@ -454,10 +454,9 @@ def _show_errors(errors: Path, console: Console) -> None:
 _TOO_LITTLE = 0.1
 
 
-def _to_be_raised(folder: RunDir, owed: int) -> str:
+def _to_be_raised(folder: RunDir, config: Config | str, owed: int) -> str:
     """What is to be raised before ``owed`` records can be asked for; nothing where that is not known. Of a
     budget it is a guess, by what requests have cost so far and with a tenth of it left over."""
-    config = config_of(folder)
     if isinstance(config, str):
         return ""
     try:

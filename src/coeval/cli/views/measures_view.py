@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -116,13 +116,9 @@ def _guarded(text: str) -> str:
 # --- Tables of the terminal
 
 
-def print_measures(
-    measures: Measures, analysis: Analysis, console: Console, labels: Mapping[str, str] | None = None
-) -> None:
-    """The scores, a line for each student, then findings, then tables of each part that there is anything of;
-    ``labels`` as in `short_names`."""
-    models = measures.metrics if isinstance(measures, OutputMeasures) else measures.students
-    names = ShownNames.of((*models, *measures.judges, *measures.teachers), labels)
+def print_measures(measures: Measures, analysis: Analysis, console: Console, names: ShownNames) -> None:
+    """The scores, a line for each student, then findings, then a table for each part that there is anything
+    of; ``names`` of models as they are shown."""
     measures = names.renamed(measures)
     shown = dict(shown_parts(measures, analysis))
     if shown.get("simulated"):

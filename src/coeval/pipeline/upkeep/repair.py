@@ -536,10 +536,10 @@ class Missing(NamedTuple):
 def look_for_gaps(folder: RunDir) -> Missing:
     """What a run lacks by its own configuration, as ``coeval status`` counts it; ``gaps`` are None where that
     is not there or cannot be used, for runs of the older layout, and where the folder is no run."""
-    if not folder.is_run():
+    if not folder.is_run() or isinstance(config := config_of(folder), str):
         return Missing(None, ())
     try:
-        gaps = quick_look(folder).gaps
+        gaps = quick_look(folder, config).gaps
     except (ConfigError, StoreError) as error:
         return Missing(None, (f"what is missing cannot be counted: {error}",))
     if gaps is None:
@@ -547,12 +547,11 @@ def look_for_gaps(folder: RunDir) -> Missing:
     return Missing(gaps, tuple(gaps.sentences()), (gaps.mixed,) if gaps.mixed else ())
 
 
-def quick_look(folder: RunDir) -> QuickLook:
-    """Reads a run, and changes nothing.
+def quick_look(folder: RunDir, config: Config | str) -> QuickLook:
+    """Reads a run, and changes nothing; ``config`` as `config_of` has it.
 
     Raises StoreError: a file cannot be read.
     """
-    config = config_of(folder)
     supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten
     recorded = Recorded().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):

@@ -147,9 +147,9 @@ def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Ite
         return
     gaps = {student: ranks.between(leader, student) for _, student in below}
     for student, gap in gaps.items():
-        if gap is not None and not gap.sure:
+        if gap is not None and not gap.significant:
             instead = f"instead of {dollars(usd[leader])}"
-            yield f"{student} is not significantly behind {leader} and costs {prices[student]} {instead}."
+            yield f"{student} is tied with {leader} and costs {prices[student]} {instead}."
             return
     scores = {one.student: one.score.value or 0.0 for one in found}
     best = max(gaps, key=lambda student: (scores[student], student))

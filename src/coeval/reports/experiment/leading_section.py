@@ -7,8 +7,9 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.answer_costs import AnswerCost
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.ranking import Ranking, StudentGap
+from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import label_columns
@@ -277,9 +278,11 @@ def _differences(ranking: Ranking) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for better, worse, found in _ordered(ranking):
-        gap, over = found.difference, found.over_judges
+        gap = Measured(found.difference, *found.ci95_adjusted, found.n, 0)
+        wide = found.ci95_over_judges_adjusted
+        over = None if wide is None else gap._replace(low=wide[0], high=wide[1])
         links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
-        sure = (found.p_adjusted, found.sure, over, found.p_over_judges_adjusted, found.agreeing)
+        sure = (found.p_adjusted, found.significant, over, found.p_over_judges_adjusted, found.agreeing)
         rows.append((better, worse, gap, *sure, gap.n, found.minimum_detectable))
     return ReportTable(
         "differences",
@@ -287,24 +290,23 @@ def _differences(ranking: Ranking) -> ReportTable:
         (
             ReportColumn("better", "Student"),
             ReportColumn("other", "Less"),
-            declared_column(StudentGap, "difference"),
-            declared_column(StudentGap, "p_adjusted", "p"),
+            declared_column(PairDifference, "difference"),
+            declared_column(PairDifference, "p_adjusted", "p"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-            declared_column(StudentGap, "over_judges"),
-            declared_column(StudentGap, "p_over_judges_adjusted", "p_over_judges"),
-            declared_column(StudentGap, "agreeing"),
+            declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
+            declared_column(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
+            declared_column(PairDifference, "agreeing"),
             ReportColumn("n", "Items", "count"),
-            declared_column(StudentGap, "minimum_detectable", "could_be_seen"),
+            declared_column(PairDifference, "minimum_detectable", "could_be_seen"),
         ),
         tuple(rows),
-        note="Intervals are each pair's own. p allows for all pairs, so an interval may exclude zero if no "
-        "difference is significant. Items are a sample of what these teachers write; over items and judges, "
-        "judges are a sample too. A link leads to the items that the first of the two lost.",
+        note="Intervals and p allow for all pairs. Items are a sample of what these teachers write; over "
+        "items and judges, judges are a sample too. A link leads to the items that the first of two lost.",
         links=links,
     )
 
 
-def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, StudentGap]]:
+def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:
     """Each pair with the one who stands first before the other, and by how much it is ahead."""
     place = {name: at for at, name in enumerate(ranking.order)}
     pairs = []

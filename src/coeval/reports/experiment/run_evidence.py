@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, answer_figures
-from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
+from coeval.analysis.measures.measured_run import MeasuredRun
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import Results, bill
 from coeval.analysis.scores import results
 from coeval.core.shown_names import short_names
-from coeval.pipeline.plan.run_reading import reading
 from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
-from coeval.store.rundir import RunDir
 
 
 class RunEvidence(NamedTuple):
@@ -64,17 +61,8 @@ class RunEvidence(NamedTuple):
 
 def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]) -> RunEvidence:
     """Of a reader that is open already, and what was measured of it."""
-    found, missing = results(reader, notes), look_for_gaps(reader.run)
+    found, missing = results(reader, notes, measured), look_for_gaps(reader.run)
     items = measured.grid.items.ids
     answers = answer_figures(reader, items, measured.grid.students)
     costs = answers.by_student(np.ones(len(items), bool))
     return RunEvidence(reader, measured, found, missing, answers, costs)
-
-
-@contextmanager
-def run_evidence(folder: RunDir) -> Iterator[RunEvidence]:
-    """
-    Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
-    """
-    with reading(folder) as (reader, notes):
-        yield evidence_of(reader, measure_run(reader), notes)

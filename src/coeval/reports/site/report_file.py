@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
-from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import plain_measures
+from coeval.analysis.measures.run_measures import write_measures
+from coeval.analysis.readers.reader import Reader
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
@@ -26,19 +24,22 @@ ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 40_000
 _BESIDE_ITEMS, _BESIDE_CHOICE = 20_000, 200
 
 
-def write_report(folder: Path, out: Path, options: RobustOptions | None = None) -> tuple[str, ...]:
+def write_report(folder: Path, out: Path) -> tuple[str, ...]:
     """Write ``report.html`` and ``measures.json`` of a run, or of what ``eval-framework`` filled, into
     ``out``; the notes of whoever read it.
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be written.
     """
     with opened(folder, shown=True) as (reader, notes):
-        found = reported(reader, notes, options)
-        page = _fitting_page(found, found.flag(ItemBrowser(reader)))
-    measures = msgspec.json.encode(plain_measures(found.measures))
-    write_bytes_atomic(out / "measures.json", msgspec.json.format(measures, indent=2) + b"\n")
-    write_bytes_atomic(out / PAGE, page)
+        found = reported(reader, notes)
+        write_report_page(found, reader, out)
+    write_measures(found.measured.measures, out)
     return found.notes
+
+
+def write_report_page(found: FolderReport, reader: Reader, out: Path) -> None:
+    """Write the report of what is read, and its items, into ``out``; raises as `write_report`."""
+    write_bytes_atomic(out / PAGE, _fitting_page(found, found.flag(ItemBrowser(reader))))
 
 
 def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:

@@ -125,7 +125,7 @@ def put_together_and_drawn(sweep: Sweep) -> int:
     return GAPS if gaps else 0
 
 
-_LEGEND = "b − a with its 95% interval, in points; p is adjusted (Holm) for all rows of the two judges"
+_LEGEND = "b − a in points; its interval and p are adjusted (Holm) for all rows of the two judges"
 
 
 def print_judges(compared: JudgeComparison, console: Console) -> None:
@@ -149,9 +149,9 @@ def _print_task(one: TaskJudges, console: Console) -> None:
             "all" if step.step is None else str(step.step),
             in_points((step.mean_a, None, None), one.unit),
             in_points((step.mean_b, None, None), one.unit),
-            gap_in_points(step.difference, step.ci95, one.unit),
+            gap_in_points(step.difference, step.ci95_adjusted, one.unit),
             step.p_adjusted,
-            step.n_items,
+            step.n,
         )
         for step in one.steps
     )
