@@ -157,9 +157,9 @@ def test_a_tracker_holds_the_figures_of_the_measures(run: Path, tracker: str, tm
             bounds, n = (whole[part]["score_by_task"][task] for part in ("ci95", "n"))
             expected[task] = (whole["score_by_task"][task], *bounds, n)
         for task, figures in expected.items():
-            assert tuple(found[f"{task}/{name}/mean{end}"] for end in ENDS[:4]) == figures
+            assert tuple(found[f"{task}/{name}/score{end}"] for end in ENDS[:4]) == figures
     for score in open_run(run).results().students:
-        assert found[f"{score.task or 'overall'}/{STUDENTS[score.student]}/mean_failed"] == score.failed
+        assert found[f"{score.task or 'overall'}/{STUDENTS[score.student]}/score_failed"] == score.failed
     assert {value for name, value in found.items() if name.endswith("_failed")} == {0, 1, 2}
     assert log(run, tracker, environment) == f"{tracker}:mine: up to date"
     assert logged(tracker, environment) == (rows, files)

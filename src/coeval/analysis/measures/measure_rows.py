@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from coeval.analysis.measures.measured import Measured, Record
+from coeval.analysis.measures.measured import NOT_MEASURED, Measured, Record
 from coeval.core.html_table import MeasureRow
 
 BY_TASK = "_by_task"
@@ -39,6 +39,8 @@ def _cells(record: Record | None, kind: type[Record], task: str | None) -> Itera
                 yield from zip(field.columns, value, strict=False)
             case tuple() if len(field.columns) > 1:
                 yield from zip(field.columns, value, strict=True)
+            case None if "n" in field.columns:
+                yield from zip(field.columns, NOT_MEASURED, strict=True)
             case _ if len(field.columns) == 1:
                 yield field.columns[0], value
             case _:
