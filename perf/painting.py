@@ -1,4 +1,4 @@
-"""What a page costs a browser: CPU of all its processes until the first contentful paint, and for a filter.
+"""What a page costs a browser: CPU of all its processes until the first contentful paint, and for a choice.
 
 CPU is sampled from the kernel's own count for each thread, and taken at the time that the paint itself has in
 the page's timeline. Asking the page instead would count what it does after the paint, until it answers.
@@ -122,9 +122,9 @@ def _painted(browser: Browser, pid: int, page: Path) -> tuple[float, float, floa
         return clock.at(began + after_ms / 1e3), after_ms / 1e3, clock.at(known)
 
 
-def filtered(page: Path, queries: tuple[str, ...]) -> tuple[float, float]:
-    """Apply filters to a page whose pictures are drawn, one after another; median seconds of CPU and of wall
-    clock until the first screen shows them. Raises as `chromium`."""
+def chosen(page: Path, queries: tuple[str, ...]) -> tuple[float, float]:
+    """Make choices of scores in a page whose pictures are drawn, one after another; median seconds of CPU and
+    of wall clock until the first screen shows them. Raises as `chromium`."""
     found = []
     with chromium() as (browser, pid), _tab(browser) as tab:
         tab.goto(page.resolve().as_uri())
@@ -134,7 +134,7 @@ def filtered(page: Path, queries: tuple[str, ...]) -> tuple[float, float]:
             tab.wait_for_selector("#filter-status:empty", state="attached")
             tab.wait_for_timeout(2_000)  # until the pictures of all are drawn again
             with _CpuClock(pid) as clock:
-                began, ended = tab.evaluate(_FILTER, f"#leads?{query}")
+                began, ended = tab.evaluate(_CHOOSE, f"#leads?{query}")
                 found.append((clock.at(ended / 1e3) - clock.at(began / 1e3), (ended - began) / 1e3))
     return median(cpu_s for cpu_s, _ in found), median(wall_s for _, wall_s in found)
 
@@ -154,8 +154,8 @@ _PAINT = """() => new Promise((tell) => {
   new PerformanceObserver(watch).observe({ type: "paint", buffered: true });
 })"""
 
-# Until the frame after the one in which the sentence of the filter is there.
-_FILTER = """(address) => new Promise((tell) => {
+# Until the frame after the one in which the sentence of the choice is there.
+_CHOOSE = """(address) => new Promise((tell) => {
   const status = document.getElementById("filter-status");
   const began = Date.now();
   const shown = () => requestAnimationFrame(() => tell([began, Date.now()]));

@@ -235,17 +235,14 @@ def test_an_item_page_and_show_tell_samples_apart(lab: Lab, coeval: Command) -> 
 
 
 @pytest.mark.process
-def test_a_page_of_samples_says_why_it_has_no_filters(lab: Lab) -> None:
+def test_samples_are_chosen_with_their_items(lab: Lab) -> None:
     lab.run()
     with folder_report(lab.path) as report:
-        assert report.scores is None
-        [leads] = [section for section in report.report.sections if section.anchor == "leads"]
-        assert "This page has no filters" in " ".join(said.text for said in leads.sentences)
-    lab.models[1], lab.id = student(samples=1), "once"
-    lab.run()
-    with folder_report(lab.path) as report:
-        assert report.scores is not None
-        assert not [s for section in report.report.sections for s in section.sentences if "filters" in s.text]
+        assert report.choices is not None
+        chosen = report.choices.report_of([("task", "story")]).table("students").records()
+        assert [row["score"] for row in chosen] == [
+            row["score"] for row in report.report.table("students").records()
+        ]
 
 
 @pytest.mark.process

@@ -104,18 +104,16 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
 
 @pytest.mark.process
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
-def test_so_does_a_filter(mixed: Lab, tmp_path: Path, coeval: Command) -> None:
+def test_so_does_a_choice(mixed: Lab, tmp_path: Path, coeval: Command) -> None:
     assert coeval("analyze", "--run", mixed.path, "--format", "html", "--out", tmp_path).code == 0
     with chromium() as browser:
         page = opened(browser, tmp_path / "report.html").page
         sentences = {
-            query: page.evaluate("query => coevalPage.tables(query).then((found) => found.notes)", query)
+            query: page.evaluate("query => coevalPage.figures(query).then((found) => found.status)", query)
             for query in ("factor=plot", "task=story", "task=quiz")
         }
-    assert "Scores are over 6 of 26 items; the other 20 (quiz)" in " ".join(sentences["factor=plot"])
-    assert not any(
-        "Scores are over" in said for query in ("task=story", "task=quiz") for said in sentences[query]
-    )
+    assert "Scores are over 6 of 26 items; the other 20 (quiz)" in sentences["factor=plot"]
+    assert not any("Scores are over" in sentences[query] for query in ("task=story", "task=quiz"))
 
 
 def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> None:
@@ -149,5 +147,5 @@ def test_page_and_pictures_show_them(lab: Lab, report: Report, tmp_path: Path, c
         seen = opened(browser, tmp_path / "report.html")
         draw_all(seen.page)
         assert seen.page.locator("#labels").evaluate("one => one.open")
-        assert seen.page.locator("#filters summary").count() == 0, "no score is there to be chosen"
+        assert seen.page.locator("#choices").count() == 0, "no score is there to be chosen"
         assert seen.complaints == []

@@ -399,15 +399,17 @@ def test_a_page_of_ten_thousand_evaluations_can_be_mailed(tmp_path: Path) -> Non
 
 
 @pytest.mark.process
-def test_filters_give_way_where_they_leave_no_room_for_items(
+def test_choices_leave_room_for_items_and_say_how_many_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_judged_run(tmp_path / "run", 40)
     write_report(tmp_path / "run", tmp_path)
     whole = (tmp_path / "report.html").read_text(encoding="utf-8")
-    monkeypatch.setattr(report_file, "LARGEST", len(whole.encode()))
+    assert "For combinations, run <code>coeval view</code>" in whole
+    monkeypatch.setattr(report_file, "LARGEST", len(whole.encode()) - 30_000)
     write_report(tmp_path / "run", tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert ('id="data-levels"' in whole, 'id="data-levels"' in page) == (True, False)
-    assert "This page has no filters" in page
-    assert len(page.encode()) <= len(whole.encode())
+    held, offered = page.count('id="data-choice-'), whole.count('id="data-choice-')
+    assert 0 < held < offered
+    assert f"For {offered - held} more choices, and for combinations, run <code>coeval view</code>" in page
+    assert len(page.encode()) <= len(whole.encode()) - 30_000

@@ -6,18 +6,16 @@ answer from the store is not known: another run paid it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import singledispatch
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.intervals import Floats
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-
-# Answers whose figures a page keeps one by one, so that filters can use them: two bytes each, twice.
-MOST_KEPT = 40_000
 
 
 class AnswerCost(NamedTuple):
@@ -30,19 +28,29 @@ class AnswerCost(NamedTuple):
 
 
 class AnswerFigures(NamedTuple):
-    """Of one answer, by item and student; NaN where it is not known."""
+    """Of answers, one by one, (A,): places of item and student in their lists, NaN where a figure is not
+    known."""
 
-    item: str
-    student: str
-    usd_per_1000: float
-    seconds: float
+    item: NDArray[np.int64]
+    student: NDArray[np.int64]
+    usd_per_1000: Floats
+    seconds: Floats
+    students: Sequence[str]
 
-
-class AnswerCosts(NamedTuple):
-    """By student, and one by one where there are at most `MOST_KEPT`, else None."""
-
-    students: Mapping[str, AnswerCost]
-    each: Sequence[AnswerFigures] | None
+    def by_student(self, items: NDArray[np.bool_]) -> dict[str, AnswerCost]:
+        """Summarise the answers to some of the items, (I,)."""
+        some, found = items[self.item], {}
+        for place, student in enumerate(self.students):
+            if not (mine := some & (self.student == place)).any():
+                continue
+            usd, seconds = (of[mine & np.isfinite(of)] for of in (self.usd_per_1000, self.seconds))
+            found[student] = AnswerCost(
+                int(mine.sum()),
+                len(usd),
+                float(usd.mean()) if len(usd) else None,
+                float(np.median(seconds)) if len(seconds) else None,
+            )
+        return found
 
 
 _USAGE = {"id": "VARCHAR", "latency_s": "DOUBLE", "usage": "STRUCT(cost_usd DOUBLE, stored BIGINT)"}
@@ -87,30 +95,20 @@ def _costs(rows: Iterable[tuple[Any, ...]]) -> dict[str, AnswerCost]:
     return {str(model): AnswerCost(*cost) for model, *cost in rows}
 
 
-def answer_costs(reader: RunReader) -> AnswerCosts:
-    """
+def answer_figures(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:
+    """Read what each answer of some students to some items cost and took.
+
     Raises StoreError: a file cannot be read.
     """
-    students = model_costs(reader)
-    if sum(one.answers for one in students.values()) > MOST_KEPT or reader.sampled:
-        return AnswerCosts(students, None)
-    rows = reader.of_lines("response_collection", _USAGE, _ANSWERS.replace("{select}", _EACH))
-    return AnswerCosts(students, [AnswerFigures(*row) for row in rows])
-
-
-Halves: TypeAlias = NDArray[np.float16]
-
-
-def packed_figures(costs: AnswerCosts, items: Mapping[str, int], students: Sequence[str]) -> Halves | None:
-    """(items, students, 2): dollars per 1,000 and seconds in half precision (three digits), NaN where none is
-    known; ``items`` gives places. None: they are not kept one by one, or none is known."""
-    if not costs.each:
-        return None
-    found = np.full((len(items), len(students), 2), np.nan)
-    place = {name: at for at, name in enumerate(students)}
-    for one in costs.each:
-        if one.item in items and one.student in place:
-            found[items[one.item], place[one.student]] = one.usd_per_1000, one.seconds
-    if np.isnan(found).all():
-        return None
-    return np.asarray(np.clip(found, 0, float(np.finfo(np.float16).max)), "<f2")
+    of_item = {item: place for place, item in enumerate(items)}
+    of_student = {student: place for place, student in enumerate(students)}
+    rows = [
+        (of_item[item], of_student[student], usd, seconds)
+        for item, student, usd, seconds in reader.of_lines(
+            "response_collection", _USAGE, _ANSWERS.replace("{select}", _EACH)
+        )
+        if item in of_item and student in of_student
+    ]
+    table = np.array(rows, np.float64).reshape(-1, 4)
+    places = table[:, :2].astype(np.int64)
+    return AnswerFigures(places[:, 0], places[:, 1], table[:, 2], table[:, 3], tuple(students))

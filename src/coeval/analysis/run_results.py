@@ -377,8 +377,7 @@ class Bounded(NamedTuple):
 
 
 def missing_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
-    """Whose order depends on scores that failed or are missing; ``leader.js`` says the same of filtered
-    scores. ``scores``: best first."""
+    """Whose order depends on scores that failed or are missing; ``scores``: best first."""
     order = [
         Bounded(score.student, score.least, score.most)
         for score in scores

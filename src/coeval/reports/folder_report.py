@@ -25,7 +25,8 @@ from coeval.pipeline.upkeep.repair import Missing
 from coeval.reports.content import Report, Sentence, as_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_evidence import ScoreBlocks, evidence_of, score_blocks
+from coeval.reports.experiment.run_choices import RunChoices, run_choices
+from coeval.reports.experiment.run_evidence import evidence_of
 from coeval.reports.items.item_browser import ItemBrowser
 
 
@@ -35,9 +36,8 @@ class FolderReport:
 
     ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences;
     ``missing``: the same of a run, as it was counted.
-    ``scores`` are packed for filters in a page; ``items`` is what was measured of them, by id, and ``order``
-    the students, best first. Of what was measured no more is kept: the scores are as large as what is read
-    next.
+    ``choices`` measures choices of its scores; ``items`` is what was measured of them, by id, and ``order``
+    the students, best first.
     """
 
     report: Report
@@ -45,7 +45,7 @@ class FolderReport:
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
     missing: Missing
-    scores: ScoreBlocks | None = None
+    choices: RunChoices | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
 
@@ -85,13 +85,14 @@ def reported(reader: Reader, *_: object) -> FolderReport:
 def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
     measured = measure_run(reader, options=options)
     evidence, items = evidence_of(reader, measured, notes), measured.measures.items
+    report = experiment_report(evidence)
     return FolderReport(
-        experiment_report(evidence),
+        report,
         measured.shown,
         (*reader.notes(), *notes),
         _reported((*evidence.missing.sentences, *evidence.missing.notes)),
         evidence.missing,
-        score_blocks(evidence) if measured.grid.scored.any() and not reader.sampled else None,
+        run_choices(evidence, report),
         items,
         measured.measures.ranking.order,
     )

@@ -1,7 +1,6 @@
 """Who leads, what more items would show, and what follows from judges who differ, in sentences.
 
 ``coeval analyze`` and ``coeval results`` open with these, and pages;
-``leader.js`` says the same of filtered scores.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ def partial_sentences(ranks: Ranking) -> Iterator[str]:
 
 
 def place_sentences(ranks: Ranking) -> Iterator[str]:
-    """Count significant pairwise differences, and name who may lead as well; ``leader.js`` says the same."""
+    """Count significant pairwise differences, and name who may lead as well."""
     order = ranks.order
     pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them
     if len(order) < 3 or not ranks.differences:

@@ -266,7 +266,7 @@ def shifts(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairGap])
 
     Least squares over all pairs, weighted by items; where all students have the same scores nothing moves.
     Whoever has the most scores keeps its mean (several of them: on average), so that the others' are what
-    they would be over these. ``standings.js`` does the same of filtered scores.
+    they would be over these.
     """
     lacking = [gap.difference - (levels[b].mean - levels[a].mean) for (a, b), gap in gaps.items()]
     if not lacking or max(map(abs, lacking)) < SAME:

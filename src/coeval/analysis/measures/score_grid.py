@@ -278,6 +278,20 @@ class ScoreGrid(NamedTuple):
         designs = tuple(design._replace(judges=design.judges & set(judges)) for design in self.designs)
         return self._replace(levels=self.levels[:, places], judges=tuple(judges), designs=designs)
 
+    def scored_in(self, factors: Set[str]) -> ScoreGrid:
+        """The scores of some factors; names stay."""
+        rows = np.isin(self.factor, [at for at, name in enumerate(self.factors) if name in factors])
+        designs = tuple(design._replace(factors=design.factors & factors) for design in self.designs)
+        return self.of_rows(rows)._replace(designs=designs)
+
+    def of_students(self, students: Sequence[str]) -> ScoreGrid:
+        """The scores of some students, in their order."""
+        number = np.full(len(self.students), -1, self.student.dtype)
+        number[[self.students.index(name) for name in students]] = np.arange(len(students))
+        kept = self.of_rows(np.asarray(number[self.student] >= 0, bool))
+        samples = {name: count for name, count in self.samples.items() if name in students}
+        return kept._replace(student=number[kept.student], students=tuple(students), samples=samples)
+
 
 class LevelNames(NamedTuple):
     """``names`` of all levels, scale by scale and from worst to best; ``place`` (tasks, factors, K): which of

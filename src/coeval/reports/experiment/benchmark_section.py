@@ -27,7 +27,7 @@ from coeval.reports.measure_table import Named, measure_table
 from coeval.reports.plots import HeatMap, heat_map, item_dots
 
 # Of dots: of more items, those with a flag and a sample of the others.
-_MOST_ITEMS = 3_000
+_MOST_ITEMS = 1_000
 # Rows of a heat map or a table that is still looked through.
 _MOST_STRATA = 40
 _FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN = (

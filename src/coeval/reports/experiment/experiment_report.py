@@ -48,7 +48,7 @@ from coeval.reports.content import (
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section, value_section
 from coeval.reports.experiment.judges_section import judges_section
-from coeval.reports.experiment.leading_section import front_table, leading_section
+from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 from coeval.reports.measure_table import Named, declared_columns, measure_table
@@ -352,10 +352,8 @@ def _lead(evidence: RunEvidence) -> Iterator[Sentence]:
 
 def _anchors(measures: RunMeasures) -> tuple[str, str, str]:
     """Of the opening's sentences, the tables that show their figures."""
-    if len(measures.ranking.order) > 1 and measures.ranking.differences:
-        return "differences", "standings", "differences"
     if measures.ranking.order:
-        return "students", "students", "students"
+        return score_anchors(measures.ranking)
     if measures.pairs is not None:
         return "strengths", "strengths", "pair-judges"
     return ("differences", "labels", "labels") if measures.labels else ("leads",) * 3

@@ -65,6 +65,13 @@ def _standings(measures: RunMeasures) -> Iterator[_Standing]:
         yield _Standing(WITHOUT_OWN, others.students, others.ranking)
 
 
+def score_anchors(ranks: Ranking) -> tuple[str, str, str]:
+    """Return the tables that show the figures of `score_opening`, sentence by sentence."""
+    if len(ranks.order) > 1 and ranks.differences:
+        return "differences", "standings", "differences"
+    return "students", "students", "students"
+
+
 def order_sentences(measures: RunMeasures) -> Iterator[str]:
     """Say whether the order stays without self-judgments; nothing where pairs contradict each other, so that
     the first is significantly not the best."""
@@ -131,12 +138,9 @@ def standings(measures: RunMeasures) -> ReportTable:
 
 _MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
 _AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
-_ACCURACY = "Share of right labels, of the whole run whatever the filter; in no score"
+_ACCURACY = "Share of right labels, of the whole run whatever is chosen; in no score"
 # Label columns beside the scores; of more, the table of labels has all.
 _MOST_LABELS = 3
-_UNFILTERED = (
-    "This page has no filters: they need one answer per student and item, and some students gave several."
-)
 _BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
 
 
@@ -171,8 +175,6 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     said = (*order_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
     said = said if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
-    if evidence.reader.sampled:
-        sentences.append(Sentence(_UNFILTERED))
     return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
 
 
@@ -237,7 +239,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
                 "failed",
                 "Failed",
                 "count",
-                "Answers, judgments and factors without a result, of the whole run whatever the filter",
+                "Answers, judgments and factors without a result, of the whole run whatever is chosen",
             ),
             ReportColumn("missing", "Missing", "count", _MISSING),
             ReportColumn("least", "Missing at 0", "points", _AT.format(0)),
@@ -332,7 +334,7 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
     title, meaning, found = _front_figures(evidence)
     if not found:
         return None
-    costs = evidence.costs.students
+    costs = evidence.costs
     rows: list[tuple[Cell, ...]] = []
     links = {}
     for name, (measured, ranks) in found.items():

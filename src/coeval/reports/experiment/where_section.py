@@ -94,7 +94,7 @@ def where_section(evidence: RunEvidence) -> ReportSection:
         ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Scores by judge and student"),
         ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Who answers whose items how"),
     ):
-        if len({part.name for part in found}) > 1 and len(students) > 1:
+        if evidence.is_choice or (len({part.name for part in found}) > 1 and len(students) > 1):
             tables.append(_table(name, what, found))
             pictures.append(
                 _interaction(tables[-1], f"{what}. Deviation from the expected score.", found, students)

@@ -1,7 +1,8 @@
 // What the page shows, as its address has it: `#where?task=triage&by=by+task`. Beside a choice of items the same
 // stands under the key `report`: `#items?student=ann&task=triage&report=task%3Dtriage`.
 
-const DIMENSIONS = ["task", "teacher", "judge", "factor", "attribute"];
+const DIMENSIONS = ["task", "judge", "teacher", "factor", "variant", "attribute"];
+const OF_ITEMS = DIMENSIONS.filter((name) => name !== "variant"); // those by which items are chosen too
 const TOGGLES = ["by", "scores", "baseline", "of"];
 
 let chosen = {}; // by dimension, a set of names; none: all
@@ -10,8 +11,8 @@ let toggled = {}; // by parameter of a picture, a value; none: the usual one
 // Whether a row of a table is among those that toggles choose; `usual`: by column, the value without a choice.
 const isChosen = (row, usual = {}) => Object.entries(usual).every(([name, value]) => row[name] === (toggled[name] ?? value));
 
-const isFiltered = () => DIMENSIONS.some((name) => chosen[name]?.size);
 const filterPairs = () => DIMENSIONS.flatMap((name) => [...(chosen[name] ?? [])].map((value) => [name, value]));
+const itemPairs = () => filterPairs().filter(([name]) => OF_ITEMS.includes(name));
 const pageQuery = () => new URLSearchParams([...filterPairs(), ...Object.entries(toggled)]).toString();
 
 function placeInAddress() {
@@ -43,7 +44,7 @@ function pageAddress(anchor, query = pageQuery()) {
 function itemsAddress(link) {
   const query = new URLSearchParams(link);
   const named = new Set([...query].map(([name, value]) => dimensionOf(name, value)));
-  for (const [name, value] of filterPairs()) if (!named.has(dimensionOf(name, value))) query.append(name, value);
+  for (const [name, value] of itemPairs()) if (!named.has(dimensionOf(name, value))) query.append(name, value);
   return withReport(query);
 }
 
@@ -61,7 +62,7 @@ function tellAddress(before) {
   const { anchor, query } = placeInAddress();
   if (anchor !== "items") return history.pushState(null, "", pageAddress(anchor === "filter" ? "" : anchor));
   const values = (pairs, name) => pairs.filter(([of]) => of === name).map(([, value]) => value).sort().join("\n");
-  for (const name of DIMENSIONS) {
+  for (const name of OF_ITEMS) {
     if (values([...query], name) !== values(before, name)) continue;
     query.delete(name);
     for (const value of chosen[name] ?? []) query.append(name, value);

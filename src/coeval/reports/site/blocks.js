@@ -3,10 +3,7 @@
 function packedBytes(name) {
   const text = document.getElementById(`data-${name}`).textContent;
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
-  const raw = atob(text);
-  const bytes = new Uint8Array(raw.length);
-  for (let at = 0; at < raw.length; at += 1) bytes[at] = raw.charCodeAt(at);
-  return bytes;
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
 function unpacked(name) {
@@ -28,9 +25,6 @@ function withLabels(found) {
   for (const [name, short] of Object.entries(found.alone ?? {})) shortNames.set(name, short);
   return found;
 }
-
-const byteBlock = (name) =>
-  once(name, async (wanted) => new Uint8Array(await unpacked(wanted).arrayBuffer()));
 
 // A script of ours from a data block: the page's policy knows its hash.
 const scriptBlock = (name) =>

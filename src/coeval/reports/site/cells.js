@@ -48,6 +48,8 @@ function showIn(element, text) {
 
 const roundedSum = (number) => Math.round(number * 1e9) / 1e9; // however it was summed
 
+const many = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+
 // A score, or a difference of scores, from 0 to 1, as people read it: 0 to 100.
 const points = (score) => fixed(roundedSum(100 * score), 1);
 
@@ -57,7 +59,7 @@ function figure(value, kind) {
   if (kind === "share") return `${points(value)}%`;
   if (kind === "count") return value.toLocaleString("en-US", { maximumFractionDigits: 0 });
   if (kind === "usd") return dollars(value);
-  if (kind === "probability") return value < 0.001 ? "<0.001" : value.toFixed(3);
+  if (kind === "probability") return value < 0.001 ? "<0.001" : fixed(value, 3);
   if (kind === "seconds") return `${value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} s`;
   if (kind !== "number") return fixed(roundedSum(value), 2);
   return Number.isInteger(value) ? value.toLocaleString("en-US") : minus(String(Number(value.toPrecision(3))));

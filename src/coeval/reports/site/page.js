@@ -74,7 +74,7 @@ async function showAddress() {
   const toggles = JSON.stringify(toggled);
   const [filters, toggling] = [filter !== applied, toggles !== toggledBefore];
   [applied, toggledBefore] = [filter, toggles];
-  if (filters) await applyFilter();
+  if (filters) await applyChoice();
   if (filters || !linesTold) tellLost();
   if (!toggling) return;
   await redraw((figure) => figure.querySelector(".toggles"));
@@ -96,14 +96,14 @@ async function readSource() {
   const { served, held, asked } = window.coevalItems;
   const at = itemsPlace.dataset.servedAt;
   const source = at ? served(at, (await asked(`${at}state`)).facets) : held(await jsonBlock("items"));
-  source.usual = () => new URLSearchParams(filterPairs()).toString();
-  if (document.getElementById("data-design")) source.figures = figuresOf;
+  source.usual = () => new URLSearchParams(itemPairs()).toString();
+  source.figures = figuresOf;
   return source;
 }
 
 // On how many items one student lost to another, as a filter has it; null where the page holds too few to tell.
 async function lostCount(lost) {
-  const filter = new URLSearchParams(filterPairs()).toString();
+  const filter = new URLSearchParams(itemPairs()).toString();
   if (!filter && document.getElementById("data-lost")) {
     const found = (await jsonBlock("lost")).find(([loser, winner]) => `${loser},${winner}` === lost);
     return found ? found[2] : 0;
@@ -144,10 +144,10 @@ async function tellLost() {
   place.hidden = !parts.length;
 }
 
-// Where the page tells figures of a choice of items; null where all are chosen.
+// Where the page shows figures of a choice of items; null where all are chosen, or it has none.
 function figuresOf(choice) {
   const query = new URLSearchParams([...choice].filter(([name]) => DIMENSIONS.includes(name)));
-  if (!query.size) return null;
+  if (!query.size || !canShow(query.toString())) return null;
   for (const [name, value] of Object.entries(toggled)) query.set(name, value);
   return pageAddress("leads", query.toString());
 }
@@ -173,14 +173,8 @@ function watchItems() {
   follow();
 }
 
-// The figures of a choice, for whoever wants them by program: the same that the filters show.
-window.coevalPage = {
-  fixed,
-  points,
-  tables: (query) => filteredTables(Object.fromEntries(
-    DIMENSIONS.map((name) => [name, new Set(new URLSearchParams(query).getAll(name))]),
-  )),
-};
+// For whoever wants the figures of a choice by program.
+window.coevalPage = { fixed, points, figures: choiceFigures };
 
 readAddress();
 watchPictures();
@@ -188,4 +182,4 @@ openTarget();
 watchItems();
 offerTools();
 buildToggles();
-buildFilters().then(showAddress);
+showAddress();

@@ -12,12 +12,13 @@ import gzip
 import hashlib
 import logging
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from math import ceil, floor
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import jinja2
 import msgspec
@@ -28,9 +29,9 @@ from coeval import __version__
 from coeval.analysis.measures.measured import Measured
 from coeval.core.plain import plain
 from coeval.reports.chart_spec import with_labels
-from coeval.reports.content import Report, ReportTable, Sentence, row_texts
+from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, cell_text, row_texts
 from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
-from coeval.reports.experiment.run_evidence import ScoreBlocks
+from coeval.reports.experiment.leading_section import FRONT
 from coeval.reports.items.item_selection import ItemSelection
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import cache_folder
@@ -53,7 +54,12 @@ def json_block(name: str, value: Any) -> DataBlock:
 
 
 def bytes_block(name: str, data: bytes) -> DataBlock:
-    return packed_block(name, gzip.compress(data, _LEVEL, mtime=0))
+    return packed_block(name, packed(data))
+
+
+def packed(data: bytes) -> bytes:
+    """Compress data for a page, to the same bytes each time."""
+    return gzip.compress(data, _LEVEL, mtime=0)
 
 
 def packed_block(name: str, packed: bytes) -> DataBlock:
@@ -88,7 +94,7 @@ def vega_script() -> bytes:
     return kept
 
 
-_SITE, _FILTERING, _ITEMS = "coeval.reports.site", "coeval.reports.site.filtering", "coeval.reports.items"
+_SITE, _ITEMS = "coeval.reports.site", "coeval.reports.items"
 _SCRIPTS = (
     (_SITE, "cells.js"),
     (_SITE, "edges.js"),
@@ -99,24 +105,15 @@ _SCRIPTS = (
     (_SITE, "blocks.js"),
     (_SITE, "address.js"),
     (_SITE, "copies.js"),
-    (_FILTERING, "distributions.js"),
-    (_FILTERING, "intervals.js"),
-    (_FILTERING, "paired.js"),
-    (_FILTERING, "over_judges.js"),
-    (_FILTERING, "standings.js"),
-    (_FILTERING, "anytime.js"),
-    (_FILTERING, "leader.js"),
-    (_FILTERING, "filtered.js"),
     (_SITE, "tables.js"),
     (_SITE, "chart_keys.js"),
-    (_SITE, "forest.js"),
     (_SITE, "pictures.js"),
-    (_FILTERING, "filters.js"),
+    (_SITE, "choices.js"),
     (_SITE, "page.js"),
 )
 _STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
 # Sections whose figures are those of the whole run, whatever is chosen.
-_UNFILTERED = frozenset({"pairs", "judges", "benchmark", "cost"})
+_OF_WHOLE_RUN = frozenset({"pairs", "judges", "benchmark", "cost"})
 # Of a table that stand in the page's text; the others are shown when somebody asks for them.
 _MOST_ROWS = 60
 _NUMBER = re.compile(r"(?<![\w./:-])[±$−-]?\d[\d,.]*+(?:\s\[[^\]]*\])?(?![\w/-])")
@@ -125,23 +122,40 @@ _LETTER = re.compile(r"[^\W\d_]")
 _LONGEST_NAME = 200
 
 
+class PageChoice(NamedTuple):
+    """A choice of scores that a reader may open; ``data``: its figures (`choice_data`), gzipped, or empty
+    where the page's server computes them."""
+
+    dimension: str
+    name: str
+    data: bytes = b""
+
+    @property
+    def query(self) -> str:
+        """As it stands in addresses."""
+        return urlencode({self.dimension: self.name})
+
+
 def write_page(
     report: Report,
     blocks: Sequence[DataBlock] = (),
     *,
-    scores: ScoreBlocks | None = None,
+    choices: Sequence[PageChoice] = (),
+    left_out: int = 0,
     items: ItemSelection | None = None,
     served_at: str = "",
 ) -> bytes:
-    """``blocks``: more data for the scripts that the page holds; ``scores``: those that its filters compute
-    with; ``items``: those that can be read in it.
+    """``blocks``: more data for the scripts that the page holds; ``choices``: those of scores that it offers,
+    and ``left_out``, how many others it has no room for; ``items``: those that can be read in it.
 
-    ``served_at``: where the page asks for items in their place, an address at the server that it came from.
+    ``served_at``: where the page asks for items and for the figures of choices in their place, an address at
+    the server that it came from.
     """
     if items is not None:
         # Who lost to whom stands by itself: the headline leads there, and unpacks no items for it.
         lost = json_block("lost", items.lost)
         blocks = (*blocks, json_block("items", msgspec.structs.replace(items, lost=[])), lost)
+    figures = [packed_block(f"choice-{at}", one.data) for at, one in enumerate(choices) if one.data]
     script, style = _joined(_SCRIPTS), _joined(_STYLES)
     vega = vega_script()
     policy = "; ".join(
@@ -163,9 +177,11 @@ def write_page(
         policy=policy,
         style=Markup(style),  # noqa: S704  our own file
         script=Markup(script),  # noqa: S704  the same
-        blocks=(_report_block(report), packed_block("vega", vega), *_of_scores(scores), *blocks),
-        has_scores=scores is not None,
-        whole=_UNFILTERED,
+        blocks=(_report_block(report), packed_block("vega", vega), *figures, *blocks),
+        choices=choices,
+        left_out=left_out,
+        students=[row[0] for row in report.front.rows] if report.front is not None else [],
+        whole=_OF_WHOLE_RUN,
         version=__version__,
         has_items=items is not None or bool(served_at),
         served_at=served_at,
@@ -186,13 +202,6 @@ def _preview(report: Report) -> str:
 def _data(value: Any) -> Markup:
     """JSON in an element of its own, which no text in it can end."""
     return Markup(msgspec.json.encode(value).decode().replace("<", "\\u003c"))  # noqa: S704
-
-
-def _of_scores(scores: ScoreBlocks | None) -> Iterator[DataBlock]:
-    if scores is not None:
-        yield json_block("design", scores.design)
-        for name in ("levels", "checked", "teachers", "members", "spent"):
-            yield bytes_block(name, getattr(scores, name))
 
 
 def _report_block(report: Report) -> DataBlock:
@@ -228,6 +237,75 @@ def _report_block(report: Report) -> DataBlock:
     )
 
 
+# --- Figures of a choice of scores
+#
+# Rows of tables are as short as they can be written without changing what people read.
+
+# The tables that follow a choice: the script shows those that its page has.
+_FOLLOWING = (
+    *(FRONT, "students", "differences", "standings", "quality-cost"),
+    *("parts", "values", "checks", "by-judge", "by-teacher", "levels"),
+)
+# Decimals that a share is written with, in the order in which they are tried: four are a tenth of the last
+# digit that people read.
+_DECIMALS = (4, 6, 9)
+
+
+def choice_data(report: Report, students: Sequence[str]) -> bytes:
+    """Return JSON of a choice's report: ``lead`` is HTML, ``tables`` by name have rows, cell by cell in the
+    order of their columns (a measure is its value, ends and n), and the link of each row; ``students`` in the
+    order of their colours."""
+    tables = {table.name: table for section in report.sections for table in section.tables}
+    tables |= {} if report.front is None else {FRONT: report.front}
+    return msgspec.json.encode(
+        {
+            "lead": _first_screen(report, students),
+            "status": report.shown.text(plain(report.facts[0])),
+            "tables": {name: _choice_table(tables.get(name)) for name in _FOLLOWING},
+        }
+    )
+
+
+def _choice_table(table: ReportTable | None) -> dict[str, Any]:
+    if table is None:
+        return {"rows": [], "links": []}
+    rows = [_choice_row(table.columns, row) for row in table.rows]
+    return {"rows": rows, "links": [table.links.get(at) for at in range(len(rows))] if table.links else []}
+
+
+def _choice_row(columns: Sequence[ReportColumn], row: Iterable[Cell]) -> list[Any]:
+    return [_choice_cell(cell, column) for cell, column in zip(row, columns, strict=True)]
+
+
+def _choice_cell(cell: Cell, column: ReportColumn) -> Any:
+    if isinstance(cell, Measured):
+        return list(_rounded(cell, column)[:4])
+    if isinstance(cell, float):
+        return _rounded(Measured(cell, None, None, None, None), column).value
+    return plain(cell) if isinstance(cell, str) else cell
+
+
+def _rounded(cell: Measured, column: ReportColumn) -> Measured:
+    """Round a measure as far as its text stays the same."""
+    text = cell_text(cell, column.kind)
+    for decimals in _DECIMALS:
+        value, low, high = (None if end is None else round(end, decimals) for end in cell[:3])
+        rounded = Measured(value, low, high, cell.n, cell.missing)
+        if cell_text(rounded, column.kind) == text:
+            return rounded
+    return cell
+
+
+def _first_screen(report: Report, students: Sequence[str]) -> str:
+    """Return the sentences and the forest of students with which a page opens, as HTML; ``students``: in the
+    order of their colours."""
+    values = {"report": report, "shown": report.shown, "students": students}
+    return str(page_template("first_screen.html").make_module(values).lead())  # type: ignore[attr-defined]
+
+
+# --- Scripts, styles and templates
+
+
 @cache
 def _joined(names: tuple[tuple[str, str], ...]) -> str:
     """Our files, each by its package, as one text that no parser of HTML ends early."""
@@ -257,6 +335,7 @@ def page_template(name: str, folder: str = "site") -> jinja2.Template:
         "texts": _texts,
         "all_texts": _all_texts,
         "forest": _forest,
+        "plain": plain,
     }
     return environment.get_template(name)
 
@@ -266,13 +345,21 @@ def _sentence_pieces(
 ) -> Iterator[tuple[str, str, str]]:
     """A sentence in pieces, each with where it leads, of a figure that a table has, and the name that it
     stands for, if any."""
-    rows = list(_rows_of(said, report))
-    for piece, name in report.shown.pieces(said.text):
-        for is_number, text in [(False, piece)] if name else _split_numbers(piece, names):
-            place = next((row.table for row in rows if row.figures.issuperset(_figures(text))), "")
-            if said in report.lead:
-                place = place or said.anchor
-            yield place if is_number else "", text, name
+    pieces = [
+        (is_number, text, name)
+        for piece, name in report.shown.pieces(said.text)
+        for is_number, text in ([(False, piece)] if name else _split_numbers(piece, names))
+    ]
+    numbers = {text: _figures(text) for is_number, text, _ in pieces if is_number}
+    places: dict[str, str] = {}
+    for row in _rows_of(said, report) if numbers else ():
+        places |= {text: row.table for text, figures in numbers.items() if row.figures >= figures}
+        numbers = {text: figures for text, figures in numbers.items() if text not in places}
+        if not numbers:
+            break
+    usual = said.anchor if said in report.lead else ""
+    for is_number, text, name in pieces:
+        yield places.get(text, usual) if is_number else "", text, name
 
 
 class _FigureRow(NamedTuple):
@@ -370,9 +457,9 @@ class _Forest(NamedTuple):
 _COLOURS = 8
 
 
-def _forest(table: ReportTable) -> _Forest:
-    """A table of names and measures as marks on an axis from one ten of points to another; ``forest.js``
-    draws filtered rows alike."""
+def _forest(table: ReportTable, students: Sequence[str]) -> _Forest:
+    """A table of names and measures as marks on an axis from one ten of points to another; ``students`` in
+    the order of their colours."""
     measures = [row[1] for row in table.rows if isinstance(row[1], Measured)]
     ends = [
         100 * (one.value or 0.0 if end is None else end) for one in measures for end in (one.low, one.high)
@@ -389,7 +476,8 @@ def _forest(table: ReportTable) -> _Forest:
         value, low, high = one[:3] if isinstance(one, Measured) else (None, None, None)
         value = value or 0.0
         marks = (place(value), place(value if low is None else low), place(value if high is None else high))
-        rows.append(_ForestRow(texts, table.links.get(at, ""), at % _COLOURS, *marks))
+        colour = students.index(str(row[0])) % _COLOURS
+        rows.append(_ForestRow(texts, table.links.get(at, ""), colour, *marks))
     first = rows[0]
     return _Forest(
         tuple(f"{tick:g}" for tick in (least, (least + most) / 2, most)),

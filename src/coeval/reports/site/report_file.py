@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
 
 from coeval.analysis.measures.run_measures import write_measures
 from coeval.analysis.readers.reader import Reader
 from coeval.pipeline.plan.run_reading import opened
-from coeval.reports.content import Sentence
 from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_selection import select_items
-from coeval.reports.site.page import write_page
+from coeval.reports.site.page import PageChoice, choice_data, packed, write_page
 from coeval.store.jsonl import write_bytes_atomic
 
 PAGE = "report.html"
 # Bytes: what goes by mail without a thought, and opens at once on a telephone.
-LARGEST = 1_200_000
-# Compressed: items have what is left of it, as base64; where that is room for some dozens alone, filters give
-# way to them. 80,000 judgments of five factors leave room for both (`python -m perf.run report-80-thousand`).
-ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 80_000
-# Their facets and counts, which stand beside them.
-_BESIDE_ITEMS = 20_000
-_NO_FILTERS = (
-    "This page has no filters: with so many judgments they would make it too large to mail. "
-    "The report in `coeval view` has them."
-)
+LARGEST = 1_000_000
+# Compressed: choices of scores come first, and items have what is left of it, as base64, but for room for
+# some dozens of them. 80,000 judgments leave room for both (`python -m perf.run report-80-thousand`).
+ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 40_000
+# Their facets and counts, which stand beside them; of a choice its entry in the page's list.
+_BESIDE_ITEMS, _BESIDE_CHOICE = 20_000, 200
 
 
 def write_report(folder: Path, out: Path) -> tuple[str, ...]:
@@ -49,22 +43,28 @@ def write_report_page(found: FolderReport, reader: Reader, out: Path) -> None:
 
 
 def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:
-    """A page of `LARGEST` bytes at most, with filters if these leave room for items."""
-    report, scores = found.report, found.scores
-    room = _room(write_page(report, scores=scores))
-    if scores is not None and room < _LEAST_ITEM_BYTES:
-        told = (
-            msgspec.structs.replace(each, sentences=(*each.sentences, Sentence(_NO_FILTERS)))
-            if each.anchor == "leads"
-            else each
-            for each in report.sections
-        )
-        report, scores = msgspec.structs.replace(report, sections=tuple(told)), None
-        room = _room(write_page(report))
+    """A page of `LARGEST` bytes at most, with as many choices as leave room for items."""
+    choices, left_out = _fitting_choices(found, _room(write_page(found.report)) - _LEAST_ITEM_BYTES)
+    room = _room(write_page(found.report, choices=choices))
     items = select_items(browser, min(ITEM_BYTES, max(0, room)))
-    return write_page(report, scores=scores, items=items)
+    return write_page(found.report, choices=choices, left_out=left_out, items=items)
+
+
+def _fitting_choices(found: FolderReport, room: int) -> tuple[Sequence[PageChoice], int]:
+    """The first choices whose figures, compressed, take no more than ``room`` bytes, and how many others
+    there are."""
+    if found.choices is None:
+        return (), 0
+    fitting: list[PageChoice] = []
+    for pair in found.choices.single:
+        data = packed(choice_data(found.choices.report_of([pair]), found.choices.evidence.students))
+        room -= len(data) + _BESIDE_CHOICE
+        if room < 0:
+            break
+        fitting.append(PageChoice(*pair, data))
+    return fitting, len(found.choices.single) - len(fitting)
 
 
 def _room(page: bytes) -> int:
-    """Bytes of compressed items that a page has room for."""
+    """Bytes of compressed data that a page has room for."""
     return (LARGEST - len(page) - _BESIDE_ITEMS) * 3 // 4

@@ -110,21 +110,39 @@
 
   // --- what came of it --------------------------------------------------------------------------
 
-  // The page's own forest of students, best first, of what is scored so far.
-  const FOREST = [
-    { name: "student", title: "student", kind: "text" }, { name: "score", title: "score, in points", kind: "points" },
-    { name: "n", title: "items", kind: "count" }, { name: "failed", title: "failed", kind: "count" },
-  ];
+  // Drawn parts of a forest.
+  function shape(name, attributes, ...parts) {
+    const drawn = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) drawn.setAttribute(key, value);
+    drawn.append(...parts);
+    return drawn;
+  }
 
+  // A forest of students, best first, of what is scored so far, as a report opens with.
   function standings(students) {
     const ordered = students.filter(({ score }) => score !== null);
-    const rows = ordered.map(({ student, score, low, high, n, failed }) => ({ student, score, score_low: low, score_high: high, n, failed }));
-    const head = ({ title }, at) => make("th", { role: "columnheader", scope: "col", class: at ? "num" : null }, title);
-    const axis = make("th", { role: "columnheader", scope: "col", class: "plot" }, make("span", { class: "axis" }, make("i"), make("i"), make("i")));
-    const heads = FOREST.map(head).toSpliced(2, 0, axis);
-    const empty = make("table", { class: "forest", role: "table", "aria-label": "students" }, make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads)), make("tbody", { role: "rowgroup" }));
-    const links = ordered.map(({ student }) => new URLSearchParams({ student, order: "worst" }).toString());
-    return forest(empty, { students: students.map(({ student }) => student) }, { columns: FOREST, rows, links });
+    const ends = ({ score, low, high }) => [low ?? score, high ?? score];
+    const least = 10 * Math.floor(10 * Math.min(...ordered.flatMap(ends)));
+    const most = Math.max(10 * Math.ceil(10 * Math.max(...ordered.flatMap(ends))), least + 10);
+    const at = (share) => Math.round(((100 * share - least) / (most - least)) * 1e4) / 100;
+    const [from, to] = ends(ordered[0]).map(at);
+    const number = (text) => make("td", { role: "cell", class: "num" }, text);
+    const head = (text, as) => make("th", { role: "columnheader", scope: "col", class: as }, text);
+    const axis = make("span", { class: "axis" }, [least, (least + most) / 2, most].map((tick) => make("i", {}, String(tick))));
+    const heads = [head("student"), head("score, in points", "num"), head(axis, "plot"), head("items", "num"), head("failed", "num")];
+    const lines = ordered.map((one) => {
+      const [low, high] = ends(one).map(at);
+      const drawn = shape(
+        "svg", { "aria-hidden": "true", class: `c${students.indexOf(one) % 8}` },
+        shape("rect", { x: `${from}%`, width: `${to - from}%`, height: "100%" }),
+        shape("line", { x1: `${low}%`, x2: `${high}%`, y1: "50%", y2: "50%" }),
+        shape("circle", { cx: `${at(one.score)}%`, cy: "50%", r: "5" }),
+      );
+      const link = `#items?${new URLSearchParams({ student: one.student, order: "worst" })}`;
+      const name = make("th", { role: "rowheader", scope: "row", title: plain(one.student) }, make("a", { href: link }, shownText(plain(one.student))));
+      return make("tr", { role: "row" }, name, number(scored(one.score, one.low, one.high)), make("td", { role: "cell", class: "plot" }, drawn), number(count(one.n)), number(count(one.failed)));
+    });
+    return make("table", { class: "forest", role: "table", "aria-label": "students" }, make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, heads)), make("tbody", { role: "rowgroup" }, lines));
   }
 
   const scored = (mean, low, high) => (mean === null ? "–" : figureText("points", mean, low, high));

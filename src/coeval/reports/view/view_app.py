@@ -26,7 +26,7 @@ from coeval.core.plain import plain, shortened
 from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
-from coeval.reports.site.page import page_template
+from coeval.reports.site.page import choice_data, page_template
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 from coeval.store.human_labels import VIEWER, HumanLabel
 
@@ -192,7 +192,6 @@ _ASSETS = {
     "items.js": "coeval.reports.items",
     "matrix.js": "coeval.reports.items",
     "edges.js": "coeval.reports.site",
-    "forest.js": "coeval.reports.site",
     "answers.js": "coeval.reports.items",
     "item_sources.js": "coeval.reports.items",
     "view.css": "coeval.reports.view",
@@ -206,6 +205,8 @@ _TYPES = {"css": "text/css", "js": "text/javascript"}
 LARGEST_BODY = 1 << 17
 # Rows in one answer: the page asks for 50 at a time as it is scrolled.
 _MOST_ROWS = 500
+# Names in a choice of scores.
+_MOST_NAMES = 200
 # Folders: the page offers no more.
 _MOST_BESIDE = 30
 _FRAMED = "frame-ancestors 'none'"
@@ -232,6 +233,7 @@ def make_view_app(places: ViewedPlaces, token: ViewToken | None, compare: PageOf
             web.get(f"{number}/", handlers.page),
             web.get(f"{number}/report", handlers.report),
             web.get(f"{number}/api/state", handlers.state),
+            web.get(f"{number}/api/figures", handlers.figures),
             web.get(f"{number}/api/items", handlers.items),
             web.get(f"{number}/api/item", handlers.item),
             web.get(f"{number}/api/marks", handlers.marks),
@@ -297,6 +299,20 @@ class _ViewHandlers:
 
     async def state(self, request: web.Request) -> web.Response:
         return json_answer(self._needed(request).state())
+
+    async def figures(self, request: web.Request) -> web.Response:
+        """What the report says of a choice of scores: pairs of a dimension and a name."""
+        choices = self._needed(request).choices
+        if choices is None:
+            return refused(503, "the report is being written; ask again in a moment")
+        pairs = parse_qsl(request.query_string, keep_blank_values=True)
+        if len(pairs) > _MOST_NAMES:
+            raise UsageError(f"choose by {_MOST_NAMES} names at most, not by {len(pairs)}")
+
+        def computed() -> bytes:
+            return choice_data(choices.report_of(pairs), choices.evidence.students)
+
+        return web.Response(body=await asyncio.to_thread(computed), content_type=_JSON)
 
     async def items(self, request: web.Request) -> web.Response:
         """A page of rows, ``total``, and ``beside``: what the same items came to in other folders."""

@@ -23,9 +23,10 @@ from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import opened
+from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.site.page import write_page
+from coeval.reports.site.page import PageChoice, write_page
 from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
 from coeval.store.jsonl import store_error
 from coeval.store.output_folder import sweep_steps
@@ -209,6 +210,8 @@ class ViewedFolder:
         self._reported: dict[str, Any] = {"status": None, "error": None}
         self.report: bytes | None = None
         """The page of its report as it was written last; None: not yet."""
+        self.choices: RunChoices | None = None
+        """The scores behind that page, from which any choice is computed."""
         self._summary: FolderSummary | None = None
         self._pace = GrowthRate()
         self._asking, self._reading, self._writing, self._summarising = _Due(), _Due(), _Due(), _Due()
@@ -352,7 +355,10 @@ class ViewedFolder:
         """Measure a run, which takes longer than to read it, and take over what that says of its items."""
         with self._telling():
             with folder_report(self.path) as found:
-                self.report = write_page(found.report, scores=found.scores, served_at=_API)
+                choices = found.choices
+                single = [] if choices is None else [PageChoice(*pair) for pair in choices.single]
+                self.report = write_page(found.report, choices=single, served_at=_API)
+                self.choices = choices
             with self.browser() as browser:
                 if browser is not None:
                     found.flag(browser)

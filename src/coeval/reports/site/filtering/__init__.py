@@ -1,1 +1,0 @@
-"""What the page computes of chosen scores, in the browser."""
