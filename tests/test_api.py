@@ -18,7 +18,6 @@ from made_rows import label_row, student_row
 from pipeline.experiments import PHASES, Lab, model, quiz, task
 
 import coeval
-from coeval.analysis.run_results import Results
 from coeval.api import open_run
 from coeval.api.stoppable import shown
 from coeval.core.errors import ConfigError, UsageError
@@ -26,6 +25,7 @@ from coeval.core.html_table import MeasureRow
 from coeval.core.records import Datapoint, Evaluation, Response
 from coeval.engine.progress import Board
 from coeval.pipeline.run_session import RunSummary
+from coeval.reports.result_tables import Results
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ LATE_IMPORTS = {
     },
     "sweeps/submission.py": {"transformers": "an extra, and seconds to load"},
     "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
-    "analysis/run_results.py": {"pandas": "the user's own"},
+    "reports/result_tables.py": {"pandas": "the user's own"},
     "core/text.py": {"json_repair": "most replies need no repair"},
     "pricing/price_book.py": {
         "genai_prices": "a seventh of a second, with pydantic and an HTTP client; local models need no price"

@@ -16,9 +16,9 @@ import pytest
 import typer
 from cli.terminal import on_terminal
 
-from coeval.analysis.run_results import Results
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.main import app
+from coeval.reports.result_tables import Results
 from coeval.sweeps.health import free_port
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,9 +9,10 @@ from made_rows import label_row, student_row
 from rich.cells import cell_len
 from rich.console import Console
 
-from coeval.analysis.run_results import SIMULATED, Results
+from coeval.analysis.run_results import SIMULATED
 from coeval.cli.views.results_view import render
 from coeval.core.html_table import MeasureRow
+from coeval.reports.result_tables import Results
 
 HOSTILE = "[red]evil[/red]\x1b[31m\n\u202e"
 LONG = "very-long-student-name-" * 4

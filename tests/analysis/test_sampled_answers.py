@@ -20,10 +20,10 @@ from rich.console import Console
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import pass_all, pass_at
-from coeval.analysis.scores import results
 from coeval.cli.views.results_view import render
 from coeval.core.html_table import MeasureRow
 from coeval.pipeline.plan.what_counts import planned_names
+from coeval.reports.scores import results
 from coeval.store.rundir import RunDir
 
 VALUE = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
@@ -139,7 +139,7 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
         text = io.StringIO()
         render(found, Console(width=width, file=text))
         table = text.getvalue().partition("Several answers to an item")[2].partition("Scores in points")[0]
-        names = {name for one in found.sampled for name in (one.task, one.factor or "(answer)")}
+        names = {name for one in found.sampled for name in (one.task, one.factor or "(whole answer)")}
         assert all(name in table for name in {"pass@N", "pass^N", "ann", *names})
         assert "[" in table
     lab.models[1]["samples"] = 1

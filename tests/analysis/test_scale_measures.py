@@ -35,8 +35,8 @@ from coeval.analysis.measures.score_grid import (
 )
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.scores import results
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale, parse_scale
+from coeval.reports.scores import results
 
 Codes = NDArray[np.int8]
 FIVE = parse_scale("1-5")

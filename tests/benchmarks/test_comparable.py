@@ -18,7 +18,6 @@ from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Reply, Server, f
 from made_rows import student_row
 from rich.console import Console
 
-from coeval.analysis.run_results import Results
 from coeval.benchmarks.benchmark import Answer as Given
 from coeval.benchmarks.benchmark import Answer as Record
 from coeval.benchmarks.benchmark import Item, Judgment, Scored
@@ -31,6 +30,7 @@ from coeval.cli.views.results_view import render
 from coeval.core.records import Message
 from coeval.engine.probing import Probing
 from coeval.models.keys import Keys
+from coeval.reports.result_tables import Results
 
 SAMPLING = {"temperature": 0.7, "top_k": 20, "max_tokens": 5}
 

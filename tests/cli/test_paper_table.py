@@ -15,10 +15,9 @@ from markdown_it import MarkdownIt
 from pipeline.experiments import Lab, model, quiz, task
 
 from coeval.analysis.comparison.comparison_report import Comparison
-from coeval.analysis.run_results import Results
 from coeval.core.html_table import MeasureRow
 from coeval.reports.content import ReportTable
-from coeval.reports.result_tables import paper_table
+from coeval.reports.result_tables import Results, paper_table
 from coeval.reports.writers.markup import as_latex, as_markdown, in_latex
 
 HOSTILE = ("a|b", "c_d&e%f", "\\input{etc}", "two\nlines", "**x** <img src=x>", "[h]*#~^$", "]")

@@ -15,8 +15,8 @@ from reports.workbook_tables import summary_lines
 
 import coeval as package
 from coeval.analysis.planned_names import BeyondTotal, LeftOut
-from coeval.analysis.run_results import Results
 from coeval.core.html_table import MeasureRow
+from coeval.reports.result_tables import Results
 
 pytestmark = pytest.mark.process
 

@@ -12,10 +12,10 @@ import pytest
 from pipeline.experiments import FOLDERS, PHASES, Lab, calls, content, listen, model, task
 
 import coeval
-from coeval.analysis.run_results import Results
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.upkeep.repair import Needed, repair
+from coeval.reports.result_tables import Results
 from coeval.store.rundir import RunDir
 
 CAST = [model("tea", "teacher"), model("ann", "student", "judge"), model("ben", "student", "judge")]

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
-    ServedModel,
     cut_off_sentence,
     empty_answers_sentence,
     warning_of_cut_off,
 )
-from coeval.analysis.planned_names import BeyondTotal, LeftOut
-from coeval.core.errors import UsageError
-from coeval.core.figures import MISSING, metric_text, points, points_text
+from coeval.core.figures import points
 from coeval.core.html_table import (
-    Columns,
-    ForestRow,
     MeasureRow,
-    columns,
-    forest_plot,
-    html_lines,
-    html_table,
-    row_columns,
 )
 from coeval.core.text import dollars, listed
 from coeval.models.metering.account_file import read_accounts
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 # --- Cost of a folder's models, from ``usage.json``
 
@@ -128,11 +114,12 @@ def bill(costs: Sequence[ModelCost]) -> Bill:
 
 SIMULATED = "simulated models: numbers show the tool, not any real model"
 
-
-def both_scales(row: MeasureRow) -> tuple[str, str]:
-    """Write a student's score by judges and on the human scale; empty where there is none."""
-    by_people = points_text(row.people, row.people_low, row.people_high)
-    return points_text(row.judged, row.low, row.high) or "", by_people or ""
+BOUNDS = "bounds"
+"""The column of scores with all that is missing at 0, and at 1."""
+LABELS = "labels"
+"""What marks the column of a label's accuracies beside scores."""
+NO_LABEL = "no label"
+"""The column of answers that are none of the labels."""
 
 
 def cut_of(score: MeasureRow) -> CutOffAnswers:
@@ -164,173 +151,6 @@ class MetricScore:
     expected: int
     failed: int
     not_measured: str = ""
-
-
-class Results(msgspec.Struct, frozen=True):
-    """What is in a folder, as `coeval.Run.results()` returns it: a run's scores, or the ``metrics`` of an
-    output folder of ``eval-framework``, by task.
-
-    A row of ``students``, ``labels``, ``pairs``, ``people`` and ``sampled`` has all figures that are
-    declared of the thing in `RunMeasures`: of the first measure ``low``, ``high`` (95% interval), ``n`` and
-    ``missing``, of another one ``NAME_low`` and ``NAME_high``, and under ``least`` and ``most`` what it would
-    be if all that failed or is missing were 0, or 1.
-
-    ``students``: first the overall scores, then those of each task by name; each best first, ties
-    by name. ``labels``: by task and attribute, best first. What is removed stands after what is
-    planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
-    longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: how many
-    items have labels alone, and what of the records could not be counted. ``missing``: what of the plan is
-    not there, one sentence each.
-    ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
-    ``pairs``: students by comparisons of their answers, the strongest first; ``people``: by human labels.
-    ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
-    ``leads``: who leads, over items and over items and judges, in sentences.
-    ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
-    ``checks_alone``: whether all scores are those of checks. ``served``: the models behind the names of
-    students and judges, where those are others or several.
-    """
-
-    students: tuple[MeasureRow, ...]
-    labels: tuple[MeasureRow, ...]
-    simulated: bool
-    notes: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    beyond_total: tuple[BeyondTotal, ...] = ()
-    metrics: tuple[MetricScore, ...] = ()
-    missing: tuple[str, ...] = ()
-    costs: tuple[ModelCost, ...] = ()
-    sampled: tuple[MeasureRow, ...] = ()
-    pairs: tuple[MeasureRow, ...] = ()
-    people: tuple[MeasureRow, ...] = ()
-    checks_alone: bool = False
-    leads: tuple[str, ...] = ()
-    served: tuple[ServedModel, ...] = ()
-
-    @property
-    def only_labelled(self) -> frozenset[str]:
-        """The tasks in which labels were compared and nothing was scored."""
-        scored = {score.task for score in self.students if score.score is not None}
-        return frozenset(label.task for label in self.labels) - scored
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON: a key for each field, a list of mappings for each tuple of records.
-
-        What there is no value for is None.
-        """
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
-
-    def table(self, name: str = "students") -> Columns:
-        """Return ``students``, ``labels``, ``metrics``, ``sampled``, ``pairs``, ``people`` or ``costs`` as
-        columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each record, a column for each of
-        its figures.
-
-        Raises UsageError: there is no such table.
-        """
-        if name not in _TABLES:
-            raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
-        rows = getattr(self, name)
-        return row_columns(rows) if (kind := _TABLES[name]) is MeasureRow else columns(kind, rows)
-
-    def frame(self, name: str = "students") -> DataFrame:
-        """Return `table` as a frame of pandas. Raises UsageError: there is no such table, or no pandas."""
-        try:
-            from pandas import DataFrame
-        except ImportError:
-            raise UsageError("frame() needs pandas (pip install pandas); table() does not") from None
-        return DataFrame(self.table(name))
-
-    def __repr__(self) -> str:
-        overall = [score for score in self.students if score.task is None]
-        named = [f"{score.student!r} {self._figure(score)}" for score in overall]
-        named += [
-            f"{metric.task} {metric.metric} "
-            f"{MISSING if metric.value is None else metric_text(metric.value, metric.unit)}"
-            for metric in self.metrics
-        ]
-        shown = named[:3]
-        rest = len(named) - len(shown)
-        return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
-
-    def _figure(self, overall: MeasureRow) -> str:
-        """A student's score, or where there is none, its first label's accuracy."""
-        if (score := points_text(overall.score, overall.low, overall.high)) is not None:
-            return score
-        for label in self.labels:
-            if label.student == overall.student:
-                accuracy = points_text(label.accuracy, label.low, label.high)
-                return f"{label.task} {label.attribute} {accuracy}"
-        return "unscored"
-
-    def _repr_html_(self) -> str:
-        return _html(self)
-
-
-_TABLES = {
-    "students": MeasureRow,
-    "labels": MeasureRow,
-    "metrics": MetricScore,
-    "sampled": MeasureRow,
-    "pairs": MeasureRow,
-    "people": MeasureRow,
-    "costs": ModelCost,
-}
-
-LABELS = "labels"
-"""What marks such a column."""
-
-
-class LabelColumn(NamedTuple):
-    """A label's accuracies by student; ``name``: the task's, with the label's where it has several."""
-
-    name: str
-    removed: bool
-    accuracies: dict[str, MeasureRow]
-
-
-def label_columns(results: Results) -> list[LabelColumn]:
-    """One for each label that the configuration still names, in the order of ``results.labels``."""
-    found: dict[tuple[str, str], LabelColumn] = {}
-    for label in results.labels:
-        if label.task in results.only_labelled and "label" not in label.removed:
-            column = LabelColumn(label.task, "task" in label.removed, {})
-            found.setdefault((label.task, label.attribute), column).accuracies[label.student] = label
-    labels_of = Counter(task for task, _ in found)
-    return [
-        column._replace(name=f"{task} {attribute}") if labels_of[task] > 1 else column
-        for (task, attribute), column in found.items()
-    ]
-
-
-def _html(results: Results) -> str:
-    """Scores, label accuracies and notes. Names and notes are escaped."""
-    parts = [html_lines([*[SIMULATED] * results.simulated, *results.leads])]
-    if results.students:
-        parts.append(_scores(results))
-    if results.people:
-        both = [(one.student, *both_scales(one)) for one in results.people]
-        parts.append(html_table("By judges and by people, in points", ("student", "judged", "people"), both))
-    if results.labels:
-        parts.append(html_table("Label accuracy", _LABEL, _labels(results)))
-    if results.metrics:
-        parts.append(html_table("Metrics", _METRIC, map(_metric, results.metrics)))
-    if reported := bill(results.costs):
-        parts.append(
-            html_table("Cost", _COST, [[getattr(cost, name) for name in _COST] for cost in results.costs])
-        )
-        parts.append(html_lines([f"Cost: {reported}", *map("Prices: {}".format, reported.sources)]))
-    return "".join(parts) + html_lines([*answer_findings(results.students), *results.notes, *results.missing])
-
-
-_COST = ("model", "requests", "input_tokens", "output_tokens", "cost_usd")
-_LABEL = ("task", "label", "student", "accuracy", "n", "no label", "failed")
-_METRIC = ("task", "samples", "metric", "value", "low", "high", "n", "failed")
-
-
-def _metric(metric: MetricScore) -> list[object]:
-    figures = (metric.value, metric.low, metric.high)
-    shown = [None if each is None else metric_text(each, metric.unit) for each in figures]
-    return [metric.task, metric.samples, metric.metric, *shown, metric.n, metric.failed]
 
 
 def answer_findings(scores: Sequence[MeasureRow]) -> Iterator[str]:
@@ -430,59 +250,3 @@ def unequally_covered_sentence(scores: Sequence[MeasureRow]) -> str | None:
     if not names:
         return None
     return f"Without a score in some task, so overall is over the other tasks only: {listed(names)}."
-
-
-def _scores(results: Results) -> str:
-    cells = {
-        (score.student, score.task): points_text(score.score, score.low, score.high)
-        for score in results.students
-    }
-    tasks = list(
-        dict.fromkeys(task for (_, task), cell in cells.items() if task is not None and cell is not None)
-    )
-    removed = {task for score in results.students if "task" in score.removed and (task := score.task)}
-    labelled = label_columns(results)
-    overall = [score for score in results.students if score.task is None]
-    rows = [
-        [
-            _named(score.student, bool(score.removed)),
-            cells[score.student, None],
-            *(cells.get((score.student, task)) for task in tasks),
-            *(_accuracy(column.accuracies.get(score.student)) for column in labelled),
-            score.n,
-            score.failed,
-        ]
-        for score in overall
-    ]
-    shown = [_named(task, task in removed) for task in tasks]
-    shown += [_named(f"{column.name} ({LABELS})", column.removed) for column in labelled]
-    forest = [
-        ForestRow(_named(score.student, bool(score.removed)), score.score, score.low, score.high)
-        for score in overall
-    ]
-    return html_table(
-        "Scores in points, 0 to 100, with 95% intervals",
-        ("student", "overall", *shown, "n", "failed"),
-        rows,
-    ) + forest_plot("Overall scores with their 95% intervals", forest)
-
-
-def _labels(results: Results) -> Iterator[list[object]]:
-    for label in results.labels:
-        yield [
-            _named(label.task, "task" in label.removed),
-            _named(label.attribute, "label" in label.removed),
-            _named(label.student, "student" in label.removed),
-            _accuracy(label),
-            label.n,
-            label.none_of_the_labels,
-            label.failed,
-        ]
-
-
-def _accuracy(label: MeasureRow | None) -> str | None:
-    return None if label is None else points_text(label.accuracy, label.low, label.high)
-
-
-def _named(name: str, removed: bool) -> str:
-    return f"{name} (removed)" if removed else name

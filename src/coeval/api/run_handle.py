@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import ComparisonReport
     from coeval.analysis.comparison.noninferiority import GateReport
     from coeval.analysis.comparison.side import Side
-    from coeval.analysis.run_results import Results
     from coeval.reports.drawn_pictures import Figure
+    from coeval.reports.result_tables import Results
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,8 +82,8 @@ class Run:
         items ``beyond_total`` are in none either.
         """
         need_address_space()
-        from coeval.analysis.scores import results  # numpy, scipy and duckdb: only when asked for
         from coeval.pipeline.plan.run_reading import opened
+        from coeval.reports.scores import results  # numpy, scipy and duckdb: only when asked for
 
         with opened(self.path, shown=True) as (reader, notes):
             found = results(reader, notes)

@@ -19,8 +19,6 @@ from coeval.analysis.measures.pair_measures import (
 )
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import Results
-from coeval.analysis.scores import results
 from coeval.core.errors import UsageError
 from coeval.core.html_table import MeasureRow
 from coeval.core.records import item_prefix
@@ -28,6 +26,8 @@ from coeval.core.text import canonical, digest
 from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.items.item_rows import make_item_tables
+from coeval.reports.result_tables import Results
+from coeval.reports.scores import results
 from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
 
 _Place: TypeAlias = tuple[str, str, int, str]

@@ -73,6 +73,17 @@ class ReportTable(msgspec.Struct, frozen=True):
         }
         return tuple(row for row in self.rows if all(row[at] == value for at, value in places.items()))
 
+    @property
+    def places_in_use(self) -> list[int]:
+        """Those of names, and of columns with a place on a terminal in which a row has anything."""
+        return [
+            at
+            for at, column in enumerate(self.columns)
+            if at < self.names
+            or column.on_terminal
+            and any(cell_text(row[at], column.kind) not in _NOTHING for row in self.rows)
+        ]
+
     def with_columns(self, *names: str, last: str = "") -> ReportTable:
         """The same with these columns first, which say what a row is of, and with that column ``last``."""
         at_name = {column.name: at for at, column in enumerate(self.columns)}
@@ -235,6 +246,9 @@ def as_sentence(reported: str) -> str:
 def row_texts(columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
     """All cells of a table as people read them."""
     return [[cell_text(cell, column.kind) for cell, column in zip(row, columns, strict=True)] for row in rows]
+
+
+_NOTHING = ("", MISSING)
 
 
 def cell_text(cell: Cell, kind: FigureKind) -> str:

@@ -11,8 +11,7 @@ import msgspec
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.run_results import MetricScore, Results, bill
-from coeval.analysis.scores import results
+from coeval.analysis.run_results import MetricScore, bill
 from coeval.core.figures import metric_text, share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import short_names
@@ -38,6 +37,8 @@ from coeval.reports.experiment.judges_section import (
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import declared_column, error_in_points, in_points
 from coeval.reports.plots import interval_plot
+from coeval.reports.result_tables import Results
+from coeval.reports.scores import results
 
 # --- Trust in the judges of ``eval-framework``
 

@@ -1,30 +1,230 @@
-"""Results as tables, for a terminal and for a paper: models in rows, tasks in columns."""
+"""A folder's results: as plain data, and as tables for terminals, notebooks and papers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from coeval.analysis.doubtful_answers import ServedModel
+from coeval.analysis.measures.measure_rows import row_record
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.run_results import LABELS, both_scales, label_columns
-from coeval.core.figures import bounds_text
-from coeval.core.html_table import MeasureRow
+from coeval.analysis.measures.pair_measures import PairStudent
+from coeval.analysis.people.calibration import CalibratedStudent
+from coeval.analysis.planned_names import BeyondTotal, LeftOut
+from coeval.analysis.run_results import (
+    BOUNDS,
+    LABELS,
+    NO_LABEL,
+    SIMULATED,
+    MetricScore,
+    ModelCost,
+    answer_findings,
+    bill,
+)
+from coeval.analysis.sampled_answers import WHOLE, FactorSamples
+from coeval.core.errors import UsageError
+from coeval.core.figures import MISSING, bounds_text, metric_text, points_text
+from coeval.core.html_table import (
+    Columns,
+    ForestRow,
+    MeasureRow,
+    columns,
+    forest_plot,
+    html_lines,
+    row_columns,
+)
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
-from coeval.reports.measure_table import in_points
+from coeval.reports.measure_table import Named, in_points, measure_table
+from coeval.reports.writers.markup import as_html
 
-if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from coeval.analysis.breakdown import LabelPart, PartScore
     from coeval.analysis.comparison.comparison_report import Comparison
-    from coeval.analysis.run_results import MetricScore, Results
     from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
 
-BOUNDS = "bounds"
-"""The column of scores with all that is missing at 0, and at 1."""
-NO_LABEL = "no label"
-"""The column of answers that are none of the labels."""
 
-# --- For a terminal
+class Results(msgspec.Struct, frozen=True):
+    """What is in a folder, as `coeval.Run.results()` returns it: a run's scores, or the ``metrics`` of an
+    output folder of ``eval-framework``, by task.
+
+    A row of ``students``, ``labels``, ``pairs``, ``people`` and ``sampled`` has all figures that are
+    declared of the thing in `RunMeasures`: of the first measure ``low``, ``high`` (95% interval), ``n`` and
+    ``missing``, of another one ``NAME_low`` and ``NAME_high``, and under ``least`` and ``most`` what it would
+    be if all that failed or is missing were 0, or 1.
+
+    ``students``: first the overall scores, then those of each task by name; each best first, ties
+    by name. ``labels``: by task and attribute, best first. What is removed stands after what is
+    planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
+    longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: how many
+    items have labels alone, and what of the records could not be counted. ``missing``: what of the plan is
+    not there, one sentence each.
+    ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
+    ``pairs``: students by comparisons of their answers, the strongest first; ``people``: by human labels.
+    ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
+    ``leads``: who leads, over items and over items and judges, in sentences.
+    ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
+    ``checks_alone``: whether all scores are those of checks. ``served``: the models behind the names of
+    students and judges, where those are others or several.
+    """
+
+    students: tuple[MeasureRow, ...]
+    labels: tuple[MeasureRow, ...]
+    simulated: bool
+    notes: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    beyond_total: tuple[BeyondTotal, ...] = ()
+    metrics: tuple[MetricScore, ...] = ()
+    missing: tuple[str, ...] = ()
+    costs: tuple[ModelCost, ...] = ()
+    sampled: tuple[MeasureRow, ...] = ()
+    pairs: tuple[MeasureRow, ...] = ()
+    people: tuple[MeasureRow, ...] = ()
+    checks_alone: bool = False
+    leads: tuple[str, ...] = ()
+    served: tuple[ServedModel, ...] = ()
+
+    @property
+    def only_labelled(self) -> frozenset[str]:
+        """The tasks in which labels were compared and nothing was scored."""
+        scored = {score.task for score in self.students if score.score is not None}
+        return frozenset(label.task for label in self.labels) - scored
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON: a key for each field, a list of mappings for each tuple of records.
+
+        What there is no value for is None.
+        """
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+    def table(self, name: str = "students") -> Columns:
+        """Return ``students``, ``labels``, ``metrics``, ``sampled``, ``pairs``, ``people`` or ``costs`` as
+        columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each record, a column for each of
+        its figures.
+
+        Raises UsageError: there is no such table.
+        """
+        if name not in _TABLES:
+            raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
+        rows = getattr(self, name)
+        return row_columns(rows) if (kind := _TABLES[name]) is MeasureRow else columns(kind, rows)
+
+    def frame(self, name: str = "students") -> DataFrame:
+        """Return `table` as a frame of pandas. Raises UsageError: there is no such table, or no pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise UsageError("frame() needs pandas (pip install pandas); table() does not") from None
+        return DataFrame(self.table(name))
+
+    def __repr__(self) -> str:
+        overall = [score for score in self.students if score.task is None]
+        named = [f"{score.student!r} {self._figure(score)}" for score in overall]
+        named += [
+            f"{metric.task} {metric.metric} "
+            f"{MISSING if metric.value is None else metric_text(metric.value, metric.unit)}"
+            for metric in self.metrics
+        ]
+        shown = named[:3]
+        rest = len(named) - len(shown)
+        return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
+
+    def _figure(self, overall: MeasureRow) -> str:
+        """A student's score, or where there is none, its first label's accuracy."""
+        if (score := points_text(overall.score, overall.low, overall.high)) is not None:
+            return score
+        for label in self.labels:
+            if label.student == overall.student:
+                accuracy = points_text(label.accuracy, label.low, label.high)
+                return f"{label.task} {label.attribute} {accuracy}"
+        return "unscored"
+
+    @property
+    def scored(self) -> bool:
+        """Whether students have scores, or could have them but for what failed."""
+        return any(score.score is not None or score.failed for score in self.students)
+
+    def tables(self) -> Iterator[ReportTable]:
+        """Return what people read of it, but for costs."""
+        if self.pairs:
+            yield pair_table({row.student: row_record(row, PairStudent) for row in self.pairs})
+        if self.scored:
+            yield score_table(self)
+        if self.people:
+            people = {(row.scale, row.student): row_record(row, CalibratedStudent) for row in self.people}
+            yield people_table(people)
+        if self.labels:
+            yield label_accuracy_table(self.labels)
+        if self.sampled:
+            yield sample_table(
+                {
+                    (row.student, row.task, row.factor or WHOLE): row_record(row, FactorSamples)
+                    for row in self.sampled
+                    if row.factor is None or row.pass_at is not None
+                }
+            )
+
+    def _repr_html_(self) -> str:
+        """Tables and notes, escaped."""
+        parts = [html_lines([*[SIMULATED] * self.simulated, *self.leads])]
+        parts += map(as_html, self.tables())
+        forest = [
+            ForestRow(_named(one.student, bool(one.removed)), one.score, one.low, one.high)
+            for one in self.students
+            if one.task is None
+        ]
+        parts.append(forest_plot("Overall scores with their 95% intervals", forest))
+        if self.metrics:
+            parts.append(as_html(_metric_table(self.metrics)))
+        if reported := bill(self.costs):
+            rows = tuple(tuple(getattr(cost, name) for name in _COST) for cost in self.costs)
+            parts.append(as_html(ReportTable("costs", "Cost", columns_of(*_COST), rows)))
+            parts.append(html_lines([f"Cost: {reported}", *map("Prices: {}".format, reported.sources)]))
+        return "".join([*parts, html_lines([*answer_findings(self.students), *self.notes, *self.missing])])
+
+
+_TABLES = {
+    "students": MeasureRow,
+    "labels": MeasureRow,
+    "metrics": MetricScore,
+    "sampled": MeasureRow,
+    "pairs": MeasureRow,
+    "people": MeasureRow,
+    "costs": ModelCost,
+}
+
+
+class LabelColumn(NamedTuple):
+    """A label's accuracies by student; ``name``: the task's, with the label's where it has several."""
+
+    name: str
+    removed: bool
+    accuracies: dict[str, MeasureRow]
+
+
+def label_columns(results: Results) -> list[LabelColumn]:
+    """One for each label that the configuration still names, in the order of ``results.labels``."""
+    found: dict[tuple[str, str], LabelColumn] = {}
+    for label in results.labels:
+        if label.task in results.only_labelled and "label" not in label.removed:
+            column = LabelColumn(label.task, "task" in label.removed, {})
+            found.setdefault((label.task, label.attribute), column).accuracies[label.student] = label
+    labels_of = Counter(task for task, _ in found)
+    return [
+        column._replace(name=f"{task} {attribute}") if labels_of[task] > 1 else column
+        for (task, attribute), column in found.items()
+    ]
+
+
+_COST = ("model", "requests", "input_tokens", "output_tokens", "cost_usd")
+
+# --- For people
 
 
 def score_table(results: Results) -> ReportTable:
@@ -80,64 +280,22 @@ def label_accuracy_table(labels: Sequence[MeasureRow]) -> ReportTable:
     return ReportTable("labels", "Label accuracy", columns, tuple(rows), names=3)
 
 
-def pair_table(pairs: Sequence[MeasureRow]) -> ReportTable:
+def pair_table(students: Mapping[str, PairStudent]) -> ReportTable:
     """Students by comparisons of their answers."""
-    figures = (*columns_of("strength", "win rate", kind="points"), *columns_of("ties", "n", kind="count"))
-    rows = [
-        (
-            one.student,
-            "–".join(map(str, dict.fromkeys(one.ranks))),
-            Measured(one.strength, one.low, one.high, None, None),
-            one.win_rate,
-            one.ties,
-            one.comparisons,
-        )
-        for one in pairs
-    ]
-    columns = (*columns_of("student"), *columns_of("rank", kind="count"), *figures)
-    note = "Strength: expected wins in 100 comparisons with the others. docs/pairs.md"
-    return ReportTable("pairs", "Pairwise comparisons", columns, tuple(rows), note)
+    named = Named("strengths", "Students by comparisons", ("Student",), "student")
+    return measure_table(named, PairStudent, students)
 
 
-def people_table(people: Sequence[MeasureRow]) -> ReportTable:
-    """Students by judges and by people."""
-    figures = (*columns_of("judged", "human scale", kind="points"), *columns_of("labels", kind="count"))
-    rows = [(one.student, *(text or None for text in both_scales(one)), one.labels) for one in people]
-    title = f"By judges and by people, {people[0].scale}, in points"
-    note = "Human scale: by labels, and judged scores where they help. docs/people.md"
-    return ReportTable("people", title, (*columns_of("student"), *figures), tuple(rows), note)
+def people_table(students: Mapping[tuple[str, str], CalibratedStudent]) -> ReportTable:
+    """By scale and student: by judges and by people."""
+    named = Named("people", "Students by judges and by people", ("Scale", "Student"))
+    return measure_table(named, CalibratedStudent, students, "Answers")
 
 
-def sampled_table(sampled: Sequence[MeasureRow]) -> ReportTable:
+def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> ReportTable:
     """Of several answers to an item: the mean over all of them, and how often one or all of them pass."""
-    rows: list[tuple[Cell, ...]] = []
-    for each in (each for each in sampled if each.factor is None or each.pass_at is not None):
-        means = [
-            Measured(each[name], each[low], each[high], None, None)
-            for name, low, high in (
-                ("mean", "low", "high"),
-                ("pass_at", "pass_at_low", "pass_at_high"),
-                ("pass_all", "pass_all_low", "pass_all_high"),
-            )
-        ]
-        rows.append(
-            (
-                each.task,
-                each.factor or "(answer)",
-                each.student,
-                means[0],
-                each.item_se,
-                each.sample_sd,
-                *(one if one.value is not None else None for one in means[1:]),
-                each.samples,
-            )
-        )
-    figures = columns_of("mean@N", "item s.e.", "sd in item", "pass@N", "pass^N", kind="points")
-    names = columns_of("task", "factor", "student")
-    title = "Several answers to an item"
-    return ReportTable(
-        "samples", title, (*names, *figures, ReportColumn("samples", "N", "count")), tuple(rows), names=3
-    )
+    named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
+    return measure_table(named, FactorSamples, samples)
 
 
 def part_score_table(parts: Sequence[PartScore], where: str) -> ReportTable:
@@ -159,6 +317,16 @@ def part_label_table(parts: Sequence[LabelPart]) -> ReportTable:
     first = parts[0]
     title = f"Label accuracy in {first.task}: {first.label} by {first.by}"
     return ReportTable("parts", title, (*columns_of(first.by, "student"), *figures), tuple(rows), names=2)
+
+
+def _metric_table(metrics: Sequence[MetricScore]) -> ReportTable:
+    rows: list[tuple[Cell, ...]] = []
+    for one in metrics:
+        value = in_points((one.value, one.low, one.high), one.unit)
+        rows.append((one.task, one.samples, one.metric, value, one.n, one.failed))
+    names = (*columns_of("task"), *columns_of("samples", kind="count"), *columns_of("metric"))
+    figures = (*columns_of("points", kind="points"), *columns_of("n", "failed", kind="count"))
+    return ReportTable("metrics", "Metrics", (*names, *figures), tuple(rows))
 
 
 def _part(one: PartScore | LabelPart) -> tuple[str, str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured, Record
 from coeval.core.html_table import MeasureRow
+
+_Kind = TypeVar("_Kind", bound=Record)
 
 BY_TASK = "_by_task"
 """What ends the name of a field that has, by task, what the field before it has overall."""
@@ -26,6 +28,16 @@ class _Field(NamedTuple):
 def measure_row(names: Mapping[str, Any], record: Record, task: str | None = None) -> MeasureRow:
     """Make the row of a record: ``names`` stand first; ``task``: what it has of one task."""
     return MeasureRow(**names, **dict(_cells(record, type(record), task)))
+
+
+def row_record(row: MeasureRow, record: type[_Kind]) -> _Kind:
+    """Make the record of a row again, of figures and measures; what a row does not hold has its default."""
+    figures: dict[str, Any] = {}
+    for field in _fields(record):
+        values = [row[column] for column in field.columns]
+        without = [None] * (_MEASURED - len(values))
+        figures[field.name] = Measured(*values, *without) if len(values) > 1 else values[0]
+    return record(**figures)
 
 
 def _cells(record: Record | None, kind: type[Record], task: str | None) -> Iterator[tuple[str, Any]]:

@@ -57,12 +57,12 @@ def results(
     # Here, because they load duckdb and numpy.
     from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
     from coeval.analysis.load import need_run
-    from coeval.analysis.scores import results as scores_of
     from coeval.cli import streams
     from coeval.cli.views import results_view
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.plan.run_reading import opened, reading
     from coeval.pipeline.upkeep.repair import look_for_gaps
+    from coeval.reports.scores import results as scores_of
     from coeval.store.rundir import RunDir
 
     parts = None
@@ -98,13 +98,13 @@ def print_paper(folder: Path, *, latex: bool) -> None:
     need_address_space()
     # Here, because they load duckdb and numpy.
     from coeval.analysis.comparison.comparisons import compare_sides, line_up
-    from coeval.analysis.scores import results as scores_of
     from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import training_curves
     from coeval.cli import streams
     from coeval.cli.views.results_view import names_of
     from coeval.pipeline.plan.run_reading import opened
     from coeval.reports.result_tables import paper_table, sweep_paper_table
+    from coeval.reports.scores import results as scores_of
     from coeval.reports.writers.markup import as_latex, as_markdown
 
     if sweep:

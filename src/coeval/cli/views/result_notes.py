@@ -18,7 +18,9 @@ from coeval.analysis.doubtful_answers import (
     warning_of_cut_off,
 )
 from coeval.analysis.run_results import (
+    BOUNDS,
     LABELS,
+    NO_LABEL,
     Bounded,
     cut_of,
     missing_label_sentences,
@@ -27,19 +29,18 @@ from coeval.analysis.run_results import (
 )
 from coeval.core.plain import plain
 from coeval.core.text import listed
-from coeval.reports.result_tables import BOUNDS, NO_LABEL
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which sentences do not need
-    from coeval.analysis.run_results import Results
     from coeval.core.html_table import MeasureRow
+    from coeval.reports.result_tables import Results
 
 LABEL_INTERVAL = "[low, high] in label accuracy: 95% interval, over items."
 
 
-def notes(results: Results, *, scored: bool) -> list[str]:
-    """What to know of the tables; ``scored``: there is one of scores."""
+def notes(results: Results) -> list[str]:
+    """What to know of the tables."""
     notes = []
-    if scored:
+    if results.scored:
         notes.append(
             "Scores in points, 0 to 100, with the 95% interval [low, high] of the mean over items (n); "
             "failed: answers, judgments and factors without a result, in no mean."
@@ -57,7 +58,7 @@ def notes(results: Results, *, scored: bool) -> list[str]:
             "With under nine tenths of another student's scores or labels in some task, so not over the same "
             f"items or judges: {listed(map(plain, fewer))}."
         )
-    notes += _of_labels(results, scored)
+    notes += _of_labels(results)
     if results.sampled:
         notes.append(
             "mean@N: over N answers to an item, pooled within it. item s.e.: how far other items would move "
@@ -96,9 +97,9 @@ def warnings(results: Results) -> Iterator[str]:
         yield said
 
 
-def _of_labels(results: Results, scored: bool) -> list[str]:
+def _of_labels(results: Results) -> list[str]:
     notes = []
-    if scored and results.only_labelled:
+    if results.scored and results.only_labelled:
         notes.append(f"({LABELS}): label accuracy, the share of right answers; in no overall score.")
     if results.labels:
         notes.append(LABEL_INTERVAL)

@@ -21,20 +21,11 @@ from coeval.cli.views.result_notes import LABEL_INTERVAL, notes, warnings
 from coeval.cli.views.table_view import say_names, show_each, without_incomparable
 from coeval.core.plain import is_shown, plain
 from coeval.core.shown_names import ShownNames
-from coeval.reports.result_tables import (
-    label_accuracy_table,
-    pair_table,
-    part_label_table,
-    part_score_table,
-    people_table,
-    sampled_table,
-    score_table,
-)
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import By, LabelPart, Parts, PartScore
-    from coeval.analysis.run_results import Results
     from coeval.core.html_table import MeasureRow
+    from coeval.reports.result_tables import Results
 
 
 # --- JSON that moves no cursor
@@ -66,6 +57,8 @@ def print_tables(
     results: Results, parts: Parts | None, console: Console, labels: Mapping[str, str] | None
 ) -> None:
     """``labels`` as in `short_names`."""
+    from coeval.reports.result_tables import part_label_table, part_score_table
+
     if parts is None:
         render(results, console, labels)
         return
@@ -109,26 +102,15 @@ def render(results: Results, console: Console, labels: Mapping[str, str] | None 
     results = names.renamed(results)
     if results.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
-    if results.pairs:
-        show_each(console, [names.renamed(pair_table(results.pairs))])
     for said in results.leads:
         say(console, said)
-    tables = []
-    scored = any(score.score is not None or score.failed for score in results.students)
-    if scored:
-        tables.append(score_table(results))
-    if results.people:
-        tables.append(people_table(results.people))
-    if results.labels:
-        tables.append(label_accuracy_table(results.labels))
-    if results.sampled:
-        tables.append(sampled_table(results.sampled))
+    tables = [*results.tables()]
     if results.metrics:
         tables.append(metrics_table(results.metrics))
     show_each(console, map(names.renamed, tables), above=bool(results.simulated or results.leads))
-    if not (scored or results.labels or results.metrics or results.pairs):
+    if not tables:
         say(console, "no scores yet: no answer has been scored")
-    for note in without_incomparable(notes(results, scored=scored), console):
+    for note in without_incomparable(notes(results), console):
         say(console, note, "dim")
     for warning in warnings(results):
         warn(console, warning)

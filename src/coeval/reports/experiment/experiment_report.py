@@ -15,14 +15,13 @@ from coeval.analysis.measures.pair_measures import (
     PairJudge,
     PairMeasures,
     PairRate,
-    PairStudent,
     pair_sentences,
 )
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import SAME
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
-from coeval.analysis.people.calibration import CalibratedPair, CalibratedStudent
+from coeval.analysis.people.calibration import CalibratedPair
 from coeval.analysis.people.labelled_rows import AgainstPeople
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
@@ -53,6 +52,7 @@ from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
 from coeval.reports.measure_table import Named, declared_columns, measure_table
 from coeval.reports.plots import HeatMap, heat_map
+from coeval.reports.result_tables import pair_table, people_table
 from coeval.store.jsonl import read_json_if_whole
 from coeval.store.rundir import Meta
 
@@ -66,7 +66,7 @@ _STRONGEST = 0.4
 
 def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
     """Strengths, who wins against whom, and how judges compare; ``opened``: the page says who leads."""
-    strengths, rates = _strengths(found), _rates(found)
+    strengths, rates = pair_table(found.students), _rates(found)
     judges = measure_table(Named("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges)
     grid = HeatMap(
         table=rates.name,
@@ -96,11 +96,6 @@ def _how(found: PairMeasures) -> Iterator[str]:
     )
     if found.failed:
         yield f"{found.failed:,} comparisons failed and are not counted."
-
-
-def _strengths(found: PairMeasures) -> ReportTable:
-    named = Named("strengths", "Students by comparisons", ("Student",), "student")
-    return measure_table(named, PairStudent, found.students)
 
 
 def _rates(found: PairMeasures) -> ReportTable:
@@ -224,12 +219,7 @@ def people_section(found: PeopleMeasures) -> ReportSection:
     students = {(scale, name): one for scale, of in found.scales.items() for name, one in of.students.items()}
     pairs = {(scale, *pair): one for scale, of in found.scales.items() for pair, one in of.pairs.items()}
     tables = [
-        measure_table(
-            Named("people", "Students by judges and by people", ("Scale", "Student")),
-            CalibratedStudent,
-            students,
-            "Answers",
-        ),
+        people_table(students),
         measure_table(
             Named("people-pairs", "Differences by judges and by people", ("Scale", "Student", "Other")),
             CalibratedPair,

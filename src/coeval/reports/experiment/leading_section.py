@@ -12,8 +12,6 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
-from coeval.analysis.run_results import label_columns
-from coeval.analysis.sampled_answers import FactorSamples
 from coeval.core.html_table import MeasureRow
 from coeval.core.plain import plain
 from coeval.core.text import listed
@@ -30,14 +28,13 @@ from coeval.reports.content import (
 from coeval.reports.experiment.label_tables import label_picture, label_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import (
-    Named,
     apart,
     declared_column,
     declared_columns,
-    measure_table,
     rank_text,
 )
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
+from coeval.reports.result_tables import label_columns, sample_table
 
 # --- Ranking of students
 
@@ -248,11 +245,6 @@ def _students(evidence: RunEvidence) -> ReportTable:
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},
     )
-
-
-def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> ReportTable:
-    named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
-    return measure_table(named, FactorSamples, samples)
 
 
 def standing_table(title: str, students: Mapping[str, StudentScores], ranking: Ranking) -> ReportTable:

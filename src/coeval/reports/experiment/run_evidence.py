@@ -10,10 +10,11 @@ import numpy as np
 from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, answer_figures
 from coeval.analysis.measures.measured_run import MeasuredRun
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import Results, bill
-from coeval.analysis.scores import results
+from coeval.analysis.run_results import bill
 from coeval.core.shown_names import short_names
 from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
+from coeval.reports.result_tables import Results
+from coeval.reports.scores import results
 
 
 class RunEvidence(NamedTuple):

@@ -17,7 +17,6 @@ import msgspec
 
 from coeval.analysis.load import is_readable, record_files, writer_of
 from coeval.analysis.readers.reader import Reader
-from coeval.analysis.scores import results
 from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.plain import plain
@@ -26,6 +25,7 @@ from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser
+from coeval.reports.scores import results
 from coeval.reports.site.page import PageChoice, write_page
 from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
 from coeval.store.jsonl import store_error

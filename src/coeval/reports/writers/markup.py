@@ -1,4 +1,5 @@
-"""Tables in Markdown, for a pull request, and in LaTeX, for a paper; foreign text marks up nothing."""
+"""Tables in Markdown, for a pull request, in LaTeX, for a paper, and in HTML, for a notebook; foreign text
+marks up nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from coeval.analysis.measures.measured import Measured
+from coeval.core.html_table import html_lines, html_table
 from coeval.core.plain import plain
 from coeval.reports.content import ReportTable, cell_text
 
@@ -27,6 +29,17 @@ def as_markdown(table: ReportTable) -> str:
         *(f"| {' | '.join(cells)} |" for cells in _rows(table, escaped, str, "**{}**")),
     ]
     return "\n".join(lines + (["", escaped(table.note)] if table.note else []))
+
+
+# --- HTML
+
+
+def as_html(table: ReportTable) -> str:
+    """Title, headings and rows, and the note below. A column in which no row has anything is left out."""
+    columns = [(at, table.columns[at]) for at in table.places_in_use]
+    rows = ([cell_text(row[at], column.kind) for at, column in columns] for row in table.rows)
+    found = html_table(table.title, [column.on_terminal for _, column in columns], rows)
+    return found + html_lines([table.note] * bool(table.note))
 
 
 # --- LaTeX

@@ -68,12 +68,7 @@ class _TextColumn(NamedTuple):
 
 
 def _columns(table: ReportTable) -> list[_TextColumn]:
-    shown = [
-        at
-        for at, column in enumerate(table.columns)
-        if at < table.names
-        or (column.on_terminal and any(cell_text(row[at], column.kind) not in _NOTHING for row in table.rows))
-    ]
+    shown = table.places_in_use
     return [
         _TextColumn(
             [plain(column.on_terminal), *(_text(row[at], column) for row in table.rows)],
@@ -84,9 +79,6 @@ def _columns(table: ReportTable) -> list[_TextColumn]:
         )
         for at, column in ((at, table.columns[at]) for at in shown)
     ]
-
-
-_NOTHING = ("", cell_text(None, "text"))
 
 
 def _text(cell: Cell, column: ReportColumn) -> str:

@@ -19,11 +19,12 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import label_rows, pair_rows, people_rows, sample_rows, student_rows
-from coeval.analysis.run_results import Results, model_costs
+from coeval.analysis.run_results import model_costs
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import metric_scores, task_figures
 from coeval.core.errors import StoreError
 from coeval.core.records import CHECK
+from coeval.reports.result_tables import Results
 
 
 def results(reader: Reader, notes: Sequence[str] = (), measured: MeasuredRun | None = None) -> Results:
