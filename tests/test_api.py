@@ -395,7 +395,10 @@ def test_a_credential_is_in_no_words_for_a_configuration(judged_lab: Lab) -> Non
 @pytest.mark.process
 def test_results_are_a_table_in_a_notebook(run: coeval.Run) -> None:
     html = run.results()._repr_html_()
-    assert "<th>student</th><th>overall</th><th>story</th><th>quiz (labels)</th><th>n</th>" in html
+    assert (
+        "<th>student</th><th>overall</th><th>n</th><th>failed</th><th>story</th><th>quiz (labels)</th>"
+        in html
+    )
     assert "<th>no label</th>" in html
     assert "Label accuracy" in html
     assert "<td>completed</td>" in run._repr_html_()

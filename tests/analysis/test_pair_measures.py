@@ -125,7 +125,7 @@ def test_comparisons_by_another_judge_than_the_requested_one_are_said(lab: Lab, 
 @pytest.mark.process
 def test_results_analysis_and_page_lead_with_strengths(lab: Lab, coeval: Command) -> None:
     shown = coeval("results", "--run", lab.path).out
-    assert shown.index("Pairwise comparisons") < shown.index("ann") < shown.index("ben")
+    assert shown.index("Students by comparisons") < shown.index("ann") < shown.index("ben")
     assert "no scores yet" not in shown
     found = json.loads(coeval("results", "--run", lab.path, "--json").out)
     assert [one["student"] for one in found["pairs"]] == ["ann", "ben", "cid"]
@@ -146,7 +146,7 @@ def test_results_analysis_and_page_lead_with_strengths(lab: Lab, coeval: Command
 @pytest.mark.process
 def test_the_terminal_shows_ranks_of_compared_students(lab: Lab, coeval: Command) -> None:
     said = coeval("analyze", "--run", lab.path).out
-    rows = said[said.index("Strength by comparisons") :].splitlines()
+    rows = said[said.index("Students by comparisons") :].splitlines()
     for name, rank in (("ann", "1"), ("ben", "2"), ("cid", "3")):
         assert rank in next(line.split() for line in rows if name in line)
     assert "None" not in said

@@ -78,7 +78,7 @@ def test_a_sheet_is_blind_and_comes_back(run: Path, tmp_path: Path, coeval: Comm
     people = json.loads(coeval("results", run, "--json").out)["people"]
     assert [(one["scale"], one["labels"]) for one in people] == [("plot", 10)] * 2
     assert coeval("results", run, "--csv").out.count("human scale,") == 2
-    assert "By judges and by people" in open_run(run).results()._repr_html_()
+    assert "Students by judges and by people" in open_run(run).results()._repr_html_()
     measures = json.loads(coeval("analyze", "calibration", "--run", run, "--format", "json").out)
     assert measures["people"]["scales"]["plot"]["students"]["ann"]["labels"] == 10
 

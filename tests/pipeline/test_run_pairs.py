@@ -84,7 +84,7 @@ def test_compare_names_what_shows_strengths_and_tables_name_what_scores_are_of(
     lab.tasks = [compared(rubric={"plot": "It has one.", "short": {"check": "length", "most": 900}})]
     lab.run()
     shown = coeval("results", "--run", lab.path).out
-    assert "Pairwise comparisons" in shown
+    assert "Students by comparisons" in shown
     assert "Scores of checks in story" in shown
     said = " ".join(coeval("compare", lab.path).out.split())
     assert f"coeval analyze students --run {lab.path}" in said

@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coeval.analysis.run_results import ModelCost, Results
+from coeval.analysis.run_results import ModelCost
 from coeval.api import find_keys
 from coeval.api.run_handle import Run
 from coeval.api.stoppable import RunView, drawn, wait_for
@@ -23,6 +24,9 @@ from coeval.engine.progress import Unwatched, Watcher
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pipeline.config.settings_file import checked
+
+if TYPE_CHECKING:
+    from coeval.reports.result_tables import Results
 
 
 @dataclass(frozen=True, slots=True, repr=False)

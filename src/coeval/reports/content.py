@@ -80,8 +80,10 @@ class ReportTable(msgspec.Struct, frozen=True):
             at
             for at, column in enumerate(self.columns)
             if at < self.names
-            or column.on_terminal
-            and any(cell_text(row[at], column.kind) not in _NOTHING for row in self.rows)
+            or (
+                column.on_terminal
+                and any(cell_text(row[at], column.kind) not in _NOTHING for row in self.rows)
+            )
         ]
 
     def with_columns(self, *names: str, last: str = "") -> ReportTable:
