@@ -399,7 +399,7 @@ def test_results_are_a_table_in_a_notebook(run: coeval.Run) -> None:
         "<th>student</th><th>overall</th><th>n</th><th>failed</th><th>story</th><th>quiz (labels)</th>"
         in html
     )
-    assert "<th>no label</th>" in html
+    assert "<th>accuracy</th>" in html
     assert "Label accuracy" in html
     assert "<td>completed</td>" in run._repr_html_()
 

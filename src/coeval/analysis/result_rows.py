@@ -14,9 +14,6 @@ from coeval.analysis.planned_names import Planned, removed_names
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples
 from coeval.core.html_table import MeasureRow
 
-_STUDENT, _LABEL = ("student", "task", "removed"), ("task", "attribute", "student", "removed")
-_PEOPLE, _SAMPLED = ("student", "scale"), ("student", "task", "factor")
-
 
 def student_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureRow, ...]:
     """Return overall scores (``task`` None), then those of each task by name; each best first, ties by name.
@@ -51,7 +48,7 @@ def label_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureR
                 for student, one in found.students.items():
                     if one.accuracy.n or one.failed:
                         gone = removed_names(planned, student, task, attribute)
-                        names = dict(zip(_LABEL, (task, attribute, student, gone), strict=True))
+                        names = {"task": task, "attribute": attribute, "student": student, "removed": gone}
                         rows.append(measure_row(names, one))
     return tuple(sorted(rows, key=_label_rank))
 
@@ -74,8 +71,8 @@ def people_rows(found: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
 def sample_rows(samples: Mapping[tuple[str, str, str], FactorSamples] | None) -> Iterator[MeasureRow]:
     """Return results by task, factor and student; ``factor`` None: of whole answers."""
     for (student, task, factor), one in (samples or {}).items():
-        names = dict(zip(_SAMPLED, (student, task, None if factor == WHOLE else factor), strict=True))
-        yield measure_row(names, one)
+        whole = factor == WHOLE
+        yield measure_row({"student": student, "task": task, "factor": None if whole else factor}, one)
 
 
 def _student_rank(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, float, str]:

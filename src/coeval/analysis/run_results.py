@@ -122,11 +122,6 @@ NO_LABEL = "no label"
 """The column of answers that are none of the labels."""
 
 
-def cut_of(score: MeasureRow) -> CutOffAnswers:
-    """Count a student's answers that were cut off."""
-    return CutOffAnswers(score.student, score.truncated, score.answers, score.truncated_by_window)
-
-
 @dataclass(frozen=True, slots=True)
 class MetricScore:
     """A metric of a task over the ``samples`` that count, in its ``unit`` (``share``, ``percent`` or
@@ -153,19 +148,29 @@ class MetricScore:
     not_measured: str = ""
 
 
-def answer_findings(scores: Sequence[MeasureRow]) -> Iterator[str]:
-    """What of the answers speaks against the scores as they are: in some tasks only, cut off, empty."""
+def answer_warnings(scores: Sequence[MeasureRow]) -> Iterator[str]:
+    """What speaks against trusting the scores: missing ones, answers cut off or empty."""
+    yield from missing_sentences(scores)
     overall = [score for score in scores if score.task is None]
-    cut = [cut_of(score) for score in overall]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
-    found = (
-        *missing_sentences(scores),
-        unequally_covered_sentence(scores),
-        cut_off_sentence(cut, "of"),
-        warning_of_cut_off(cut),
-        empty_answers_sentence(empty, "of"),
-    )
-    return (said for said in found if said)
+    for said in (warning_of_cut_off(_cut_off(scores)), empty_answers_sentence(empty, "of")):
+        if said:
+            yield said
+
+
+def answer_notes(scores: Sequence[MeasureRow]) -> Iterator[str]:
+    """What to know of the answers: of some tasks only, cut off."""
+    for said in (unequally_covered_sentence(scores), cut_off_sentence(_cut_off(scores), "of")):
+        if said:
+            yield said
+
+
+def _cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
+    return [
+        CutOffAnswers(score.student, score.truncated, score.answers, score.truncated_by_window)
+        for score in scores
+        if score.task is None
+    ]
 
 
 def label_tasks_sentence(scored: int, alone: Mapping[str, int]) -> str:

@@ -22,6 +22,11 @@ def plain(text: str) -> str:
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
+def guarded(text: str) -> str:
+    """Mark text that a spreadsheet would take for a formula as the text it is."""
+    return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)
+
+
 def plain_lines(text: str) -> str:
     """Escape like `plain`, line by line; a tab becomes four blanks."""
     if text.isprintable():

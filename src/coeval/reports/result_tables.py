@@ -21,7 +21,8 @@ from coeval.analysis.run_results import (
     SIMULATED,
     MetricScore,
     ModelCost,
-    answer_findings,
+    answer_notes,
+    answer_warnings,
     bill,
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples
@@ -34,6 +35,7 @@ from coeval.core.html_table import (
     columns,
     forest_plot,
     html_lines,
+    html_table,
     row_columns,
 )
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
@@ -183,10 +185,11 @@ class Results(msgspec.Struct, frozen=True):
         if self.metrics:
             parts.append(as_html(_metric_table(self.metrics)))
         if reported := bill(self.costs):
-            rows = tuple(tuple(getattr(cost, name) for name in _COST) for cost in self.costs)
-            parts.append(as_html(ReportTable("costs", "Cost", columns_of(*_COST), rows)))
+            costs = ([getattr(cost, name) for name in _COST] for cost in self.costs)
+            parts.append(html_table("Cost", _COST, costs))
             parts.append(html_lines([f"Cost: {reported}", *map("Prices: {}".format, reported.sources)]))
-        return "".join([*parts, html_lines([*answer_findings(self.students), *self.notes, *self.missing])])
+        said = (*answer_warnings(self.students), *answer_notes(self.students), *self.notes, *self.missing)
+        return "".join([*parts, html_lines(said)])
 
 
 _TABLES = {

@@ -79,7 +79,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import student_rows
-from coeval.analysis.run_results import Bounded, answer_findings, missing_label_sentences
+from coeval.analysis.run_results import Bounded, answer_notes, answer_warnings, missing_label_sentences
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, metric_scores, task_figures
@@ -307,6 +307,7 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
     of_judges = list(_judges(measures.judges, "weighted κ" if weighted else "κ")) if ranks.order else []
     bare = not ranks.order and (labels or compared is not None)
     leads = () if bare else tuple(leader_sentences(students, ranks, grid.looks))
+    rows = student_rows(measures, reader.planned)
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", pair_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in of_judges)),
@@ -324,7 +325,8 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("judges", reliability(measures.g_study)),
         ("cost", _missing(students, adjusted=ranks.adjusted)),
         ("leads", people_sentences(people) if people is not None else ()),
-        ("leads", answer_findings(student_rows(measures, reader.planned))),
+        ("leads", answer_warnings(rows)),
+        ("leads", answer_notes(rows)),
     )
     return (Conclusion(topic, text) for topic, texts in said for text in texts)
 

@@ -10,22 +10,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from coeval.analysis.doubtful_answers import (
-    CutOffAnswers,
-    EmptyAnswers,
-    cut_off_sentence,
-    empty_answers_sentence,
-    warning_of_cut_off,
-)
 from coeval.analysis.run_results import (
     BOUNDS,
     LABELS,
     NO_LABEL,
     Bounded,
-    cut_of,
+    answer_notes,
+    answer_warnings,
     missing_label_sentences,
-    missing_sentences,
-    unequally_covered_sentence,
 )
 from coeval.core.plain import plain
 from coeval.core.text import listed
@@ -51,8 +43,7 @@ def notes(results: Results) -> list[str]:
         notes.append(
             f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
         )
-    if unequal := unequally_covered_sentence(results.students):
-        notes.append(plain(unequal))
+    notes += map(plain, answer_notes(results.students))
     if fewer := _less_scored(results.students, results.labels):
         notes.append(
             "With under nine tenths of another student's scores or labels in some task, so not over the same "
@@ -69,8 +60,6 @@ def notes(results: Results) -> list[str]:
             "pass@N, pass^N: how often one of N answers passes, and all of them; "
             "by k: coeval analyze students --format json."
         )
-    if cut := cut_off_sentence(_cut_off(results.students), "of"):
-        notes.append(cut)
     notes += _removed(results)
     return notes + [plain(note) for note in results.notes]
 
@@ -78,7 +67,7 @@ def notes(results: Results) -> list[str]:
 def warnings(results: Results) -> Iterator[str]:
     """What speaks against trusting the scores as they are."""
     yield from (plain(served.warning) for served in results.served if served.warning)
-    yield from map(plain, missing_sentences(results.students))
+    yield from map(plain, answer_warnings(results.students))
     for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
         known = (
             Bounded(label.student, label.least, label.most)
@@ -86,15 +75,6 @@ def warnings(results: Results) -> Iterator[str]:
             if not label.removed and label.least is not None and label.most is not None
         )
         yield from map(plain, missing_label_sentences(place, known))
-    if cut := warning_of_cut_off(_cut_off(results.students)):
-        yield cut
-    empty = [
-        EmptyAnswers(plain(score.student), score.empty, score.empty_truncated, score.answers)
-        for score in results.students
-        if score.task is None
-    ]
-    if said := empty_answers_sentence(empty, "of"):
-        yield said
 
 
 def _of_labels(results: Results) -> list[str]:
@@ -106,10 +86,6 @@ def _of_labels(results: Results) -> list[str]:
     if any(label.none_of_the_labels for label in results.labels):
         notes.append(f"{NO_LABEL}: answers that are none of the task's labels, or several; wrong.")
     return notes
-
-
-def _cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
-    return [cut_of(score)._replace(name=plain(score.student)) for score in scores if score.task is None]
 
 
 def _removed(results: Results) -> list[str]:

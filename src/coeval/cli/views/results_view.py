@@ -19,7 +19,7 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.metric_view import metrics_table, show_costs
 from coeval.cli.views.result_notes import LABEL_INTERVAL, notes, warnings
 from coeval.cli.views.table_view import say_names, show_each, without_incomparable
-from coeval.core.plain import is_shown, plain
+from coeval.core.plain import guarded, is_shown
 from coeval.core.shown_names import ShownNames
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
@@ -165,8 +165,5 @@ def _row(record: object) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula is marked as the text it is."""
     text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
-    if not isinstance(text, str):
-        return text
-    return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)
+    return guarded(text) if isinstance(text, str) else text
