@@ -245,7 +245,6 @@ CASES = [(name, topic) for name in RUNS for topic in LEAST.get(name, LEAST["bala
 _SCORE = "compare shows means over the judges and items of each pair, the others the score"
 KNOWN = {
     **{(name, "score"): _SCORE for name in ("missing_judges", "failures")},
-    ("pairwise", "counts"): "results count comparisons under n, analyze items",
     ("failures", "sentences"): "the bounds of a student that lacks nothing are its plain mean",
     ("mixed", "sentences"): "the gap of labels is in a sentence, the table of pairs has scores alone",
 }
