@@ -29,16 +29,11 @@ from coeval.analysis.comparison.comparison_report import (
 )
 from coeval.analysis.comparison.family import (
     FamilyMember,
-    FamilyVerdict,
+    PairDifference,
     adjust_family,
     family_member,
-    pair_difference,
 )
-from coeval.analysis.comparison.paired_difference import (
-    over_judges,
-    paired_difference,
-    spread_over_judges,
-)
+from coeval.analysis.comparison.paired_difference import spread_over_judges
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import JudgedApart, Side, judged_apart, read_sides
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
@@ -388,24 +383,24 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
 def comparison_of(a: Side, b: Side, row: ComparedRow) -> Comparison:
     """That of a single row, a family of its own."""
     member = _member(a, b, row, 1, None)
-    [verdict] = adjust_family([member])
-    return _comparison((a, b, row), member, verdict)
+    [tested] = adjust_family([member])
+    return _comparison((a, b, row), member, tested)
 
 
 def _member(a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None) -> FamilyMember:
     """``tests``: how many comparisons answer the same question, this one among them."""
-    found = paired_difference([part.pairs for part in row.parts], tests)
-    over = over_judges(found, row.judged, scatter)
-    return family_member(found, over, joined((a.looks, b.looks)), tests)
+    strata, looks = [part.pairs for part in row.parts], joined((a.looks, b.looks))
+    member = family_member(strata, row.judged, scatter, looks, tests)
+    return member._replace(width=row.parts[0].scale.width)
 
 
-def _comparison(paired: PairedRow, member: FamilyMember, verdict: FamilyVerdict) -> Comparison:
+def _comparison(paired: PairedRow, member: FamilyMember, tested: PairDifference) -> Comparison:
     (a, b, row), found = paired, member.found
     scale = row.parts[0].scale
     low = sum(part.low for part in row.parts) / len(row.parts)
     high = sum(part.high for part in row.parts) / len(row.parts)
     return Comparison(
-        **msgspec.structs.asdict(pair_difference(member, verdict, scale.width)),
+        **msgspec.structs.asdict(tested),
         a=a.label,
         b=b.label,
         task=row.task,
@@ -464,15 +459,15 @@ def _beside(group: Sequence[Side]) -> Iterator[Pairing]:
 def _tested(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
     """What the family says of each, and in words."""
     above = _above(paired)
-    verdicts = adjust_family(
+    family = adjust_family(
         [
             member._replace(above=parent, branch="label" if row.is_label else None)
             for member, parent, (_, _, row) in zip(members, above, paired, strict=True)
         ]
     )
-    found = [_comparison(*each) for each in zip(paired, members, verdicts, strict=True)]
+    found = [_comparison(*each) for each in zip(paired, members, family, strict=True)]
     for at, parent in enumerate(above):
-        closed = parent is not None and (verdicts[parent].p or 0.0) >= ALPHA
+        closed = parent is not None and (family[parent].p_adjusted or 0.0) >= ALPHA
         gate = where_of(found[parent]) if parent is not None and closed else None
         tested = msgspec.structs.replace(found[at], gate=gate)
         found[at] = msgspec.structs.replace(tested, sentence=sentence(tested))

@@ -125,11 +125,10 @@ def _measured(reader: RunReader, chosen: Mapping[tuple[str, str], Sequence[str]]
         common[place] = _common(compared, students, found[place])
     tests = sum(map(tested_pairs, common.values()))
     members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}
-    verdicts = iter(adjust_family([member for of in members.values() for member in of.values()]))
+    tested = iter(adjust_family([member for of in members.values() for member in of.values()]))
     labels: dict[str, dict[str, LabelMeasures]] = {}
     for (task, attribute), measures in found.items():
-        of_label = members[task, attribute]
-        ranks = ranked_by(_levels(measures), of_label, [next(verdicts) for _ in of_label])
+        ranks = ranked_by(_levels(measures), {pair: next(tested) for pair in members[task, attribute]})
         labels.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
     return labels
 

@@ -16,18 +16,15 @@ import numpy as np
 
 from coeval.analysis.comparison.family import (
     FamilyMember,
-    FamilyVerdict,
     LeadVerdict,
     PairDifference,
     adjust_family,
     family_member,
-    pair_difference,
     rank_range,
 )
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
-    over_judges,
     paired_difference,
     spread_over_judges,
 )
@@ -193,7 +190,8 @@ def ranked(
     judge gave the second of two more than the first, task by task; ``looks``: of a run that grows, so that
     p-values hold at any look."""
     members = family_members(common, judged, looks)
-    return ranked_by(levels, members, adjust_family(list(members.values())), partial)
+    gaps = dict(zip(members, adjust_family([*members.values()]), strict=True))
+    return ranked_by(levels, gaps, partial)
 
 
 def tested_pairs(common: Mapping[tuple[str, str], Mapping[str, PairedScores]]) -> int:
@@ -209,25 +207,21 @@ def family_members(
 ) -> dict[tuple[str, str], FamilyMember]:
     """By pair that shares items, what is tested; as in `ranked`. ``tests``: how many there are in the family;
     None: these pairs."""
-    strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
     family = max(tested_pairs(common) if tests is None else tests, 1)
-    found = {pair: paired_difference(of_pair, family) for pair, of_pair in strata.items()}
     scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
-    others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
-    return {pair: family_member(one, others.get(pair), looks, family) for pair, one in found.items()}
+    return {
+        pair: family_member([*strata.values()], judged.get(pair, ()), scatters.get(pair), looks, family)
+        for pair, strata in common.items()
+        if strata
+    }
 
 
 def ranked_by(
     levels: Mapping[str, Level],
-    members: Mapping[tuple[str, str], FamilyMember],
-    verdicts: Sequence[FamilyVerdict],
+    gaps: Mapping[tuple[str, str], PairDifference],
     partial: Collection[str] = (),
 ) -> Ranking:
-    """Rank students by tested pairs, each with its verdict."""
-    gaps = {
-        pair: pair_difference(member, verdict)
-        for (pair, member), verdict in zip(members.items(), verdicts, strict=True)
-    }
+    """Rank students by their differences, tested as one family."""
     moves = _moves(levels, gaps)
     order = sorted(
         levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)

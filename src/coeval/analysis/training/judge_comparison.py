@@ -15,15 +15,9 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.family import (
-    FamilyMember,
-    FamilyVerdict,
-    PairDifference,
-    adjust_family,
-    pair_difference,
-)
+from coeval.analysis.comparison.family import FamilyMember, PairDifference, adjust_family
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, LEVEL, Floats, Scale
+from coeval.analysis.intervals import LEVEL, Floats, Scale
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
 from coeval.analysis.training.checkpoint_scores import (
@@ -303,27 +297,27 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
 
 def _adjust(tasks: Sequence[tuple[TaskJudges, Sequence[_SharedStep]]]) -> Iterator[TaskJudges]:
     """All steps and tasks tested as one family, and the sentences that follow."""
-    verdicts = iter(adjust_family([FamilyMember(step.found) for _, steps in tasks for step in steps]))
+    every = [step for _, steps in tasks for step in steps]
+    differences = iter(adjust_family([FamilyMember(step.found, width=step.scale.width) for step in every]))
     for one, shared in tasks:
-        steps = tuple(_step_difference(step, next(verdicts)) for step in shared)
+        steps = tuple(_step_difference(step, next(differences)) for step in shared)
         tested = msgspec.structs.replace(one, steps=steps)
         yield msgspec.structs.replace(tested, sentences=tuple(_sentences(tested)))
 
 
-def _step_difference(shared: _SharedStep, verdict: FamilyVerdict) -> StepDifference:
-    scale, found = shared.scale, shared.found
+def _step_difference(shared: _SharedStep, tested: PairDifference) -> StepDifference:
     return StepDifference(
-        **msgspec.structs.asdict(pair_difference(FamilyMember(found), verdict, scale.width)),
+        **msgspec.structs.asdict(tested),
         step=shared.step,
-        mean_a=scale.scores(found.mean_a),
-        mean_b=scale.scores(found.mean_b),
+        mean_a=shared.scale.scores(shared.found.mean_a),
+        mean_b=shared.scale.scores(shared.found.mean_b),
         same_answers=shared.same_answers,
     )
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:
     """Who is milder, and whether they would choose the same checkpoints."""
-    apart = [step for step in one.steps if step.p_adjusted is not None and step.p_adjusted < ALPHA]
+    apart = [step for step in one.steps if step.significant]
     milder = {one.b if step.difference > 0 else one.a for step in apart}
     largest = max(one.steps, key=lambda step: abs(step.difference))
     by = signed_points(largest.difference, *largest.ci95_adjusted, one.unit) + " points"

@@ -16,12 +16,10 @@ import numpy as np
 
 from coeval.analysis.comparison.family import (
     FamilyMember,
-    FamilyVerdict,
     LeadVerdict,
     PairDifference,
     adjust_family,
     lead_verdict,
-    pair_difference,
 )
 from coeval.analysis.comparison.paired_difference import Difference, holm, one_judge
 from coeval.analysis.intervals import ALPHA
@@ -250,19 +248,17 @@ def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDiffere
             each.found,
             None if each.shared.judges is None else one_judge(each.found),
             branch=each.shared.task is None,
+            width=each.shared.scale.width,
         )
         for each in compared
     ]
-    verdicts = adjust_family(members)
-    return tuple(_difference(*each) for each in zip(compared, members, verdicts, strict=True))
+    return tuple(_difference(*each) for each in zip(compared, adjust_family(members), strict=True))
 
 
-def _difference(
-    compared: _ComparedCheckpoints, member: FamilyMember, verdict: FamilyVerdict
-) -> CheckpointDifference:
+def _difference(compared: _ComparedCheckpoints, tested: PairDifference) -> CheckpointDifference:
     shared, a, b, found = compared
     return CheckpointDifference(
-        **msgspec.structs.asdict(pair_difference(member, verdict, shared.scale.width)),
+        **msgspec.structs.asdict(tested),
         a=a,
         b=b,
         task=shared.task,
