@@ -23,6 +23,7 @@ from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
     Family,
+    against,
     sentence,
     shown_difference,
     where_of,
@@ -170,8 +171,8 @@ def _place(lead: FamilyLead) -> str:
 
 def _without(leader: str, one: Comparison) -> str:
     """``red-s − blue-s is 2.1 ± 1.9 points overall``"""
-    sign, other = (1, one.a) if leader == one.b else (-1, one.b)
-    return f"{leader} − {other} is {shown_difference(one, sign)} points {where_of(one)}"
+    other = one.a if leader == one.b else one.b
+    return f"{leader} − {other} is {shown_difference(against(one, other), one.unit)} points {where_of(one)}"
 
 
 # --- Sides of a comparison: students of a run, or models of several folders

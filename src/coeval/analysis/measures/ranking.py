@@ -83,14 +83,6 @@ class Ranking(Record, frozen=True):
         """How they differ, whichever is named first: the verdict is the same."""
         return self.differences.get((min(better, worse), max(better, worse)))
 
-    def range_of(self, student: str) -> tuple[int, int]:
-        return self.ranges[student]
-
-    @property
-    def untested(self) -> Ranking:
-        """Its order alone."""
-        return msgspec.structs.replace(self, ranges={}, differences={})
-
 
 class Ranked(NamedTuple):
     """A ranking, and the scores of all students of its grid."""
@@ -238,35 +230,31 @@ def ranked_by(
 
 
 def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairDifference]) -> dict[str, float]:
-    return shifts(levels, {pair: PairGap(gap.difference, gap.n) for pair, gap in gaps.items()})
+    return shifts(levels, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
 
 
-class PairGap(NamedTuple):
-    """How far the second of two is ahead of the first, over so many items."""
-
-    difference: float
-    items: int
-
-
-def _gap_of(pairs: PairedScores) -> PairGap:
+def _gap_of(pairs: PairedScores) -> tuple[float, int]:
     difference = float(
         np.average(pairs.b, weights=pairs.weights) - np.average(pairs.a, weights=pairs.weights)
     )
-    return PairGap(difference, len(pairs.a))
+    return difference, len(pairs.a)
 
 
-def shifts(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairGap]) -> dict[str, float]:
-    """By student, what to add to its mean so that means differ as students do on the scores that they share.
+def shifts(
+    levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], tuple[float, int]]
+) -> dict[str, float]:
+    """By student, what to add to its mean so that means differ as students do on the scores that they share;
+    ``gaps``: how far the second of two is ahead of the first, over how many items.
 
     Least squares over all pairs, weighted by items; where all students have the same scores nothing moves.
     Whoever has the most scores keeps its mean (several of them: on average), so that the others' are what
     they would be over these.
     """
-    lacking = [gap.difference - (levels[b].mean - levels[a].mean) for (a, b), gap in gaps.items()]
+    lacking = [gap - (levels[b].mean - levels[a].mean) for (a, b), (gap, _) in gaps.items()]
     if not lacking or max(map(abs, lacking)) < SAME:
         return dict.fromkeys(levels, 0.0)
     place = {name: at for at, name in enumerate(levels)}
-    weights = np.sqrt([gap.items for gap in gaps.values()])
+    weights = np.sqrt([items for _, items in gaps.values()])
     design = np.zeros((len(gaps), len(levels)))
     for row, (a, b) in enumerate(gaps):
         design[row, place[a]], design[row, place[b]] = -weights[row], weights[row]

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from coeval.analysis.comparison.comparison_report import shown_difference
 from coeval.analysis.comparison.family import FamilyMember, adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.training.aggregate import (
@@ -27,7 +28,7 @@ from coeval.analysis.training.checkpoint_scores import (
     of_one_metric,
 )
 from coeval.core.errors import UsageError
-from coeval.core.figures import gap_text, signed_points
+from coeval.core.figures import gap_text
 from coeval.core.text import listed, numbered, p_text
 
 # --- First checkpoint significantly better than the base
@@ -69,7 +70,7 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
             f"{gap_text(least, found.unit)} points would be detected four times in five"
         )
     else:
-        by = signed_points(tested[step].difference, *tested[step].ci95_adjusted, found.unit)
+        by = shown_difference(tested[step], found.unit)
         sentence = (
             f"step {step} is the first significantly better than step {base}: by {by} points "
             f"({p_text(p_values[step])} over all checkpoints), {items}"
