@@ -238,7 +238,7 @@ def compare_judges(
     read = {label: _judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
     found: list[TaskJudges] = []
     for a, b in combinations(judges, 2):
-        of_two: list[tuple[TaskJudges, Sequence[_SharedStep]]] = []
+        of_two: dict[str, Sequence[_SharedStep]] = {}
         for task in tasks or sorted({*read[a], *read[b]}):
             if lacking := [label for label in (a, b) if task not in read[label]]:
                 notes.append(f"{task}: nothing was judged in the folder of {listed(lacking)}")
@@ -246,21 +246,12 @@ def compare_judges(
             shared, of_task = _shared_steps(read[a][task], read[b][task])
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
-                of_two.append((_task_judges(task, {a: read[a][task], b: read[b][task]}, shared), shared))
-        found += _adjust(of_two)
+                of_two[task] = shared
+        found += _task_judges({a: read[a], b: read[b]}, of_two)
     if not found:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
     folders = {label: str(folder) for label, folder in judges.items()}
     return JudgeComparison(folders, tuple(found), tuple(dict.fromkeys(notes)))
-
-
-def _task_judges(
-    task: str, read: Mapping[str, Mapping[int | None, _JudgedStep]], shared: Sequence[_SharedStep]
-) -> TaskJudges:
-    (a, of_a), (b, of_b) = read.items()
-    first = of_a[shared[0].step]
-    judges = (first.judge, of_b[shared[0].step].judge)
-    return TaskJudges(task, first.metric, first.unit, a, b, judges, (), _ranks(shared), ())
 
 
 # Checkpoints: of two, an order is right or wrong by a coin.
@@ -296,14 +287,19 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
     return float((of_a * of_b).sum() / untied) if untied else None
 
 
-def _adjust(tasks: Sequence[tuple[TaskJudges, Sequence[_SharedStep]]]) -> Iterator[TaskJudges]:
-    """All steps and tasks tested as one family, and the sentences that follow."""
-    every = [step for _, steps in tasks for step in steps]
+def _task_judges(
+    read: Mapping[str, _JudgedSteps], tasks: Mapping[str, Sequence[_SharedStep]]
+) -> Iterator[TaskJudges]:
+    """All steps and tasks of two judges tested as one family, and the sentences that follow."""
+    (a, of_a), (b, of_b) = read.items()
+    every = [step for steps in tasks.values() for step in steps]
     differences = iter(adjust_family([FamilyMember(step.found, width=step.scale.width) for step in every]))
-    for one, shared in tasks:
+    for task, shared in tasks.items():
         steps = tuple(_step_difference(step, next(differences)) for step in shared)
-        tested = msgspec.structs.replace(one, steps=steps)
-        yield msgspec.structs.replace(tested, sentences=tuple(_sentences(tested)))
+        first, other = (of[task][shared[0].step] for of in (of_a, of_b))
+        judges = (first.judge, other.judge)
+        found = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _ranks(shared), ())
+        yield msgspec.structs.replace(found, sentences=tuple(_sentences(found)))
 
 
 def _step_difference(shared: _SharedStep, tested: PairDifference) -> StepDifference:
