@@ -187,20 +187,15 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         """The comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each, a
         column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
         ``bounds_high``."""
-        ends = {
-            "ci95": ("low", "high"),
-            "ci95_adjusted": ("low_adjusted", "high_adjusted"),
-            "bounds": ("bounds_low", "bounds_high"),
-            "ci95_over_judges": ("low_over_judges", "high_over_judges"),
-            "ci95_over_judges_adjusted": ("low_over_judges_adjusted", "high_over_judges_adjusted"),
-        }
         spread: Columns = {}
         for name, values in columns(Comparison, self.comparisons).items():
-            if name in ends:
-                pairs = [getattr(one, name) or (None, None) for one in self.comparisons]
-                spread |= {end: [pair[at] for pair in pairs] for at, end in enumerate(ends[name])}
-            else:
+            if name != "bounds" and not name.startswith("ci95"):
                 spread[name] = values
+                continue
+            pairs = [getattr(one, name) or (None, None) for one in self.comparisons]
+            for at, end in enumerate(("low", "high")):
+                column = f"bounds_{end}" if name == "bounds" else name.replace("ci95", end)
+                spread[column] = [pair[at] for pair in pairs]
         return spread
 
     def __repr__(self) -> str:

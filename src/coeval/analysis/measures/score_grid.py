@@ -138,7 +138,7 @@ class ScoreGrid(NamedTuple):
         return np.array([self.samples.get(name, 1) for name in self.students], np.int64)
 
     @property
-    def due(self) -> Codes:
+    def due(self) -> NDArray[np.int64]:
         """(I,): how many scores an answer to each datapoint is to have."""
         return np.array([design.scores for design in self.designs], np.int64)[self.items.task]
 
