@@ -15,13 +15,13 @@ import msgspec
 from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
+    against,
     best_first,
     count_sentence,
     leading_sentences,
-    point_of,
 )
 from coeval.analysis.doubtful_answers import Incomparable
-from coeval.analysis.measures.measured import NOT_MEASURED, Measured
+from coeval.analysis.measures.measured import NOT_MEASURED
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import share_of_scale
 from coeval.core.plain import plain
@@ -40,6 +40,7 @@ from coeval.reports.content import (
     as_sentence,
     cell_text,
 )
+from coeval.reports.measure_table import error_in_points, gap_in_points
 from coeval.reports.plots import difference_forest, pair_matrix
 
 _P = (
@@ -241,20 +242,24 @@ def _places(comparisons: Sequence[Comparison], family: str) -> set[tuple[str | N
 
 
 def _figures(one: Comparison, base: str) -> tuple[Cell, ...]:
-    sign = 1 if base == one.a else -1
-    per = 100 * point_of(one)
-    means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
-    scores = (share_of_scale(mean, one.unit) for mean in means)
-    low, high = sorted(sign * bound for bound in one.ci95_adjusted)
-    difference = Measured(sign * one.difference / per, low / per, high / per, one.n, one.missing)
+    one = against(one, base)
     over = NOT_MEASURED
     if one.ci95_over_judges_adjusted is not None:
-        least, most = sorted(sign * bound / per for bound in one.ci95_over_judges_adjusted)
-        over = difference._replace(low=least, high=most)
-    detectable = None if one.minimum_detectable is None else one.minimum_detectable / per
-    p_values = (one.p_adjusted, one.p_over_judges_adjusted, one.significant)
-    counts = (one.n, one.missing, detectable, one.agreeing)
-    return (*scores, difference, over, *p_values, *counts, one.test)
+        over = gap_in_points(one.difference, one.ci95_over_judges_adjusted, one.unit, one.n)
+    return (
+        share_of_scale(one.mean_b, one.unit),
+        share_of_scale(one.mean_a, one.unit),
+        gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n),
+        over,
+        one.p_adjusted,
+        one.p_over_judges_adjusted,
+        one.significant,
+        one.n,
+        one.missing,
+        error_in_points(one.minimum_detectable, one.unit),
+        one.agreeing,
+        one.test,
+    )
 
 
 # --- Every pair
@@ -266,13 +271,10 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
     for one in compared.comparisons:
         if one.family not in ("overall", "task"):
             continue
-        ahead, behind = sorted((one.a, one.b), key=place.__getitem__)
-        sign = 1 if ahead == one.b else -1
-        per = 100 * point_of(one)
-        low, high = sorted(sign * bound / per for bound in one.ci95_adjusted)
-        difference = Measured(sign * one.difference / per, low, high, one.n, one.missing)
-        names = (shown.names[ahead], shown.names[behind])
-        least = None if one.minimum_detectable is None else one.minimum_detectable / per
+        one = against(one, max(one.a, one.b, key=place.__getitem__))
+        difference = gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n)
+        names = (shown.names[one.b], shown.names[one.a])
+        least = error_in_points(one.minimum_detectable, one.unit)
         rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n, least))
     return rows
 
