@@ -20,6 +20,7 @@ from coeval.analysis.comparison.comparison_report import (
     count_sentence,
     leading_sentences,
 )
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.measures.measured import NOT_MEASURED
 from coeval.analysis.run_results import SIMULATED
@@ -40,14 +41,14 @@ from coeval.reports.content import (
     as_sentence,
     cell_text,
 )
-from coeval.reports.measure_table import error_in_points, gap_in_points
+from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points
 from coeval.reports.plots import difference_forest, pair_matrix
 
 _P = (
     "Adjusted for all pairs: tasks are tested where overall is significant, parts where their task is, "
     "labels by themselves"
 )
-_DETECTABLE = "The true difference that would be detected four times in five"
+_DETECTABLE = declared_column(PairDifference, "minimum_detectable", "could_be_seen")
 # Characters of a side's name on the page; the table of sides has the whole one.
 _LONGEST_SIDE = 28
 # Sides that a title names; of more, it names the first.
@@ -212,14 +213,14 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         ReportColumn("mean", "Score", "points"),
         ReportColumn("mean_baseline", "Baseline's", "points"),
         ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
-        ReportColumn("over_judges", "Over items and judges", "gap", "Judges are a sample too"),
+        declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
         ReportColumn("p", "p", "probability", _P),
         ReportColumn("p_over_judges", "p, judges too", "probability", _P),
         ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
         ReportColumn("n", "Items", "count"),
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-        ReportColumn("could_be_seen", "Detectable", "points", _DETECTABLE),
-        ReportColumn("agreeing", "Judges agreeing", "count", "By themselves they put the same side ahead"),
+        _DETECTABLE,
+        declared_column(PairDifference, "agreeing"),
         ReportColumn("test", "Test"),
     )
     # one judge, or none, says nothing of others
@@ -291,7 +292,7 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown, counted: Sen
             ReportColumn("p", "p", "probability", _P),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),
-            ReportColumn("could_be_seen", "Detectable", "points", _DETECTABLE),
+            _DETECTABLE,
         ),
         tuple(rows),
         chosen={"of": str(rows[0][2])},

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.aggregate import TaskAggregate
@@ -32,7 +33,7 @@ from coeval.reports.content import (
     Sentence,
 )
 from coeval.reports.curve_plot import curve_grid, curve_plot
-from coeval.reports.measure_table import error_in_points, gap_in_points, in_points
+from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points, in_points
 from coeval.reports.plots import difference_forest
 from coeval.store.output_folder import SWEEP
 
@@ -80,9 +81,7 @@ def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ())
             ReportColumn("task", "Task"),
             ReportColumn("best", "Best checkpoint"),
             ReportColumn("score", "Score", "points"),
-            ReportColumn(
-                "tied", "Statistically tied", "text", "Paired tests, adjusted for all pairs", "tied"
-            ),
+            ReportColumn("tied", "Tied with it", "text", "Paired tests, adjusted for all pairs", "tied"),
             ReportColumn("n", "Items", "count", "That all checkpoints have"),
             ReportColumn("of", "Checkpoints", "count", terminal=""),
         ),
@@ -190,13 +189,7 @@ def run_table(found: SweepComparison) -> ReportTable:
             ReportColumn("p", "p", "probability", "Adjusted for all steps, tasks and pairs of runs"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment", ""),
             ReportColumn("n", "Items", "count", terminal="n"),
-            ReportColumn(
-                "could_be_seen",
-                "Detectable",
-                "points",
-                "The true difference found four times in five",
-                "least",
-            ),
+            declared_column(PairDifference, "minimum_detectable", "could_be_seen"),
         ),
         tuple(rows),
         chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {},

@@ -12,7 +12,7 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import NOT_KNOWN, difference_text, fixed, points_per
+from coeval.core.figures import NOT_KNOWN, difference_text, fixed, metric_text, points_per
 from coeval.core.html_table import Columns, columns, html_lines, html_table
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered, p_text, probability
@@ -253,8 +253,8 @@ def by_pair(comparisons: Sequence[Comparison]) -> Iterator[tuple[tuple[str, str]
 def shown_comparison(one: Comparison) -> ShownComparison:
     least = one.minimum_detectable
     return ShownComparison(
-        shown_points(one, one.mean_a),
-        shown_points(one, one.mean_b),
+        metric_text(one.mean_a, one.unit),
+        metric_text(one.mean_b, one.unit),
         shown_difference(one),
         _NONE if one.p_adjusted is None else probability(one.p_adjusted),
         f"{one.n:,}",

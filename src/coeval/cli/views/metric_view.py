@@ -70,7 +70,7 @@ def metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
 
 def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
     """A row for each model, the sum of them, and whose prices these are."""
-    of_all, perhaps = bill(costs), perhaps_billed(costs)
+    of_all, perhaps = bill(costs), [*perhaps_billed(costs)]
     if of_all or perhaps:
         show_each(console, [cost_table(costs)])
         for sentence in (*perhaps, *_notes(of_all)):
