@@ -15,15 +15,15 @@ import msgspec
 from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
+    against,
     best_first,
     count_sentence,
     leading_sentences,
-    point_of,
 )
 from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.measures.measured import NOT_MEASURED, Measured
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import share_of_scale
+from coeval.core.figures import points_per, share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import fitted_names, short_names, short_paths
 from coeval.core.text import listed, numbered
@@ -241,20 +241,23 @@ def _places(comparisons: Sequence[Comparison], family: str) -> set[tuple[str | N
 
 
 def _figures(one: Comparison, base: str) -> tuple[Cell, ...]:
-    sign = 1 if base == one.a else -1
-    per = 100 * point_of(one)
-    means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
-    scores = (share_of_scale(mean, one.unit) for mean in means)
-    low, high = sorted(sign * bound for bound in one.ci95_adjusted)
-    difference = Measured(sign * one.difference / per, low / per, high / per, one.n, one.missing)
-    over = NOT_MEASURED
+    one, per = against(one, base), points_per(one.unit) / 100
+    scores = (share_of_scale(mean, one.unit) for mean in (one.mean_b, one.mean_a))
+    difference, over = _difference(one), NOT_MEASURED
     if one.ci95_over_judges_adjusted is not None:
-        least, most = sorted(sign * bound / per for bound in one.ci95_over_judges_adjusted)
-        over = difference._replace(low=least, high=most)
-    detectable = None if one.minimum_detectable is None else one.minimum_detectable / per
+        least, most = one.ci95_over_judges_adjusted
+        over = difference._replace(low=least * per, high=most * per)
+    detectable = None if one.minimum_detectable is None else one.minimum_detectable * per
     p_values = (one.p_adjusted, one.p_over_judges_adjusted, one.significant)
     counts = (one.n, one.missing, detectable, one.agreeing)
     return (*scores, difference, over, *p_values, *counts, one.test)
+
+
+def _difference(one: Comparison) -> Measured:
+    """b − a, as a share of the scale."""
+    per = points_per(one.unit) / 100
+    low, high = one.ci95_adjusted
+    return Measured(one.difference * per, low * per, high * per, one.n, one.missing)
 
 
 # --- Every pair
@@ -267,12 +270,10 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
         if one.family not in ("overall", "task"):
             continue
         ahead, behind = sorted((one.a, one.b), key=place.__getitem__)
-        sign = 1 if ahead == one.b else -1
-        per = 100 * point_of(one)
-        low, high = sorted(sign * bound / per for bound in one.ci95_adjusted)
-        difference = Measured(sign * one.difference / per, low, high, one.n, one.missing)
+        difference = _difference(against(one, behind))
         names = (shown.names[ahead], shown.names[behind])
-        least = None if one.minimum_detectable is None else one.minimum_detectable / per
+        least = one.minimum_detectable
+        least = None if least is None else least * points_per(one.unit) / 100
         rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n, least))
     return rows
 
