@@ -48,7 +48,7 @@ def ranked(abilities: tuple[float, ...], grids: Iterator[ScoreGrid]) -> Ranked:
 
 
 def _of_run(true: list[tuple[int, int]], students: tuple[str, ...], found: Ranking) -> Ranked:
-    ranges = [found.range_of(name) for name in students]
+    ranges = [found.ranges[name] for name in students]
     held = all(low <= first and last <= high for (first, last), (low, high) in zip(true, ranges, strict=True))
     places = [1 + found.order.index(name) for name in students]
     order = all(first <= place <= last for (first, last), place in zip(true, places, strict=True))

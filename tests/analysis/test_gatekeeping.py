@@ -132,10 +132,9 @@ def test_an_adjusted_interval_leaves_zero_out_where_the_adjusted_p_is_below_5_pe
     """Three pairs; the third has a test below it, which is tested where its own is significant."""
     members = [member(0.001), member(0.2), member(p), member(0.002, above=2)]
     for one, tested in zip(members, adjust_family(members), strict=True):
-        low, high = tested.bounds
+        low, high = tested.ci95_adjusted
         assert low < one.found.difference < high
-        assert tested.p is not None
-        assert (low > 0) == (tested.p < 0.05) == (tested.verdict == "leads")
+        assert (low > 0) == tested.significant == (tested.verdict == "leads")
 
 
 def member(p: float, above: int | None = None) -> FamilyMember:

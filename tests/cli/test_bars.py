@@ -207,7 +207,7 @@ def test_a_pipe_gets_every_name_whole_whatever_columns_says(long_named: Lab, nam
     assert not re.search(r"[ \t]$", out, re.MULTILINE), "no blanks at the end of a line"
     wide = on_terminal(view(name), 400, cwd=long_named.folder, out_piped=True)
     assert out == wide.piped, "what the pipe gets does not depend on the terminal beside it"
-    files = {path.name for path in long_named.path.glob("phase*/*.jsonl")}
+    files = {f"{path.parent.name}/{path.name}" for path in long_named.path.glob("phase*/*.jsonl")}
     assert NAMES[1] in out
     assert name != "repair" or files <= set(out.split())
 

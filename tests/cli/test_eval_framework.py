@@ -358,11 +358,11 @@ def test_mean_and_spread_over_samples_within_80_columns(host: str, prompts: Path
     seen = on_terminal([*COMMAND, *how, "--num-runs", 2], 80, cwd=tmp_path)
     assert seen.code == 0
     assert max(len(line) for line in seen.written if not line.startswith("/")) <= 80, "paths are whole"
-    [heading] = [n for n, line in enumerate(seen.screen) if line.startswith("task and metric, over runs")]
+    heading = seen.screen.index("Over runs")
     rows = [line.split() for line in seen.screen[heading + 1 : heading + 6]]
-    assert rows[0] == ["ifeval"]
-    assert [(row[0], len(row), row[-1]) for row in rows[1:]] == [
-        (f"{level}_level_{reading}_accuracy", 4, "2")
+    assert rows[0] == ["task", "metric", "mean", "std", "runs"]
+    assert [(*row[:2], len(row), row[-1]) for row in rows[1:]] == [
+        ("ifeval", f"{level}_level_{reading}_accuracy", 7, "2")
         for reading in ("strict", "loose")
         for level in ("prompt", "instruction")
     ]

@@ -107,13 +107,13 @@ def test_files_that_lack_records_have_a_line_each(lab: Lab, here: Path, coeval: 
     seen = on_terminal(["python", "-m", "coeval", "analyze", "--run", run], 80, cwd=here)
     at = seen.screen.index("missing  of file")
     files = seen.screen[at + 1 : at + 9]
-    assert all(re.fullmatch(r"\d+ +phase5_evaluations/\S+\.jsonl", line) for line in files), files
+    assert all(re.fullmatch(r" *\d+ +phase5_evaluations/\S+\.jsonl", line) for line in files), files
     assert [int(line.split()[0]) for line in files] == [6] * 4 + [2] * 4
     assert seen.screen[at + 9] == f"… and 16 more files; see coeval status --run {run}"
     assert seen.screen[at + 10] == f"Fill the gaps with: coeval run --config {run}/config.yaml --continue"
     piped = coeval("analyze", "--run", run)
     assert (seen.code, piped.code) == (3, 3)
-    assert len(re.findall(r"^\d +phase5_evaluations/\S+\.jsonl$", piped.err, re.MULTILINE)) == 24
+    assert len(re.findall(r"^ *\d +phase5_evaluations/\S+\.jsonl$", piped.err, re.MULTILINE)) == 24
 
 
 @pytest.mark.process

@@ -168,7 +168,7 @@ async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval:
         for name, numbers in summary_of(tmp_path / "once" / folder).items():
             metrics[f"{folder} · {name}",] = numbers
             assert metric(found.measures, folder, name) == numbers
-            assert found.of_line(rf"{name} +[−\d]") == in_points(numbers)
+            assert found.of_line(rf"base +{folder} +{name} +[−\d]") == in_points(numbers)
     found.compared("metrics", "Metrics", 1, "Points", metrics)
     agreement = {
         tuple(who.split("|")): pair(each, "wpa") for who, each in found.measures["agreement"].items()

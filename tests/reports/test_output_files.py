@@ -145,7 +145,7 @@ def test_a_comparison_has_a_workbook_and_pictures(outputs: Path, tmp_path: Path,
     for row, one in zip(found, compared, strict=True):
         assert row["Difference"] == pytest.approx(100 * one["difference"], rel=1e-15)
         assert [row["Difference, from"], row["Difference, to"]] == pytest.approx(
-            [100 * end for end in one["ci95"]], rel=1e-14
+            [100 * end for end in one["ci95_adjusted"]], rel=1e-14
         )
     drawn = {path.suffix for path in figures.iterdir()}
     assert drawn == {".png", ".svg"}

@@ -313,7 +313,7 @@ def test_files_that_lack_records_are_named(finished: Finished, tmp_path: Path, c
     shutil.rmtree(run.path / "phase5_evaluations")
     shown = run.call("results", "--run", run.path, "--json")
     assert " and 8 more" in shown.out
-    assert len(re.findall(r"^\d+ +phase[45]\S+\.jsonl$", shown.err, re.MULTILINE)) == 11
+    assert len(re.findall(r"^ *\d+ +phase[45]\S+\.jsonl$", shown.err, re.MULTILINE)) == 11
 
 
 @pytest.mark.process

@@ -15,13 +15,14 @@ import msgspec
 from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
+    against,
     best_first,
     count_sentence,
     leading_sentences,
-    point_of,
 )
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import Incomparable
-from coeval.analysis.measures.measured import NOT_MEASURED, Measured
+from coeval.analysis.measures.measured import NOT_MEASURED
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import share_of_scale
 from coeval.core.plain import plain
@@ -40,13 +41,14 @@ from coeval.reports.content import (
     as_sentence,
     cell_text,
 )
+from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points
 from coeval.reports.plots import difference_forest, pair_matrix
 
 _P = (
     "Adjusted for all pairs: tasks are tested where overall is significant, parts where their task is, "
     "labels by themselves"
 )
-_DETECTABLE = "The true difference that would be detected four times in five"
+_DETECTABLE = declared_column(PairDifference, "minimum_detectable", "could_be_seen")
 # Characters of a side's name on the page; the table of sides has the whole one.
 _LONGEST_SIDE = 28
 # Sides that a title names; of more, it names the first.
@@ -211,14 +213,14 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         ReportColumn("mean", "Score", "points"),
         ReportColumn("mean_baseline", "Baseline's", "points"),
         ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
-        ReportColumn("over_judges", "Over items and judges", "gap", "Judges are a sample too"),
+        declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
         ReportColumn("p", "p", "probability", _P),
         ReportColumn("p_over_judges", "p, judges too", "probability", _P),
         ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
         ReportColumn("n", "Items", "count"),
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-        ReportColumn("could_be_seen", "Detectable", "points", _DETECTABLE),
-        ReportColumn("agreeing", "Judges agreeing", "count", "By themselves they put the same side ahead"),
+        _DETECTABLE,
+        declared_column(PairDifference, "agreeing"),
         ReportColumn("test", "Test"),
     )
     # one judge, or none, says nothing of others
@@ -241,20 +243,24 @@ def _places(comparisons: Sequence[Comparison], family: str) -> set[tuple[str | N
 
 
 def _figures(one: Comparison, base: str) -> tuple[Cell, ...]:
-    sign = 1 if base == one.a else -1
-    per = 100 * point_of(one)
-    means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
-    scores = (share_of_scale(mean, one.unit) for mean in means)
-    low, high = sorted(sign * bound for bound in one.ci95_adjusted)
-    difference = Measured(sign * one.difference / per, low / per, high / per, one.n, one.missing)
+    one = against(one, base)
     over = NOT_MEASURED
     if one.ci95_over_judges_adjusted is not None:
-        least, most = sorted(sign * bound / per for bound in one.ci95_over_judges_adjusted)
-        over = difference._replace(low=least, high=most)
-    detectable = None if one.minimum_detectable is None else one.minimum_detectable / per
-    p_values = (one.p_adjusted, one.p_over_judges_adjusted, one.significant)
-    counts = (one.n, one.missing, detectable, one.agreeing)
-    return (*scores, difference, over, *p_values, *counts, one.test)
+        over = gap_in_points(one.difference, one.ci95_over_judges_adjusted, one.unit, one.n)
+    return (
+        share_of_scale(one.mean_b, one.unit),
+        share_of_scale(one.mean_a, one.unit),
+        gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n),
+        over,
+        one.p_adjusted,
+        one.p_over_judges_adjusted,
+        one.significant,
+        one.n,
+        one.missing,
+        error_in_points(one.minimum_detectable, one.unit),
+        one.agreeing,
+        one.test,
+    )
 
 
 # --- Every pair
@@ -266,13 +272,10 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
     for one in compared.comparisons:
         if one.family not in ("overall", "task"):
             continue
-        ahead, behind = sorted((one.a, one.b), key=place.__getitem__)
-        sign = 1 if ahead == one.b else -1
-        per = 100 * point_of(one)
-        low, high = sorted(sign * bound / per for bound in one.ci95_adjusted)
-        difference = Measured(sign * one.difference / per, low, high, one.n, one.missing)
-        names = (shown.names[ahead], shown.names[behind])
-        least = None if one.minimum_detectable is None else one.minimum_detectable / per
+        one = against(one, max(one.a, one.b, key=place.__getitem__))
+        difference = gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n)
+        names = (shown.names[one.b], shown.names[one.a])
+        least = error_in_points(one.minimum_detectable, one.unit)
         rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n, least))
     return rows
 
@@ -289,7 +292,7 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown, counted: Sen
             ReportColumn("p", "p", "probability", _P),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),
-            ReportColumn("could_be_seen", "Detectable", "points", _DETECTABLE),
+            _DETECTABLE,
         ),
         tuple(rows),
         chosen={"of": str(rows[0][2])},

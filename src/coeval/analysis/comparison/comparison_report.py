@@ -12,7 +12,7 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import NOT_KNOWN, difference_text, fixed, points_per
+from coeval.core.figures import NOT_KNOWN, gap_text, metric_text, signed_points
 from coeval.core.html_table import Columns, columns, html_lines, html_table
 from coeval.core.plain import plain
 from coeval.core.text import listed, numbered, p_text, probability
@@ -74,8 +74,8 @@ def sentence(one: Comparison) -> str:
     if one.identical:
         return f"{one.a} and {one.b} have identical scores {where}: {count}"
     shared = f"on {count}"
-    sign, ahead, behind = (-1, one.a, one.b) if one.difference < 0 else (1, one.b, one.a)
-    by = f"{shown_difference(one, sign)} points"
+    ahead, behind = (one.a, one.b) if one.difference < 0 else (one.b, one.a)
+    by = f"{shown_difference(one.leading, one.unit)} points"
     if one.gate is not None and one.p is not None and one.p < ALPHA:
         why = f"not tested, as they are tied {one.gate}"
         said = f"{ahead} is {by} ahead of {behind} {where} {shared}: {why}"
@@ -86,7 +86,7 @@ def sentence(one: Comparison) -> str:
     else:
         chance = chance_text(one.p_adjusted, at_any_look=bool(one.look))
         said = f"{ahead} {one.verdict} {where}: {by} ahead of {behind} {shared}{chance}"
-        said += _judges_say(one, sign)
+        said += _judges_say(one.leading)
     if one.minimum_detectable is None:
         return said
     return f"{said}. {detected(one, one.minimum_detectable)}"
@@ -97,14 +97,13 @@ def chance_text(p: float | None, *, at_any_look: bool = False) -> str:
     return "" if p is None else f" ({p_text(p)}{' at any look' if at_any_look else ''})"
 
 
-def _judges_say(one: Comparison, sign: int) -> str:
-    """A clause on the lead with judges as a sample; empty of one judge, or where nobody judged."""
+def _judges_say(one: Comparison) -> str:
+    """A clause on b's lead with judges as a sample; empty of one judge, or where nobody judged."""
     if one.judges is None or one.judges == 1:
         return ""
     if one.ci95_over_judges_adjusted is None:
         return "; no item has scores from two judges for both"
-    low, high = sorted(sign * bound for bound in one.ci95_over_judges_adjusted)
-    by = half_text(sign * one.difference, low, high, point_of(one))
+    by = half_text(one.difference, *one.ci95_over_judges_adjusted, one.unit)
     if one.judges == 2:
         return f"; allowing for other judges {by}, a rough guess from two"
     return f"; allowing for other judges {by}, {one.agreeing} of {one.judges} agree"
@@ -112,7 +111,7 @@ def _judges_say(one: Comparison, sign: int) -> str:
 
 def detected(one: Comparison, least: float) -> str:
     """``With 541 prompts, a true gap of 2.6 points would be detected four times in five``"""
-    gap = f"a true gap of {shown_points(one, least)} points"
+    gap = f"a true gap of {gap_text(least, one.unit)} points"
     return f"With {numbered(one.n, one.counted)}, {gap} would be detected four times in five"
 
 
@@ -122,26 +121,15 @@ def where_of(one: Comparison) -> str:
     return f"{where} ({one.metric})" if one.family in ("label", "part") else where
 
 
-def shown_difference(one: Comparison, sign: int = 1) -> str:
+def shown_difference(one: PairDifference, unit: str = "share") -> str:
     """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; in points, adjusted."""
-    unit = point_of(one)
-    low, high = sorted(sign * bound / unit for bound in one.ci95_adjusted)
-    return difference_text(sign * one.difference / unit, low, high)
+    return signed_points(one.difference, *one.ci95_adjusted, unit)
 
 
-def half_text(middle: float, low: float, high: float, unit: float = 0.01) -> str:
+def half_text(middle: float, low: float, high: float, unit: str = "share") -> str:
     """The interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided."""
-    text = difference_text(middle / unit, low / unit, high / unit)
+    text = signed_points(middle, low, high, unit)
     return text[text.index("±" if "±" in text else "[") :]
-
-
-def shown_points(one: Comparison, difference: float) -> str:
-    return fixed(difference / point_of(one), 1)
-
-
-def point_of(one: Comparison) -> float:
-    """How much of its metric's unit one point is."""
-    return 1 / points_per(one.unit)
 
 
 LEGEND = (
@@ -151,17 +139,6 @@ LEGEND = (
     "that would be detected four times in five."
 )
 _NONE = "–"
-
-
-class ShownComparison(NamedTuple):
-    """A comparison's figures as they stand in a table, in points."""
-
-    a: str
-    b: str
-    difference: str
-    p: str
-    n: str
-    least: str
 
 
 class ComparedSide(msgspec.Struct, frozen=True):
@@ -210,20 +187,15 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         """The comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each, a
         column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
         ``bounds_high``."""
-        ends = {
-            "ci95": ("low", "high"),
-            "ci95_adjusted": ("low_adjusted", "high_adjusted"),
-            "bounds": ("bounds_low", "bounds_high"),
-            "ci95_over_judges": ("low_over_judges", "high_over_judges"),
-            "ci95_over_judges_adjusted": ("low_over_judges_adjusted", "high_over_judges_adjusted"),
-        }
         spread: Columns = {}
         for name, values in columns(Comparison, self.comparisons).items():
-            if name in ends:
-                pairs = [getattr(one, name) or (None, None) for one in self.comparisons]
-                spread |= {end: [pair[at] for pair in pairs] for at, end in enumerate(ends[name])}
-            else:
+            if name != "bounds" and not name.startswith("ci95"):
                 spread[name] = values
+                continue
+            pairs = [getattr(one, name) or (None, None) for one in self.comparisons]
+            for at, end in enumerate(("low", "high")):
+                column = f"bounds_{end}" if name == "bounds" else name.replace("ci95", end)
+                spread[column] = [pair[at] for pair in pairs]
         return spread
 
     def __repr__(self) -> str:
@@ -250,15 +222,16 @@ def by_pair(comparisons: Sequence[Comparison]) -> Iterator[tuple[tuple[str, str]
         yield pair, list(of_pair)
 
 
-def shown_comparison(one: Comparison) -> ShownComparison:
+def shown_comparison(one: Comparison) -> tuple[str, ...]:
+    """Both scores, their difference, p, n and the least that would be detected, as they stand in a table."""
     least = one.minimum_detectable
-    return ShownComparison(
-        shown_points(one, one.mean_a),
-        shown_points(one, one.mean_b),
-        shown_difference(one),
+    return (
+        metric_text(one.mean_a, one.unit),
+        metric_text(one.mean_b, one.unit),
+        shown_difference(one, one.unit),
         _NONE if one.p_adjusted is None else probability(one.p_adjusted),
         f"{one.n:,}",
-        _NONE if least is None else shown_points(one, least),
+        _NONE if least is None else gap_text(least, one.unit),
     )
 
 
@@ -270,11 +243,11 @@ def shown_over_judges(one: Comparison) -> str:
         return _NONE
     if wide[0] <= -one.scale and wide[1] >= one.scale:
         return NOT_KNOWN
-    return half_text(one.difference, *wide, point_of(one))
+    return half_text(one.difference, *wide, one.unit)
 
 
 def _of_missing(one: Comparison) -> str:
-    low, high = (shown_points(one, bound) for bound in one.bounds)
+    low, high = (gap_text(bound, one.unit) for bound in one.bounds)
     every = one.n + one.missing
     return (
         f"{one.task}: {one.missing:,} of {every:,} {one.counted}s lack a score of {one.a} or {one.b}: "
@@ -363,7 +336,7 @@ def _short_sentence(one: Comparison) -> str:
     """What would have been detected belongs to a tie."""
     said = sentence(one)
     short = said.rpartition(". With ")[0] or said
-    least = "" if one.minimum_detectable is None else shown_points(one, one.minimum_detectable)
+    least = "" if one.minimum_detectable is None else gap_text(one.minimum_detectable, one.unit)
     return plain(f"{short} (detectable: {least})." if least and not one.significant else f"{short}.")
 
 

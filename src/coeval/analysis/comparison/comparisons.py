@@ -23,24 +23,20 @@ from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
     Family,
+    against,
     sentence,
     shown_difference,
     where_of,
 )
 from coeval.analysis.comparison.family import (
     FamilyMember,
-    FamilyVerdict,
+    PairDifference,
     adjust_family,
     family_member,
-    pair_difference,
 )
-from coeval.analysis.comparison.paired_difference import (
-    over_judges,
-    paired_difference,
-    spread_over_judges,
-)
+from coeval.analysis.comparison.paired_difference import spread_over_judges
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
-from coeval.analysis.comparison.side import JudgedApart, Side, judged_apart, read_sides
+from coeval.analysis.comparison.side import Side, judged_apart, read_sides
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, joined
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
@@ -175,8 +171,8 @@ def _place(lead: FamilyLead) -> str:
 
 def _without(leader: str, one: Comparison) -> str:
     """``red-s − blue-s is 2.1 ± 1.9 points overall``"""
-    sign, other = (1, one.a) if leader == one.b else (-1, one.b)
-    return f"{leader} − {other} is {shown_difference(one, sign)} points {where_of(one)}"
+    other = one.a if leader == one.b else one.b
+    return f"{leader} − {other} is {shown_difference(against(one, other), one.unit)} points {where_of(one)}"
 
 
 # --- Sides of a comparison: students of a run, or models of several folders
@@ -289,30 +285,32 @@ PairedRow: TypeAlias = tuple[Side, Side, ComparedRow]
 """Two sides, and a row of their comparison."""
 
 
+class ComparedPair(NamedTuple):
+    """Two sides; ``comparisons``: of each of the ``rows``, what the family of all pairs says."""
+
+    a: Side
+    b: Side
+    pairing: Pairing
+    rows: Sequence[ComparedRow]
+    comparisons: Sequence[Comparison]
+
+    def comparison(self, row: ComparedRow) -> Comparison:
+        return self.comparisons[next(at for at, one in enumerate(self.rows) if one is row)]
+
+
 def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
     """Every two of each group: the overall scores of all pairs first, then tasks, then parts.
 
     Raises UsageError: nothing is scored on both sides; the message says what each has.
     """
-    paired: list[PairedRow] = []
-    related: list[FamilyLead] = []
-    apart: list[JudgedApart] = []
-    said: list[str] = [*notes]
-    sides = [side for group in groups for side in group]
-    for a, b in (two for group in groups for two in combinations(group, 2)):
-        pairing = pair(a, b)
-        said += pairing.notes
-        apart += pairing.apart
-        rows = list(compared_rows(pairing))
-        paired += [(a, b, row) for row in rows]
-        related += family_leads(a, b, rows, pairing)
-    said += judged_apart(apart, sides)
-    if not paired:
+    pairs, sides = compared_pairs(groups), [side for group in groups for side in group]
+    found = [each for one in pairs for each in one.comparisons]
+    said = [*notes, *pair_notes(pairs, sides)]
+    if not found:
         raise UsageError(
             "; ".join(["nothing to compare: no item has a score on both sides", *dict.fromkeys(said)])
         )
     said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
-    found = family_of_rows(groups, paired)
     return ComparisonReport(
         tuple(one for family in FAMILIES for one in found if one.family == family),
         {
@@ -323,25 +321,40 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         },
         tuple(group[0].label for group in groups),
         tuple(dict.fromkeys(said)),
-        (*family_doubts(related), *answer_doubts(groups)),
+        tuple(doubts_of(pairs, groups)),
         any(side.simulated for side in sides),
     )
 
 
-def family_of_rows(groups: Sequence[Sequence[Side]], paired: Sequence[PairedRow]) -> list[Comparison]:
-    """The rows of all pairs within each group, tested as one family, in the order given."""
+def compared_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
+    """Every two of each group, all rows tested as one family."""
+    pairings = [(a, b, pair(a, b)) for group in groups for a, b in combinations(group, 2)]
+    pairs = [ComparedPair(*each, [*compared_rows(each[2])], ()) for each in pairings]
+    paired = [(one.a, one.b, row) for one in pairs for row in one.rows]
     tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
-    return _tested(
-        paired,
-        [
-            _member(*each, max(tested[each[2].family], 1), scatter)
-            for each, scatter in zip(paired, _scatters(groups, paired), strict=True)
-        ],
-    )
+    members = [
+        _member(*each, max(tested[each[2].family], 1), scatter)
+        for each, scatter in zip(paired, _scatters(groups, paired), strict=True)
+    ]
+    found = iter(_tested(paired, members))
+    return [one._replace(comparisons=[next(found) for _ in one.rows]) for one in pairs]
 
 
-def family_leads(a: Side, b: Side, rows: Sequence[ComparedRow], pairing: Pairing) -> Iterator[FamilyLead]:
+def pair_notes(pairs: Sequence[ComparedPair], sides: Sequence[Side]) -> Iterator[str]:
+    """What does not fit of these pairs of the ``sides``."""
+    yield from (note for one in pairs for note in one.pairing.notes)
+    yield from judged_apart([apart for one in pairs for apart in one.pairing.apart], sides)
+
+
+def doubts_of(pairs: Sequence[ComparedPair], groups: Sequence[Sequence[Side]]) -> Iterator[str]:
+    """What speaks against taking the differences as they are."""
+    yield from family_doubts([lead for one in pairs for lead in _family_leads(one)])
+    yield from answer_doubts(groups)
+
+
+def _family_leads(compared: ComparedPair) -> Iterator[FamilyLead]:
     """Of what is overall, or else of each task."""
+    a, b, pairing, rows, _ = compared
     leading = [row for row in rows if row.family == "overall"] or [r for r in rows if r.family == "task"]
     by_others: dict[tuple[str, ...], list[ComparedRow]] = {}
     for row in leading:
@@ -388,24 +401,24 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
 def comparison_of(a: Side, b: Side, row: ComparedRow) -> Comparison:
     """That of a single row, a family of its own."""
     member = _member(a, b, row, 1, None)
-    [verdict] = adjust_family([member])
-    return _comparison((a, b, row), member, verdict)
+    [tested] = adjust_family([member])
+    return _comparison((a, b, row), member, tested)
 
 
 def _member(a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None) -> FamilyMember:
     """``tests``: how many comparisons answer the same question, this one among them."""
-    found = paired_difference([part.pairs for part in row.parts], tests)
-    over = over_judges(found, row.judged, scatter)
-    return family_member(found, over, joined((a.looks, b.looks)), tests)
+    strata, looks = [part.pairs for part in row.parts], joined((a.looks, b.looks))
+    member = family_member(strata, row.judged, scatter, looks, tests)
+    return member._replace(width=row.parts[0].scale.width)
 
 
-def _comparison(paired: PairedRow, member: FamilyMember, verdict: FamilyVerdict) -> Comparison:
+def _comparison(paired: PairedRow, member: FamilyMember, tested: PairDifference) -> Comparison:
     (a, b, row), found = paired, member.found
     scale = row.parts[0].scale
     low = sum(part.low for part in row.parts) / len(row.parts)
     high = sum(part.high for part in row.parts) / len(row.parts)
     return Comparison(
-        **msgspec.structs.asdict(pair_difference(member, verdict, scale.width)),
+        **msgspec.structs.asdict(tested),
         a=a.label,
         b=b.label,
         task=row.task,
@@ -464,15 +477,15 @@ def _beside(group: Sequence[Side]) -> Iterator[Pairing]:
 def _tested(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
     """What the family says of each, and in words."""
     above = _above(paired)
-    verdicts = adjust_family(
+    family = adjust_family(
         [
             member._replace(above=parent, branch="label" if row.is_label else None)
             for member, parent, (_, _, row) in zip(members, above, paired, strict=True)
         ]
     )
-    found = [_comparison(*each) for each in zip(paired, members, verdicts, strict=True)]
+    found = [_comparison(*each) for each in zip(paired, members, family, strict=True)]
     for at, parent in enumerate(above):
-        closed = parent is not None and (verdicts[parent].p or 0.0) >= ALPHA
+        closed = parent is not None and (family[parent].p_adjusted or 0.0) >= ALPHA
         gate = where_of(found[parent]) if parent is not None and closed else None
         tested = msgspec.structs.replace(found[at], gate=gate)
         found[at] = msgspec.structs.replace(tested, sentence=sentence(tested))

@@ -20,11 +20,15 @@ from coeval.analysis.comparison.paired_difference import (
     AdjustedP,
     Difference,
     OverJudges,
+    PairedScores,
     adjusted_bounds,
     holm,
+    over_judges,
+    paired_difference,
 )
 from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_at_any_look, p_at_any_look
 from coeval.analysis.measures.measured import FILES, Record, ShownAs
+from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 
 # --- The verdict
 
@@ -119,65 +123,6 @@ def _raised(
     return dict(zip(beside, holm(own), strict=True))
 
 
-# --- A family
-
-
-class FamilyMember(NamedTuple):
-    """A comparison to test: the difference ``over`` items and judges is None where nobody judged; p-values of
-    both hold at the ``looks``. ``above`` and ``branch``: as in `gatekept`."""
-
-    found: Difference
-    over: OverJudges | None = None
-    above: int | None = None
-    branch: Hashable = None
-    looks: Looks | None = None
-
-
-def family_member(
-    found: Difference, over: OverJudges | None, looks: Looks | None, tests: int
-) -> FamilyMember:
-    """What is to be tested among ``tests`` comparisons: at any look, if there are many ``looks`` at a run."""
-    if looks is None or not looks.many:
-        return FamilyMember(found, over, looks=looks)
-    if (least := found.minimum_detectable) is not None:
-        least = detectable_at_any_look(least, looks, power=POWER, family=tests)
-    p = None if found.p is None else p_at_any_look(found.p, looks)
-    found = msgspec.structs.replace(found, p=p, minimum_detectable=least)
-    if over is not None and over.p is not None:
-        over = msgspec.structs.replace(over, p=p_at_any_look(over.p, looks))
-    return FamilyMember(found, over, looks=looks)
-
-
-class FamilyVerdict(NamedTuple):
-    """What the family says of a member: p-values and intervals adjusted together, and the verdict."""
-
-    p: float | None
-    bounds: Bounds
-    p_over_judges: float | None
-    bounds_over_judges: Bounds | None
-    verdict: LeadVerdict
-
-
-def adjust_family(members: Sequence[FamilyMember]) -> list[FamilyVerdict]:
-    """Adjust all members together: over items, and over items and judges."""
-    above, branches = [one.above for one in members], [one.branch for one in members]
-    of_items = gatekept([one.found.p for one in members], above, branches)
-    p_values = [None if one.over is None else one.over.p for one in members]
-    # where nothing is known of judges above, as of checks, what is below has nothing above it
-    known = [None if at is None or p_values[at] is None else at for at in above]
-    of_both = gatekept(p_values, known, list(zip(branches, (at is None for at in above), strict=True)))
-    return [_verdict_on(*each) for each in zip(members, of_items, of_both, strict=True)]
-
-
-def _verdict_on(member: FamilyMember, items: AdjustedP | None, both: AdjustedP | None) -> FamilyVerdict:
-    found, over = member.found, member.over
-    bounds = adjusted_bounds(found.difference, found, items, member.looks)
-    wide = None if over is None else adjusted_bounds(found.difference, over, both, member.looks)
-    p, p_over = (None if one is None else one.p for one in (items, both))
-    verdict = lead_verdict(p, p_over, None if over is None else over.judges)
-    return FamilyVerdict(p, bounds or Bounds(found.low, found.high), p_over, wide, verdict)
-
-
 # --- The record of a pair
 
 Ends: TypeAlias = tuple[float, float]
@@ -197,7 +142,7 @@ class PairDifference(Record, frozen=True, kw_only=True):
         float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
     ]
     n: Annotated[int, ShownAs("Items that both have", elsewhere="differences", kind="count")]
-    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
+    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen", terminal="least")]
     verdict: Annotated[
         LeadVerdict, ShownAs("Of who is ahead: leads, by these judges alone, or tied", elsewhere="leads")
     ] = "tied"
@@ -238,26 +183,80 @@ class PairDifference(Record, frozen=True, kw_only=True):
         return self if self.difference >= 0 else self.turned
 
 
-def pair_difference(member: FamilyMember, verdict: FamilyVerdict, width: float = 1.0) -> PairDifference:
-    """The record of a member, in a unit of which the scale is ``width`` long."""
-    found, over = member.found, member.over
-    least = found.minimum_detectable
-    wide = None if over is None or over.low is None or over.high is None else Bounds(over.low, over.high)
+# --- A family
+
+
+class FamilyMember(NamedTuple):
+    """A comparison to test: the difference ``over`` items and judges is None where nobody judged; p-values of
+    both hold at the ``looks``. ``above`` and ``branch``: as in `gatekept`. ``width``: of the scale, in the
+    unit that is reported."""
+
+    found: Difference
+    over: OverJudges | None = None
+    above: int | None = None
+    branch: Hashable = None
+    looks: Looks | None = None
+    width: float = 1.0
+
+
+def family_member(
+    strata: Sequence[PairedScores],
+    judged: Sequence[ByJudge],
+    scatter: JudgeScatter | None,
+    looks: Looks | None,
+    tests: int,
+) -> FamilyMember:
+    """What is to be tested among ``tests`` comparisons: at any look, if there are many ``looks`` at a run.
+    ``judged`` and ``scatter``: as in `over_judges`."""
+    found = paired_difference(strata, tests)
+    over = over_judges(found, judged, scatter)
+    if looks is None or not looks.many:
+        return FamilyMember(found, over, looks=looks)
+    if (least := found.minimum_detectable) is not None:
+        least = detectable_at_any_look(least, looks, power=POWER, family=tests)
+    p = None if found.p is None else p_at_any_look(found.p, looks)
+    found = msgspec.structs.replace(found, p=p, minimum_detectable=least)
+    if over is not None and over.p is not None:
+        over = msgspec.structs.replace(over, p=p_at_any_look(over.p, looks))
+    return FamilyMember(found, over, looks=looks)
+
+
+def adjust_family(members: Sequence[FamilyMember]) -> list[PairDifference]:
+    """Adjust all members together: over items, and over items and judges."""
+    above, branches = [one.above for one in members], [one.branch for one in members]
+    of_items = gatekept([one.found.p for one in members], above, branches)
+    p_values = [None if one.over is None else one.over.p for one in members]
+    # where nothing is known of judges above, as of checks, what is below has nothing above it
+    known = [None if at is None or p_values[at] is None else at for at in above]
+    of_both = gatekept(p_values, known, list(zip(branches, (at is None for at in above), strict=True)))
+    return [_pair_difference(*each) for each in zip(members, of_items, of_both, strict=True)]
+
+
+def _pair_difference(member: FamilyMember, items: AdjustedP | None, both: AdjustedP | None) -> PairDifference:
+    found, over, width = member.found, member.over, member.width
+    alone, least = Bounds(found.low, found.high), found.minimum_detectable
+    bounds = adjusted_bounds(found.difference, found, items, member.looks) or alone
+    wide, wide_adjusted, judges, agreeing = None, None, None, None
+    if over is not None:
+        judges, agreeing = over.judges, over.agreeing
+        wide = None if over.low is None or over.high is None else Bounds(over.low, over.high)
+        wide_adjusted = adjusted_bounds(found.difference, over, both, member.looks)
+    p, p_over = (None if one is None else one.p for one in (items, both))
     return PairDifference(
         difference=found.difference * width,
-        ci95=(found.low * width, found.high * width),
-        ci95_adjusted=(verdict.bounds.low * width, verdict.bounds.high * width),
+        ci95=(alone.low * width, alone.high * width),
+        ci95_adjusted=(bounds.low * width, bounds.high * width),
         p=found.p,
-        p_adjusted=verdict.p,
+        p_adjusted=p,
         n=found.n,
         minimum_detectable=None if least is None else least * width,
-        verdict=verdict.verdict,
+        verdict=lead_verdict(p, p_over, judges),
         ci95_over_judges=_scaled(wide, width),
-        ci95_over_judges_adjusted=_scaled(verdict.bounds_over_judges, width),
+        ci95_over_judges_adjusted=_scaled(wide_adjusted, width),
         p_over_judges=None if over is None else over.p,
-        p_over_judges_adjusted=verdict.p_over_judges,
-        judges=None if over is None else over.judges,
-        agreeing=None if over is None else over.agreeing,
+        p_over_judges_adjusted=p_over,
+        judges=judges,
+        agreeing=agreeing,
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
-from itertools import combinations
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
@@ -18,16 +17,14 @@ import msgspec
 from coeval.analysis.comparison.comparison_report import Comparison, where_of
 from coeval.analysis.comparison.comparisons import (
     SCORE,
+    ComparedPair,
     ComparedRow,
-    answer_doubts,
-    compared_rows,
-    family_doubts,
-    family_leads,
-    family_of_rows,
+    compared_pairs,
+    doubts_of,
+    pair_notes,
 )
 from coeval.analysis.comparison.lower_bound import ONE_SIDED, beyond_p_value, bound_over_all, items_needed
 from coeval.analysis.comparison.paired_difference import holm
-from coeval.analysis.comparison.pairing import Pairing, pair
 from coeval.analysis.comparison.side import Side, judged_apart
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, joined, p_at_any_look
 from coeval.core.errors import GAPS, WORSE, UsageError
@@ -214,13 +211,14 @@ def gate_sides(
     """
     if metric := policy.rule(None).get("metric"):
         raise UsageError(f"{OVERALL} is the mean of the tasks' scores: leave out its metric, {metric}")
-    held = _held(groups)
+    bases = {group[0].label for group in groups}
+    held = [one for one in compared_pairs(groups) if one.a.label in bases]
     if not held:
         raise UsageError("there is no candidate to hold against the base: name a second folder")
     alpha = ONE_SIDED / len(held)
     drafts = [list(_drafts(one, policy)) for one in held]
     tested = [draft for of_one in drafts for draft in of_one if draft.tested]
-    looks = [joined((one.base.looks, one.candidate.looks)) for one in held]
+    looks = [joined((one.a.looks, one.b.looks)) for one in held]
     each = zip(drafts, looks, strict=True)
     beyond = holm([draft.p_beyond(at) for of_one, at in each for draft in of_one if draft.tested])
     worse = {id(draft) for draft, p in zip(tested, beyond, strict=True) if p < ALPHA}
@@ -230,18 +228,15 @@ def gate_sides(
         tasks = tuple(_gated(draft, id(draft) in worse, level, sure) for draft in of_one)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
-        candidates.append(GatedCandidate(one.base.label, one.candidate.label, _verdict(tasks), tasks))
+        candidates.append(GatedCandidate(one.a.label, one.b.label, _verdict(tasks), tasks))
     verdicts = {one.verdict for one in candidates}
     sides = [side for group in groups for side in group]
-    leads = [lead for one in held for lead in family_leads(one.base, one.candidate, one.rows, one.pairing)]
-    said = [*notes, *(note for one in held for note in one.pairing.notes)]
-    said += judged_apart([apart for one in held for apart in one.pairing.apart], sides)
     return GateReport(
         next(one for one in ("NO-GO", "INCONCLUSIVE", "GO") if one in verdicts),
         tuple(candidates),
         1 - alpha,
-        tuple(dict.fromkeys(said)),
-        (*family_doubts(leads), *answer_doubts(groups)),
+        tuple(dict.fromkeys([*notes, *pair_notes(held, sides)])),
+        tuple(doubts_of(held, groups)),
         any(side.simulated for side in sides),
     )
 
@@ -281,35 +276,6 @@ def _verdict(tasks: Sequence[GatedTask]) -> Verdict:
 
 
 # --- Tasks of one candidate
-
-
-class _Held(NamedTuple):
-    """A candidate against the base; ``comparisons``: of each of the ``rows``, what the family of all pairs
-    says."""
-
-    base: Side
-    candidate: Side
-    pairing: Pairing
-    rows: Sequence[ComparedRow]
-    comparisons: Sequence[Comparison]
-
-    def comparison(self, row: ComparedRow) -> Comparison:
-        return self.comparisons[next(at for at, one in enumerate(self.rows) if one is row)]
-
-
-def _held(groups: Sequence[Sequence[Side]]) -> list[_Held]:
-    pairings = [pair(a, b) for group in groups for a, b in combinations(group, 2)]
-    rows = [list(compared_rows(one)) for one in pairings]
-    two = [sides for group in groups for sides in combinations(group, 2)]
-    paired = [(*sides, row) for sides, of_pair in zip(two, rows, strict=True) for row in of_pair]
-    found = iter(family_of_rows(groups, paired))
-    bases = {group[0].label for group in groups}
-    held = []
-    for (a, b), pairing, of_pair in zip(two, pairings, rows, strict=True):
-        comparisons = [next(found) for _ in of_pair]
-        if a.label in bases:
-            held.append(_Held(a, b, pairing, of_pair, comparisons))
-    return held
 
 
 class _Level(NamedTuple):
@@ -360,8 +326,7 @@ class _Draft(NamedTuple):
         return f"{self.task}: {self.metric}" if self.task and named else self.task or OVERALL
 
 
-def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
-    rows = held.rows
+def _drafts(held: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
     on_either = {item.task for side in held[:2] for item in side.items}
     of_tasks: list[_Draft] = []
     lacking: dict[str, str] = {}
@@ -372,7 +337,7 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
         if why:
             lacking[task] = "does not fit on both sides"
         metric = rule.get("metric")
-        of_task = [row for row in rows if row.task == task]
+        of_task = [row for row in held.rows if row.task == task]
         chosen = [
             row for row in of_task if (row.family == "task" if metric is None else row.metric == metric)
         ]
@@ -384,7 +349,7 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
             for row in (*chosen, *labels)
         )
         if not chosen:
-            lacks = f"{task}: no item has a score of both {held.base.label} and {held.candidate.label}"
+            lacks = f"{task}: no item has a score of both {held.a.label} and {held.b.label}"
             if task not in on_either:
                 near = get_close_matches(task, on_either, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
@@ -392,33 +357,31 @@ def _drafts(held: _Held, policy: GatePolicy) -> Iterator[_Draft]:
             elif metric is not None and of_task:
                 there = listed(row.metric for row in of_task)
                 lacks = f"{task}: no item has a {metric} of both; there is {there}"
-            elif task in held.base.compared | held.candidate.compared:
+            elif task in held.a.compared | held.b.compared:
                 lacks = f"{task}: its answers are compared pairwise; a gate needs scores (judging: scores)"
             of_tasks.append(_Draft(task, metric or "", rule, None, None, (*why, lacks)))
         if metric is None:
             of_tasks += _unpaired_labels(held, task, rule, {row.metric for row in (*chosen, *labels)})
         if not any(row.metric == SCORE and row.family == "task" for row in of_task):
             lacking[task] = "has no score of both"
-    yield from _overall(held, policy, rows, lacking)
+    yield from _overall(held, policy, lacking)
     yield from of_tasks
 
 
-def _unpaired_labels(held: _Held, task: str, rule: TaskRule, paired: Set[str]) -> Iterator[_Draft]:
+def _unpaired_labels(held: ComparedPair, task: str, rule: TaskRule, paired: Set[str]) -> Iterator[_Draft]:
     """Labels of a task without an item that has both sides' label, next to ``paired`` scores or labels."""
     for one in held.pairing.metrics if paired else ():
         if one.task == task and one.measure == "label" and one.metric not in paired:
-            lacks = f"no item has the label {one.metric} of both {held.base.label} and {held.candidate.label}"
+            lacks = f"no item has the label {one.metric} of both {held.a.label} and {held.b.label}"
             yield _Draft(task, one.metric, rule, None, None, (lacks,))
 
 
-def _overall(
-    held: _Held, policy: GatePolicy, rows: Sequence[ComparedRow], lacking: Mapping[str, str]
-) -> Iterator[_Draft]:
+def _overall(held: ComparedPair, policy: GatePolicy, lacking: Mapping[str, str]) -> Iterator[_Draft]:
     """The mean over tasks, which is that of one task where only one is scored; ``lacking``: by task, why the
     mean says nothing of it. Benchmarks' metrics have no mean."""
-    found = [(row, held.comparison(row)) for row in rows if row.task is None]
+    found = [(row, held.comparison(row)) for row in held.rows if row.task is None]
     if not found and OVERALL in policy.tasks:
-        whole = [row for row in rows if row.family == "task" and row.metric == SCORE]
+        whole = [row for row in held.rows if row.family == "task" and row.metric == SCORE]
         found = [
             (row, msgspec.structs.replace(held.comparison(row), task=None, family="overall")) for row in whole
         ]

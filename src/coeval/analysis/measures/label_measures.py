@@ -14,12 +14,15 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, with_bounds
 from coeval.analysis.measures.ranking import Level, Ranking, family_members, ranked_by, tested_pairs
+from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.value_grid import label_grid
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 
@@ -86,19 +89,20 @@ class _Compared(NamedTuple):
     samples: Sequence[int]
 
 
-def label_measures(reader: RunReader, students: Sequence[str]) -> Labels:
-    """Measure the labels of ``students``; those that the configuration has lost are left out."""
-    return _measured(
-        reader, {place: students for place in _labels(reader) if not _is_removed(reader, *place)}
-    )
+def label_measures(reader: RunReader, grid: ScoreGrid) -> Labels:
+    """Measure the labels of the grid's students; those that the configuration has lost are left out."""
+    kept = [place for place in _labels(reader) if not _is_removed(reader, *place)]
+    return _measured(reader, grid, dict.fromkeys(kept, grid.students))
 
 
-def removed_labels(reader: RunReader, students: Sequence[str], planned: Sequence[str]) -> Labels:
+def removed_labels(reader: RunReader, everything: ScoreGrid, planned: Sequence[str]) -> Labels:
     """Measure what the configuration has lost: labels and tasks, and of the others the students who are not
     ``planned``."""
-    others = [name for name in students if name not in planned]
-    chosen = {place: students if _is_removed(reader, *place) else others for place in _labels(reader)}
-    return _measured(reader, {place: names for place, names in chosen.items() if names})
+    others = [name for name in everything.students if name not in planned]
+    chosen = {
+        place: everything.students if _is_removed(reader, *place) else others for place in _labels(reader)
+    }
+    return _measured(reader, everything, {place: names for place, names in chosen.items() if names})
 
 
 def _labels(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
@@ -111,25 +115,27 @@ def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
     return "task" in gone or "label" in gone
 
 
-def _measured(reader: RunReader, chosen: Mapping[tuple[str, str], Sequence[str]]) -> Labels:
+def _measured(reader: RunReader, grid: ScoreGrid, chosen: Mapping[tuple[str, str], Sequence[str]]) -> Labels:
     """Measure the labels of these students; all pairs in all labels are tested as one family."""
-    values = _labels(reader)
+    if not chosen:
+        return {}
+    values, compared_labels = _labels(reader), ComparedGrid(label_grid(reader, grid))
     found: dict[tuple[str, str], dict[str, LabelStudent]] = {}
-    common: dict[tuple[str, str], _Common] = {}
+    common: dict[tuple[str, str], dict[tuple[str, str], dict[str, PairedScores]]] = {}
     for place, students in chosen.items():
         compared = _compared(reader, place, students, values[place])
         failed = dict(reader.rows(_FAILED, [place[0]]))
         found[place] = {
             name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
         }
-        common[place] = _common(compared, students, found[place])
+        shared, known = compared_labels.cut(*place), sorted(_levels(found[place]))
+        common[place] = {pair: shared.paired(*pair) for pair in combinations(known, 2)}
     tests = sum(map(tested_pairs, common.values()))
     members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}
-    verdicts = iter(adjust_family([member for of in members.values() for member in of.values()]))
+    tested = iter(adjust_family([member for of in members.values() for member in of.values()]))
     labels: dict[str, dict[str, LabelMeasures]] = {}
     for (task, attribute), measures in found.items():
-        of_label = members[task, attribute]
-        ranks = ranked_by(_levels(measures), of_label, [next(verdicts) for _ in of_label])
+        ranks = ranked_by(_levels(measures), {pair: next(tested) for pair in members[task, attribute]})
         labels.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
     return labels
 
@@ -249,31 +255,9 @@ def _levels(measures: Mapping[str, LabelStudent]) -> dict[str, Level]:
     }
 
 
-_Common: TypeAlias = Mapping[tuple[str, str], Mapping[str, PairedScores]]
-
-
-def _common(compared: _Compared, students: Sequence[str], measures: Mapping[str, LabelStudent]) -> _Common:
-    """What two students share: the datapoints that both have labels of."""
-    shape = (len(students), int(compared.item.max(initial=-1)) + 1)
-    correct, answers = np.zeros(shape), np.zeros(shape)
-    np.add.at(correct, (compared.student, compared.item), compared.right)
-    np.add.at(answers, (compared.student, compared.item), 1)
-    with np.errstate(invalid="ignore"):
-        right = correct / answers  # of several answers to an item, their share; NaN without any
-    places = {name: place for place, name in enumerate(students)}
-    common = {}
-    for first, second in combinations(sorted(_levels(measures)), 2):
-        a, b = right[places[first]], right[places[second]]
-        both = np.isfinite(a) & np.isfinite(b)
-        alike = None if compared.alike is None else compared.alike[both]
-        pairs = PairedScores(a[both], b[both], np.ones(int(both.sum())), alike)
-        common[first, second] = {"": pairs} if both.any() else {}
-    return common
-
-
-# By task and label, the values that are expected or stated.
 _FAILED = "SELECT model, count(*) FROM answers WHERE failed AND task = ? GROUP BY ALL"
 
+# By task and label, the values that are expected or stated.
 _ATTRIBUTES = """
 SELECT task, attribute, list_sort(list_distinct(flatten(list([expected, predicted]))))
 FROM (SELECT DISTINCT task, attribute, expected, predicted FROM labels)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from coeval.analysis.comparison.comparison_report import chance_text, half_text
+from coeval.analysis.comparison.comparison_report import chance_text, half_text, shown_difference
 from coeval.analysis.comparison.family import FEWEST_JUDGES, LeadVerdict, PairDifference
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures
@@ -18,7 +18,7 @@ from coeval.analysis.measures.ranking import SAME, Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import Bounded
-from coeval.core.figures import difference_text, points
+from coeval.core.figures import points
 from coeval.core.text import dollars, listed, numbered
 
 # A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
@@ -75,14 +75,14 @@ def lead_text(
 ) -> str:
     """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036)``"""
     chance = chance_text(gap.p_adjusted, at_any_look=at_any_look)
-    by = f"{gap_text(gap)} points ahead of {second}"
+    by = f"{shown_difference(gap.leading)} points ahead of {second}"
     return f"{first} {gap.verdict}{where}: {by} on {numbered(gap.n, 'shared item')}{chance}"
 
 
 def tied_text(shown: tuple[str, str], gap: PairDifference, names: tuple[str, str], where: str = "") -> str:
     """``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items``; a p-value where
     the interval alone would let one expect otherwise: it is made otherwise where few items differ."""
-    by, shared = f"{gap_text(gap)} points", numbered(gap.n, "shared item")
+    by, shared = f"{shown_difference(gap.leading)} points", numbered(gap.n, "shared item")
     tied = f"{' and '.join(shown)} are tied{where}"
     if is_behind(*names, gap):
         return f"{tied}: on {shared}, {names[1]} is ahead by {by}"
@@ -110,7 +110,7 @@ def _without_leader(ranks: Ranking) -> str:
     first = ranks.order[0]
     if first in ranks.partial:
         return "No student leads over all tasks: none does all of them. Compare students by task."
-    if ranks.range_of(first)[0] > 1:
+    if ranks.ranges[first][0] > 1:
         return "No student leads: pairs of students, on the scores that both have, contradict each other."
     return ""
 
@@ -237,12 +237,6 @@ def _places(places: Sequence[int]) -> str:
     return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
-def gap_text(gap: PairDifference) -> str:
-    """How much better the better one is, in points: the sign is left to the order of the names."""
-    one = gap.leading
-    return difference_text(*(100 * number for number in (one.difference, *one.ci95_adjusted)))
-
-
 def is_behind(first: str, second: str, reported: PairDifference) -> bool:
     """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
     name that comes later in the alphabet."""
@@ -322,7 +316,7 @@ def _neighbours(ranks: Ranking) -> str:
         if gap is None:
             return f"The order behind the leader is open: {one} and {other} share no scored items."
         if not gap.significant:
-            apart = f"{gap_text(gap)} points apart"
+            apart = f"{shown_difference(gap.leading)} points apart"
             return f"The order behind the leader could change: {one} and {other} are {apart}."
     return ""
 

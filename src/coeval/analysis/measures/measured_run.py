@@ -491,7 +491,7 @@ def measure_run(
         teachers=part("teachers", lambda: teacher_measures(grid, again), {}),
         students=part("students", students, {}),
         ranking=part("ranking", lambda: ranked().ranking, NOBODY),
-        labels=part("labels", lambda: label_measures(reader, grid.students), {}),
+        labels=part("labels", lambda: label_measures(reader, grid), {}),
         without_own=part(
             "without_own", lambda: without_own_measures(grid), OthersAlone(False, (), {}, NOBODY)
         ),

@@ -16,18 +16,15 @@ import numpy as np
 
 from coeval.analysis.comparison.family import (
     FamilyMember,
-    FamilyVerdict,
     LeadVerdict,
     PairDifference,
     adjust_family,
     family_member,
-    pair_difference,
     rank_range,
 )
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
-    over_judges,
     paired_difference,
     spread_over_judges,
 )
@@ -85,14 +82,6 @@ class Ranking(Record, frozen=True):
     def between(self, better: str, worse: str) -> PairDifference | None:
         """How they differ, whichever is named first: the verdict is the same."""
         return self.differences.get((min(better, worse), max(better, worse)))
-
-    def range_of(self, student: str) -> tuple[int, int]:
-        return self.ranges[student]
-
-    @property
-    def untested(self) -> Ranking:
-        """Its order alone."""
-        return msgspec.structs.replace(self, ranges={}, differences={})
 
 
 class Ranked(NamedTuple):
@@ -193,7 +182,8 @@ def ranked(
     judge gave the second of two more than the first, task by task; ``looks``: of a run that grows, so that
     p-values hold at any look."""
     members = family_members(common, judged, looks)
-    return ranked_by(levels, members, adjust_family(list(members.values())), partial)
+    gaps = dict(zip(members, adjust_family([*members.values()]), strict=True))
+    return ranked_by(levels, gaps, partial)
 
 
 def tested_pairs(common: Mapping[tuple[str, str], Mapping[str, PairedScores]]) -> int:
@@ -209,25 +199,21 @@ def family_members(
 ) -> dict[tuple[str, str], FamilyMember]:
     """By pair that shares items, what is tested; as in `ranked`. ``tests``: how many there are in the family;
     None: these pairs."""
-    strata = {pair: list(shared.values()) for pair, shared in common.items() if shared}
     family = max(tested_pairs(common) if tests is None else tests, 1)
-    found = {pair: paired_difference(of_pair, family) for pair, of_pair in strata.items()}
     scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
-    others = {pair: over_judges(found[pair], tasks, scatters[pair]) for pair, tasks in judged.items()}
-    return {pair: family_member(one, others.get(pair), looks, family) for pair, one in found.items()}
+    return {
+        pair: family_member([*strata.values()], judged.get(pair, ()), scatters.get(pair), looks, family)
+        for pair, strata in common.items()
+        if strata
+    }
 
 
 def ranked_by(
     levels: Mapping[str, Level],
-    members: Mapping[tuple[str, str], FamilyMember],
-    verdicts: Sequence[FamilyVerdict],
+    gaps: Mapping[tuple[str, str], PairDifference],
     partial: Collection[str] = (),
 ) -> Ranking:
-    """Rank students by tested pairs, each with its verdict."""
-    gaps = {
-        pair: pair_difference(member, verdict)
-        for (pair, member), verdict in zip(members.items(), verdicts, strict=True)
-    }
+    """Rank students by their differences, tested as one family."""
     moves = _moves(levels, gaps)
     order = sorted(
         levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)
@@ -244,35 +230,31 @@ def ranked_by(
 
 
 def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairDifference]) -> dict[str, float]:
-    return shifts(levels, {pair: PairGap(gap.difference, gap.n) for pair, gap in gaps.items()})
+    return shifts(levels, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
 
 
-class PairGap(NamedTuple):
-    """How far the second of two is ahead of the first, over so many items."""
-
-    difference: float
-    items: int
-
-
-def _gap_of(pairs: PairedScores) -> PairGap:
+def _gap_of(pairs: PairedScores) -> tuple[float, int]:
     difference = float(
         np.average(pairs.b, weights=pairs.weights) - np.average(pairs.a, weights=pairs.weights)
     )
-    return PairGap(difference, len(pairs.a))
+    return difference, len(pairs.a)
 
 
-def shifts(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairGap]) -> dict[str, float]:
-    """By student, what to add to its mean so that means differ as students do on the scores that they share.
+def shifts(
+    levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], tuple[float, int]]
+) -> dict[str, float]:
+    """By student, what to add to its mean so that means differ as students do on the scores that they share;
+    ``gaps``: how far the second of two is ahead of the first, over how many items.
 
     Least squares over all pairs, weighted by items; where all students have the same scores nothing moves.
     Whoever has the most scores keeps its mean (several of them: on average), so that the others' are what
     they would be over these.
     """
-    lacking = [gap.difference - (levels[b].mean - levels[a].mean) for (a, b), gap in gaps.items()]
+    lacking = [gap - (levels[b].mean - levels[a].mean) for (a, b), (gap, _) in gaps.items()]
     if not lacking or max(map(abs, lacking)) < SAME:
         return dict.fromkeys(levels, 0.0)
     place = {name: at for at, name in enumerate(levels)}
-    weights = np.sqrt([gap.items for gap in gaps.values()])
+    weights = np.sqrt([items for _, items in gaps.values()])
     design = np.zeros((len(gaps), len(levels)))
     for row, (a, b) in enumerate(gaps):
         design[row, place[a]], design[row, place[b]] = -weights[row], weights[row]

@@ -34,7 +34,7 @@ def removed_measures(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) 
     """Measure what ``grid`` leaves out of a run, by the plain means; None where nothing is removed."""
     everything = with_removed(reader, grid)
     students = {} if everything is grid else _students(reader, everything, counts)
-    labels = removed_labels(reader, everything.students, grid.students)
+    labels = removed_labels(reader, everything, grid.students)
     return RemovedMeasures(students, labels) if students or labels else None
 
 

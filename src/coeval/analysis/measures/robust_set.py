@@ -106,7 +106,7 @@ def robust_measures(
         datapoints=int(found.stays.sum()),
         of_datapoints=len(grid.items.ids),
         students=student_measures(kept, scores),
-        ranking=ranks.untested,
+        ranking=msgspec.structs.replace(ranks, ranges={}, differences={}),
     )
 
 

@@ -138,6 +138,11 @@ class ScoreGrid(NamedTuple):
         return np.array([self.samples.get(name, 1) for name in self.students], np.int64)
 
     @property
+    def due(self) -> NDArray[np.int64]:
+        """(I,): how many scores an answer to each datapoint is to have."""
+        return np.array([design.scores for design in self.designs], np.int64)[self.items.task]
+
+    @property
     def answer(self) -> Codes:
         """(C,): a number for each answer."""
         numbers = self.item.astype(np.int64) * len(self.students) + self.student

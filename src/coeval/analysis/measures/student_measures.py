@@ -238,7 +238,7 @@ def student_measures(
     everything = np.zeros(len(grid.items.ids), np.int32)
 
     def grouped(group: Codes, names: Sequence[str]) -> list[_Named]:
-        needed = possible.of_groups(group, len(names), possible.of_items)
+        needed = possible.of_groups(group, len(names), grid.due)
         return _by_item_group(scores, group, names, needed, every.units)
 
     overall, by_task = grouped(everything, ("all",)), grouped(grid.items.task, grid.tasks)
@@ -322,9 +322,6 @@ class _Possible:
         self._does = grid.does
         self._items = np.bincount(grid.items.task, minlength=len(grid.tasks))
         self._designs = grid.designs
-        each = [design.scores for design in grid.designs]
-        self.of_items: Counts = np.array(each, np.int64)[self._task]
-        """(I,): of one student, by datapoint."""
 
     def of_groups(self, group: Codes, groups: int, each: Counts) -> Counts:
         """(students, groups): the sums of ``each`` datapoint, (I,), over groups; below 0 it is in none."""
@@ -454,7 +451,7 @@ def _joined(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
 def mean_scores(grid: ScoreGrid, means: Floats) -> dict[str, StudentScores]:
     """By student, before they are adjusted; ``means`` (S, I) are those of items, NaN where there is none."""
     possible, tasks = _Possible(grid), len(grid.tasks)
-    needed = possible.of_groups(grid.items.task, tasks, possible.of_items)
+    needed = possible.of_groups(grid.items.task, tasks, grid.due)
     units = item_scores(grid, whole=False).units
     inside = grid.items.task[:, None] == np.arange(tasks)
     missing = grid.times[:, None] * needed - units @ inside

@@ -62,10 +62,9 @@ def differentiation(means: Floats) -> Differentiation:
 
 def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, TeacherMeasures]:
     """By teacher."""
-    possible = _possible_units(grid)
     found = {}
     for place, (name, rows) in enumerate(_rows_of(grid).items()):
-        needed = int(possible[grid.items.teacher == place].sum()) * int(grid.times.sum())
+        needed = int(grid.due[grid.items.teacher == place].sum()) * int(grid.times.sum())
         found[name] = _of_teacher(rows, reweighting, needed - rows.units)
     return found
 
@@ -131,8 +130,3 @@ def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherM
         for value, of_draws in zip(found, draws, strict=True)
     )
     return TeacherMeasures(v1, s2, r3)
-
-
-def _possible_units(grid: ScoreGrid) -> NDArray[np.int64]:
-    each = [design.scores for design in grid.designs]
-    return np.array(each, np.int64)[grid.items.task]

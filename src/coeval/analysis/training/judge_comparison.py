@@ -15,15 +15,10 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.family import (
-    FamilyMember,
-    FamilyVerdict,
-    PairDifference,
-    adjust_family,
-    pair_difference,
-)
+from coeval.analysis.comparison.comparison_report import shown_difference
+from coeval.analysis.comparison.family import FamilyMember, PairDifference, adjust_family
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, LEVEL, Floats, Scale
+from coeval.analysis.intervals import LEVEL, Floats, Scale
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
 from coeval.analysis.training.checkpoint_scores import (
@@ -33,7 +28,7 @@ from coeval.analysis.training.checkpoint_scores import (
     common_items,
 )
 from coeval.core.errors import UsageError
-from coeval.core.figures import figure_text, signed_points
+from coeval.core.figures import figure_text
 from coeval.core.text import listed
 from coeval.store.output_folder import output_tasks
 
@@ -243,7 +238,7 @@ def compare_judges(
     read = {label: _judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
     found: list[TaskJudges] = []
     for a, b in combinations(judges, 2):
-        of_two: list[tuple[TaskJudges, Sequence[_SharedStep]]] = []
+        of_two: dict[str, Sequence[_SharedStep]] = {}
         for task in tasks or sorted({*read[a], *read[b]}):
             if lacking := [label for label in (a, b) if task not in read[label]]:
                 notes.append(f"{task}: nothing was judged in the folder of {listed(lacking)}")
@@ -251,21 +246,12 @@ def compare_judges(
             shared, of_task = _shared_steps(read[a][task], read[b][task])
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
-                of_two.append((_task_judges(task, {a: read[a][task], b: read[b][task]}, shared), shared))
-        found += _adjust(of_two)
+                of_two[task] = shared
+        found += _task_judges({a: read[a], b: read[b]}, of_two)
     if not found:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
     folders = {label: str(folder) for label, folder in judges.items()}
     return JudgeComparison(folders, tuple(found), tuple(dict.fromkeys(notes)))
-
-
-def _task_judges(
-    task: str, read: Mapping[str, Mapping[int | None, _JudgedStep]], shared: Sequence[_SharedStep]
-) -> TaskJudges:
-    (a, of_a), (b, of_b) = read.items()
-    first = of_a[shared[0].step]
-    judges = (first.judge, of_b[shared[0].step].judge)
-    return TaskJudges(task, first.metric, first.unit, a, b, judges, (), _ranks(shared), ())
 
 
 # Checkpoints: of two, an order is right or wrong by a coin.
@@ -301,33 +287,37 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
     return float((of_a * of_b).sum() / untied) if untied else None
 
 
-def _adjust(tasks: Sequence[tuple[TaskJudges, Sequence[_SharedStep]]]) -> Iterator[TaskJudges]:
-    """All steps and tasks tested as one family, and the sentences that follow."""
-    verdicts = iter(adjust_family([FamilyMember(step.found) for _, steps in tasks for step in steps]))
-    for one, shared in tasks:
-        steps = tuple(_step_difference(step, next(verdicts)) for step in shared)
-        tested = msgspec.structs.replace(one, steps=steps)
-        yield msgspec.structs.replace(tested, sentences=tuple(_sentences(tested)))
+def _task_judges(
+    read: Mapping[str, _JudgedSteps], tasks: Mapping[str, Sequence[_SharedStep]]
+) -> Iterator[TaskJudges]:
+    """All steps and tasks of two judges tested as one family, and the sentences that follow."""
+    (a, of_a), (b, of_b) = read.items()
+    every = [step for steps in tasks.values() for step in steps]
+    differences = iter(adjust_family([FamilyMember(step.found, width=step.scale.width) for step in every]))
+    for task, shared in tasks.items():
+        steps = tuple(_step_difference(step, next(differences)) for step in shared)
+        first, other = (of[task][shared[0].step] for of in (of_a, of_b))
+        judges = (first.judge, other.judge)
+        found = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _ranks(shared), ())
+        yield msgspec.structs.replace(found, sentences=tuple(_sentences(found)))
 
 
-def _step_difference(shared: _SharedStep, verdict: FamilyVerdict) -> StepDifference:
-    scale, found = shared.scale, shared.found
+def _step_difference(shared: _SharedStep, tested: PairDifference) -> StepDifference:
     return StepDifference(
-        **msgspec.structs.asdict(pair_difference(FamilyMember(found), verdict, scale.width)),
+        **msgspec.structs.asdict(tested),
         step=shared.step,
-        mean_a=scale.scores(found.mean_a),
-        mean_b=scale.scores(found.mean_b),
+        mean_a=shared.scale.scores(shared.found.mean_a),
+        mean_b=shared.scale.scores(shared.found.mean_b),
         same_answers=shared.same_answers,
     )
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:
     """Who is milder, and whether they would choose the same checkpoints."""
-    apart = [step for step in one.steps if step.p_adjusted is not None and step.p_adjusted < ALPHA]
+    apart = [step for step in one.steps if step.significant]
     milder = {one.b if step.difference > 0 else one.a for step in apart}
     largest = max(one.steps, key=lambda step: abs(step.difference))
-    by = signed_points(largest.difference, *largest.ci95_adjusted, one.unit) + " points"
-    gap = f"{one.b} − {one.a} is {by}"
+    gap = f"{one.b} − {one.a} is {shown_difference(largest, one.unit)} points"
     if len(one.steps) > 1:
         gap += f" at step {largest.step}, where it is largest"
     if not apart:

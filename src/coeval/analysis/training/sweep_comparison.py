@@ -14,21 +14,20 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from coeval.analysis.comparison.comparison_report import shown_difference
 from coeval.analysis.comparison.family import (
     FamilyMember,
-    FamilyVerdict,
     LeadVerdict,
     PairDifference,
     adjust_family,
     lead_verdict,
-    pair_difference,
 )
 from coeval.analysis.comparison.paired_difference import Difference, holm, one_judge
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, side_by_side_runs
 from coeval.analysis.training.training_curves import TrainingRun, training_curves
 from coeval.core.errors import UsageError
-from coeval.core.figures import metric_text, signed_points
+from coeval.core.figures import metric_text
 from coeval.core.shown_names import short_paths
 from coeval.core.text import listed, numbered
 
@@ -250,19 +249,17 @@ def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDiffere
             each.found,
             None if each.shared.judges is None else one_judge(each.found),
             branch=each.shared.task is None,
+            width=each.shared.scale.width,
         )
         for each in compared
     ]
-    verdicts = adjust_family(members)
-    return tuple(_difference(*each) for each in zip(compared, members, verdicts, strict=True))
+    return tuple(_difference(*each) for each in zip(compared, adjust_family(members), strict=True))
 
 
-def _difference(
-    compared: _ComparedCheckpoints, member: FamilyMember, verdict: FamilyVerdict
-) -> CheckpointDifference:
+def _difference(compared: _ComparedCheckpoints, tested: PairDifference) -> CheckpointDifference:
     shared, a, b, found = compared
     return CheckpointDifference(
-        **msgspec.structs.asdict(pair_difference(member, verdict, shared.scale.width)),
+        **msgspec.structs.asdict(tested),
         a=a,
         b=b,
         task=shared.task,
@@ -355,18 +352,14 @@ def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> 
     where = "" if found[0].task is None else f" {where_text(found[0].task)}"
     if not several:
         one = found[0]
-        gap = f"step {one.b.step} − step {one.a.step} is {_points(one)} points"
+        gap = f"step {one.b.step} − step {one.a.step} is {shown_difference(one, one.unit)} points"
         return f"{one.trend[:1].upper()}{one.trend[1:]} at the last step{where}: {gap}."
-    parts = [f"{one.b.run} {one.trend} ({_points(one)} points)" for one in found]
+    parts = [f"{one.b.run} {one.trend} ({shown_difference(one, one.unit)} points)" for one in found]
     head = f"Last step against the one before{where}"
     rising = sum(one.trend == "rising" for one in found)
     return _fitting(f"{head}: {listed(parts, most)}." for most in range(len(parts), 0, -1)) or (
         f"{head}: {rising} of {numbered(len(found), 'run')} still rising."
     )
-
-
-def _points(one: CheckpointDifference) -> str:
-    return signed_points(one.difference, *one.ci95_adjusted, one.unit)
 
 
 def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
@@ -378,7 +371,8 @@ def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
     }
     where = "" if task is None else f" {where_text(task)}"
     largest = max(rows, key=lambda row: abs(row.difference))
-    gap = f"{b} − {a} is {_points(largest)} points at step {largest.b.step}, the largest gap"
+    by = f"{shown_difference(largest, largest.unit)} points"
+    gap = f"{b} − {a} is {by} at step {largest.b.step}, the largest gap"
     better, worse = sorted(ahead, key=lambda run: -sum(ahead[run]))
     if not any(ahead[better]):
         every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {steps[0]}"

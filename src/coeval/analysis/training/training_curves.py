@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from coeval.analysis.comparison.comparison_report import shown_difference
 from coeval.analysis.comparison.family import FamilyMember, adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA
 from coeval.analysis.training.aggregate import (
     PATTERN,
     Aggregated,
@@ -28,7 +28,7 @@ from coeval.analysis.training.checkpoint_scores import (
     of_one_metric,
 )
 from coeval.core.errors import UsageError
-from coeval.core.figures import gap_text, signed_points
+from coeval.core.figures import gap_text
 from coeval.core.text import listed, numbered, p_text
 
 # --- First checkpoint significantly better than the base
@@ -52,25 +52,25 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
         return None
     of_base, once = found.scores[:, found.steps.index(base)], np.ones(len(found.scores))
     gaps = {
-        step: paired_difference([PairedScores(of_base, scores, once)], len(found.steps) - 1)
+        step: FamilyMember(
+            paired_difference([PairedScores(of_base, scores, once)], len(found.steps) - 1),
+            width=found.scale.width,
+        )
         for step, scores in zip(found.steps, found.scores.T, strict=True)
         if step != base
     }
-    verdicts = dict(zip(gaps, adjust_family([FamilyMember(gap) for gap in gaps.values()]), strict=True))
-    p_values = {step: 1.0 if verdict.p is None else verdict.p for step, verdict in verdicts.items()}
-    better = (step for step, p in p_values.items() if step > base and p < ALPHA)
-    step = next((step for step in better if gaps[step].difference > 0), None)
-    width, items = found.scale.width, numbered(len(found.scores), "paired item")
+    tested = dict(zip(gaps, adjust_family([*gaps.values()]), strict=True))
+    p_values = {step: 1.0 if gap.p_adjusted is None else gap.p_adjusted for step, gap in tested.items()}
+    better = (step for step, gap in tested.items() if step > base and gap.significant and gap.difference > 0)
+    step, items = next(better, None), numbered(len(found.scores), "paired item")
     if step is None:
-        least = float(np.median([gap.minimum_detectable or 0.0 for gap in gaps.values()])) * width
+        least = float(np.median([gap.minimum_detectable or 0.0 for gap in tested.values()]))
         sentence = (
             f"no checkpoint is significantly better than step {base}, {items}; a true gain of "
             f"{gap_text(least, found.unit)} points would be detected four times in five"
         )
     else:
-        gap = gaps[step]
-        low, high = (width * bound for bound in verdicts[step].bounds)
-        by = signed_points(width * gap.difference, low, high, found.unit)
+        by = shown_difference(tested[step], found.unit)
         sentence = (
             f"step {step} is the first significantly better than step {base}: by {by} points "
             f"({p_text(p_values[step])} over all checkpoints), {items}"
