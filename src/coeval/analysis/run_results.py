@@ -91,6 +91,15 @@ class Bill(msgspec.Struct, frozen=True):
         return f"{dollars(self.cost_usd)}, without {left_out}" if self.cost_usd else f"unknown for {left_out}"
 
 
+def perhaps_billed(costs: Iterable[ModelCost]) -> Iterator[str]:
+    """What requests may have cost of which nobody knows whether they were billed; nothing without these."""
+    if usd := sum(cost.perhaps_usd for cost in costs):
+        yield (
+            f"Requests that may have been billed cost up to {dollars(usd)} more; "
+            "coeval status RUN --settle MODEL=USD takes the provider's bill for it."
+        )
+
+
 def model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
     """The models of a ``usage.json`` that were asked, dearest first, ties by name; none where there is no
     file. Where nobody is ``at_work``, what was set aside for requests may have been billed.

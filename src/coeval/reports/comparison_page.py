@@ -20,10 +20,11 @@ from coeval.analysis.comparison.comparison_report import (
     count_sentence,
     leading_sentences,
 )
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import Incomparable
-from coeval.analysis.measures.measured import NOT_MEASURED, Measured
+from coeval.analysis.measures.measured import NOT_MEASURED
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import points_per, share_of_scale
+from coeval.core.figures import share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import fitted_names, short_names, short_paths
 from coeval.core.text import listed, numbered
@@ -40,13 +41,14 @@ from coeval.reports.content import (
     as_sentence,
     cell_text,
 )
+from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points
 from coeval.reports.plots import difference_forest, pair_matrix
 
 _P = (
     "Adjusted for all pairs: tasks are tested where overall is significant, parts where their task is, "
     "labels by themselves"
 )
-_DETECTABLE = "The true difference that would be detected four times in five"
+_DETECTABLE = declared_column(PairDifference, "minimum_detectable", "could_be_seen")
 # Characters of a side's name on the page; the table of sides has the whole one.
 _LONGEST_SIDE = 28
 # Sides that a title names; of more, it names the first.
@@ -211,14 +213,14 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         ReportColumn("mean", "Score", "points"),
         ReportColumn("mean_baseline", "Baseline's", "points"),
         ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
-        ReportColumn("over_judges", "Over items and judges", "gap", "Judges are a sample too"),
+        declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
         ReportColumn("p", "p", "probability", _P),
         ReportColumn("p_over_judges", "p, judges too", "probability", _P),
         ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
         ReportColumn("n", "Items", "count"),
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-        ReportColumn("could_be_seen", "Detectable", "points", _DETECTABLE),
-        ReportColumn("agreeing", "Judges agreeing", "count", "By themselves they put the same side ahead"),
+        _DETECTABLE,
+        declared_column(PairDifference, "agreeing"),
         ReportColumn("test", "Test"),
     )
     # one judge, or none, says nothing of others
@@ -241,23 +243,24 @@ def _places(comparisons: Sequence[Comparison], family: str) -> set[tuple[str | N
 
 
 def _figures(one: Comparison, base: str) -> tuple[Cell, ...]:
-    one, per = against(one, base), points_per(one.unit) / 100
-    scores = (share_of_scale(mean, one.unit) for mean in (one.mean_b, one.mean_a))
-    difference, over = _difference(one), NOT_MEASURED
+    one = against(one, base)
+    over = NOT_MEASURED
     if one.ci95_over_judges_adjusted is not None:
-        least, most = one.ci95_over_judges_adjusted
-        over = difference._replace(low=least * per, high=most * per)
-    detectable = None if one.minimum_detectable is None else one.minimum_detectable * per
-    p_values = (one.p_adjusted, one.p_over_judges_adjusted, one.significant)
-    counts = (one.n, one.missing, detectable, one.agreeing)
-    return (*scores, difference, over, *p_values, *counts, one.test)
-
-
-def _difference(one: Comparison) -> Measured:
-    """b − a, as a share of the scale."""
-    per = points_per(one.unit) / 100
-    low, high = one.ci95_adjusted
-    return Measured(one.difference * per, low * per, high * per, one.n, one.missing)
+        over = gap_in_points(one.difference, one.ci95_over_judges_adjusted, one.unit, one.n)
+    return (
+        share_of_scale(one.mean_b, one.unit),
+        share_of_scale(one.mean_a, one.unit),
+        gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n),
+        over,
+        one.p_adjusted,
+        one.p_over_judges_adjusted,
+        one.significant,
+        one.n,
+        one.missing,
+        error_in_points(one.minimum_detectable, one.unit),
+        one.agreeing,
+        one.test,
+    )
 
 
 # --- Every pair
@@ -269,11 +272,10 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
     for one in compared.comparisons:
         if one.family not in ("overall", "task"):
             continue
-        ahead, behind = sorted((one.a, one.b), key=place.__getitem__)
-        difference = _difference(against(one, behind))
-        names = (shown.names[ahead], shown.names[behind])
-        least = one.minimum_detectable
-        least = None if least is None else least * points_per(one.unit) / 100
+        one = against(one, max(one.a, one.b, key=place.__getitem__))
+        difference = gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n)
+        names = (shown.names[one.b], shown.names[one.a])
+        least = error_in_points(one.minimum_detectable, one.unit)
         rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n, least))
     return rows
 
@@ -290,7 +292,7 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown, counted: Sen
             ReportColumn("p", "p", "probability", _P),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
             ReportColumn("n", "Items", "count"),
-            ReportColumn("could_be_seen", "Detectable", "points", _DETECTABLE),
+            _DETECTABLE,
         ),
         tuple(rows),
         chosen={"of": str(rows[0][2])},

@@ -12,7 +12,7 @@ from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.roles import asked_as
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, Kind
-from coeval.pipeline.plan.estimate.run_estimate import calls, hours, summed_up
+from coeval.pipeline.plan.estimate.run_estimate import calls, hours, sources, summed_up
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
@@ -29,6 +29,7 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
     as_sentence,
+    section_of,
 )
 from coeval.reports.planned_prompts import (
     MOST_DRAWN,
@@ -375,54 +376,57 @@ def _covered(coverage: Mapping[str, PlannedCoverage], preview: Preview) -> Itera
 
 
 def _takes(estimate: Estimate) -> ReportSection:
-    tables = [
-        _estimate_table("cost_by_phase", "By phase", "phase", estimate.by_phase, estimate.total),
-        _estimate_table("cost_by_model", "By model", "model", estimate.by_model),
-    ]
-    if estimate.savings:
-        rows = tuple((saving.change, _measured(saving.cost_usd)) for saving in estimate.savings)
-        columns = (ReportColumn("change", "Change"), ReportColumn("cost", "Cost then", "usd"))
-        tables.append(ReportTable("savings", "What would cost less", columns, rows))
-    names: dict[str, list[str]] = {}
-    for name, source in estimate.basis.items():
-        names.setdefault(source, []).append(name)
-    sources = [f"Lengths of {', '.join(alike)}: {source}." for source, alike in names.items()]
-    return ReportSection(
-        "takes",
-        "What will it take?",
-        tuple(map(Sentence, (*summed_up(estimate), *sources, *estimate.notes))),
-        tables=tuple(tables),
+    sentences = tuple(map(Sentence, (*summed_up(estimate), *sources(estimate))))
+    return section_of("takes", "What will it take?", sentences, (), tuple(estimate_tables(estimate)))
+
+
+def estimate_tables(estimate: Estimate) -> Iterator[ReportTable]:
+    """By phase, with the total, by model, and by provider where there are several; last, what would cost
+    less."""
+    yield _estimate_table("phase", estimate.by_phase, estimate.total)
+    yield _estimate_table("model", estimate.by_model)
+    if len(estimate.by_provider) > 1:
+        yield _estimate_table("provider", estimate.by_provider)
+    before = 0.0 if estimate.total.cost_usd is None else estimate.total.cost_usd.central
+    rows = tuple(
+        (one.change, _ranged(one.cost_usd), 1 - one.cost_usd.central / before if before else None)
+        for one in estimate.savings
     )
+    columns = (
+        ReportColumn("change", "Change"),
+        ReportColumn("cost", "Cost then", "usd"),
+        ReportColumn("saves", "Saves", "share"),
+    )
+    yield ReportTable("savings", "What would cost less", columns, rows)
 
 
 def _estimate_table(
-    name: str, title: str, heading: str, lines: Mapping[str, EstimateLine], total: EstimateLine | None = None
+    of: str, lines: Mapping[str, EstimateLine], total: EstimateLine | None = None
 ) -> ReportTable:
-    """The range of a figure holds it in 95 of 100 cases."""
     rows = [_line(key, line) for key, line in lines.items()]
     if total is not None:
         rows.append(_line("total", total))
-    columns = (
-        ReportColumn(heading, heading.capitalize()),
-        ReportColumn("calls", "Calls", "count"),
-        ReportColumn("input", "Input tokens", "count"),
-        ReportColumn("output", "Output tokens", "count"),
-        ReportColumn("cost", "Cost", "usd"),
-    )
     return ReportTable(
-        name, title, columns, tuple(rows), note="[low, high] holds the figure in 95 of 100 cases."
+        f"cost_by_{of}",
+        f"By {of}",
+        (
+            ReportColumn(of, of.capitalize()),
+            ReportColumn("calls", "Calls", "count"),
+            ReportColumn("input", "Input tokens", "count", terminal="input"),
+            ReportColumn("output", "Output tokens", "count", terminal="output"),
+            ReportColumn("cost", "Cost", "usd", "[low, high] holds it in 95 of 100 cases"),
+        ),
+        tuple(rows),
+        bold=frozenset({(len(lines), 0)}),
     )
 
 
 def _line(name: str, line: EstimateLine) -> tuple[Cell, ...]:
-    cost = _measured(line.cost_usd) if line.cost_usd is not None else None
-    return (name, _whole(line.calls), _whole(line.input_tokens), _whole(line.output_tokens), cost)
+    low, high = round(line.calls.low), round(line.calls.high)
+    calls = Measured(line.calls.central, low, high, None, None) if low < high else low
+    tokens = (round(line.input_tokens.central), round(line.output_tokens.central))
+    return (name, calls, *tokens, None if line.cost_usd is None else _ranged(line.cost_usd))
 
 
-def _measured(span: Span) -> Measured:
+def _ranged(span: Span) -> Measured:
     return Measured(span.central, span.low, span.high, None, None)
-
-
-def _whole(span: Span) -> Cell:
-    central, low, high = (round(end) for end in (span.central, span.low, span.high))
-    return central if low == high else Measured(central, low, high, None, None)

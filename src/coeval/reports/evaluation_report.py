@@ -13,7 +13,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, Results, bill
 from coeval.analysis.scores import results
-from coeval.core.figures import metric_text, share_of_scale
+from coeval.core.figures import metric_text
 from coeval.core.plain import plain
 from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
@@ -38,6 +38,7 @@ from coeval.reports.experiment.judges_section import (
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import declared_column, error_in_points, in_points
 from coeval.reports.plots import interval_plot
+from coeval.reports.result_tables import cost_table
 
 # --- Trust in the judges of ``eval-framework``
 
@@ -167,9 +168,8 @@ def _front(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None
 
 def _share(metric: MetricScore) -> Measured:
     """A metric with its interval as shares of its scale; nothing where its scale is not known."""
-    unit, figures = metric.unit, (metric.value, metric.low, metric.high)
-    value, low, high = (None if each is None or not unit else share_of_scale(each, unit) for each in figures)
-    return Measured(value, low, high, metric.n, metric.failed)
+    ends = (metric.value, metric.low, metric.high) if metric.unit else (None, None, None)
+    return in_points(ends, metric.unit, metric.n)
 
 
 # Units whose figures as published are these points, or hundredths of them; of others the table has both.
@@ -268,26 +268,10 @@ def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTa
 
 
 def _spent(found: Results) -> ReportSection:
-    rows: list[tuple[Cell, ...]] = [
-        (cost.model, cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd)
-        for cost in found.costs
-    ]
-    table = ReportTable(
-        "models",
-        "By model",
-        (
-            ReportColumn("model", "Model"),
-            ReportColumn("requests", "Requests", "count"),
-            ReportColumn("input", "Tokens in", "count"),
-            ReportColumn("output", "Tokens out", "count"),
-            ReportColumn("cost", "Cost", "usd"),
-        ),
-        tuple(rows),
-    )
     above = found.notes[:_MOST_ALERTS] == tuple(found.notes)
     said = [] if above else [f"{note}." for note in found.notes]
     if not found.notes:
         said = ["Nothing is missing, and nothing rules out comparing it."]
     sentences = tuple(Sentence(plain(text)) for text in said)
     question = "What is missing, and what did it cost?"
-    return ReportSection("cost", question, sentences, (), (table,) if rows else ())
+    return ReportSection("cost", question, sentences, (), (cost_table(found.costs),) if found.costs else ())

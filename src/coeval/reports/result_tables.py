@@ -6,16 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.run_results import LABELS, both_scales, label_columns
+from coeval.analysis.run_results import LABELS, bill, both_scales, label_columns
 from coeval.core.figures import bounds_text
 from coeval.core.html_table import MeasureRow
+from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
 from coeval.reports.measure_table import in_points
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import LabelPart, PartScore
     from coeval.analysis.comparison.comparison_report import Comparison
-    from coeval.analysis.run_results import MetricScore, Results
+    from coeval.analysis.run_results import MetricScore, ModelCost, Results
     from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
 
@@ -177,6 +178,43 @@ def _measured(one: MeasureRow | PartScore | LabelPart) -> Measured:
 def _named(name: str, removed: bool, *marks: str) -> str:
     marks = (*marks, "removed") if removed else marks
     return f"{name} ({', '.join(marks)})" if marks else name
+
+
+def cost_table(costs: Sequence[ModelCost]) -> ReportTable:
+    """A row for each model, and the sum of several; ``+``: and what answers without a known price cost."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            cost.model,
+            cost.requests,
+            cost.input_tokens,
+            cost.output_tokens,
+            _cost(cost.cost_usd, partial=bool(cost.unpriced)),
+            cost.perhaps_usd or None,
+            cost.priced_by,
+        )
+        for cost in costs
+    ]
+    if len(costs) > 1:
+        of_all, counts = bill(costs), (sum(row[at] for row in rows) for at in (1, 2, 3))  # type: ignore[misc]
+        perhaps = sum(cost.perhaps_usd for cost in costs) or None
+        rows.append(("total", *counts, _cost(of_all.cost_usd, partial=of_all.is_partial), perhaps, None))
+    columns = (
+        ReportColumn("model", "Model"),
+        ReportColumn("requests", "Requests", "count", "Probes, samples and retries among them"),
+        ReportColumn("input", "Tokens in", "count", terminal="input"),
+        ReportColumn("output", "Tokens out", "count", terminal="output"),
+        ReportColumn("cost", "Cost", "usd"),
+        ReportColumn("perhaps", "Perhaps", "usd", "Requests that may have been billed"),
+        ReportColumn("priced_by", "Price from", terminal=""),
+    )
+    title = "Cost by model, in tokens and US dollars"
+    return ReportTable("models", title, columns, tuple(rows), bold=frozenset({(len(costs), 0)}))
+
+
+def _cost(usd: float | None, *, partial: bool) -> Cell:
+    if not partial:
+        return usd
+    return f"{dollars(usd)}+" if usd else "unknown"
 
 
 # --- For a paper

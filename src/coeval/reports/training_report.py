@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.aggregate import TaskAggregate
@@ -17,7 +18,7 @@ from coeval.analysis.training.sweep_comparison import (
     runs_sentence,
 )
 from coeval.analysis.training.training_curves import TrainingRun
-from coeval.core.figures import points_per, share_of_scale
+from coeval.core.figures import share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import fitted_names
 from coeval.core.text import listed, numbered
@@ -32,6 +33,7 @@ from coeval.reports.content import (
     Sentence,
 )
 from coeval.reports.curve_plot import curve_grid, curve_plot
+from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points, in_points
 from coeval.reports.plots import difference_forest
 from coeval.store.output_folder import SWEEP
 
@@ -79,9 +81,7 @@ def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ())
             ReportColumn("task", "Task"),
             ReportColumn("best", "Best checkpoint"),
             ReportColumn("score", "Score", "points"),
-            ReportColumn(
-                "tied", "Statistically tied", "text", "Paired tests, adjusted for all pairs", "tied"
-            ),
+            ReportColumn("tied", "Tied with it", "text", "Paired tests, adjusted for all pairs", "tied"),
             ReportColumn("n", "Items", "count", "That all checkpoints have"),
             ReportColumn("of", "Checkpoints", "count", terminal=""),
         ),
@@ -98,9 +98,7 @@ def _last_steps(found: SweepComparison) -> ReportTable:
     """Each run's last step against the one before, by task."""
     rows: list[tuple[Cell, ...]] = []
     for one in found.changes:
-        by = points_per(one.unit) / 100
-        low, high = one.ci95_adjusted
-        difference = Measured(by * one.difference, by * low, by * high, one.n, None)
+        difference = gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n)
         steps = f"{one.b.step} − {one.a.step}"
         rows.append((plain(one.b.run), _place(one.task), steps, difference, one.p_adjusted, one.trend))
     return ReportTable(
@@ -191,13 +189,7 @@ def run_table(found: SweepComparison) -> ReportTable:
             ReportColumn("p", "p", "probability", "Adjusted for all steps, tasks and pairs of runs"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment", ""),
             ReportColumn("n", "Items", "count", terminal="n"),
-            ReportColumn(
-                "could_be_seen",
-                "Detectable",
-                "points",
-                "The true difference found four times in five",
-                "least",
-            ),
+            declared_column(PairDifference, "minimum_detectable", "could_be_seen"),
         ),
         tuple(rows),
         chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {},
@@ -205,13 +197,11 @@ def run_table(found: SweepComparison) -> ReportTable:
 
 
 def _figures(one: CheckpointDifference, base: str) -> tuple[Cell, ...]:
-    sign, by = (1 if base == one.a.run else -1), points_per(one.unit) / 100
+    sign = 1 if base == one.a.run else -1
     means = (one.mean_b, one.mean_a) if sign > 0 else (one.mean_a, one.mean_b)
     low, high = sorted(sign * bound for bound in one.ci95_adjusted)
-    middle = sign * one.difference
-    difference = Measured(by * middle, by * low, by * high, one.n, None)
-    least = None if one.minimum_detectable is None else by * one.minimum_detectable
-    counts = (one.p_adjusted, one.significant, one.n, least)
+    difference = gap_in_points(sign * one.difference, (low, high), one.unit, one.n)
+    counts = (one.p_adjusted, one.significant, one.n, error_in_points(one.minimum_detectable, one.unit))
     return (*(share_of_scale(mean, one.unit) for mean in means), difference, *counts)
 
 
@@ -364,9 +354,8 @@ def _rows(
     rows: list[tuple[Cell, ...]] = []
     for run, point in _points(task, runs):
         unit = run.curves[task].unit
-        mean = _measured(point, _bar(point, error_bar), unit)
-        by = points_per(unit) / 100
-        errors = (None if each is None else by * each for each in (point.sem, point.std))
+        mean = in_points((point.mean, *(_bar(point, error_bar) or (None, None))), unit, point.n_items)
+        errors = (error_in_points(each, unit) for each in (point.sem, point.std))
         counts = (point.n_runs, point.n_items, point.missing)
         name = checkpoint_name(run.label, point.step, labels)
         judge = None if point.judge is None else point.judge.model
@@ -384,12 +373,6 @@ def _bar(point: TaskAggregate, error_bar: ErrorBar) -> tuple[float, float] | Non
         case "sem" | "std":
             half = point.sem if error_bar == "sem" else point.std
             return None if half is None else (point.mean - half, point.mean + half)
-
-
-def _measured(point: TaskAggregate, bounds: tuple[float, float] | None, unit: str) -> Measured:
-    ends = (point.mean, *(bounds or (None, None)))
-    mean, low, high = (None if each is None else share_of_scale(each, unit) for each in ends)
-    return Measured(mean, low, high, point.n_items, point.missing)
 
 
 def _notes(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:

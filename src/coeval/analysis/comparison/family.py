@@ -142,7 +142,7 @@ class PairDifference(Record, frozen=True, kw_only=True):
         float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
     ]
     n: Annotated[int, ShownAs("Items that both have", elsewhere="differences", kind="count")]
-    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen")]
+    minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen", terminal="least")]
     verdict: Annotated[
         LeadVerdict, ShownAs("Of who is ahead: leads, by these judges alone, or tied", elsewhere="leads")
     ] = "tied"

@@ -14,11 +14,12 @@ from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
-from coeval.cli.views.estimate_view import print_estimate, tell_budget
 from coeval.cli.views.progress_view import Terminal
 from coeval.cli.views.results_view import write_json
+from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.errors import INTERRUPTED, Draining
 from coeval.core.options import BUDGET, max_cost
+from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed, numbered
 from coeval.engine.session import SessionContext
 from coeval.models.answer_store import estimated_without
@@ -29,7 +30,7 @@ from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.roles import own_code
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
+from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run, sources, summed_up
 from coeval.pipeline.plan.estimate.savings import EstimatedStart, estimated_start, with_savings
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.run_options import RunOptions, run_folder
@@ -37,6 +38,7 @@ from coeval.pipeline.start.only import sample_only
 from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
 from coeval.pricing.lengths import Lengths
 from coeval.pricing.price_book import PriceBook
+from coeval.reports.description_report import estimate_tables
 from coeval.store.human_labels import LABELS_FILE
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import RunDir
@@ -152,3 +154,28 @@ def _sampled(
         say(messages, str(stopped))
         return False
     return True
+
+
+def print_estimate(estimate: Estimate, console: Console) -> None:
+    """Tables, the sum in a sentence, where the money goes, what would save some, and whose words these
+    are."""
+    shown = ShownNames.of(estimate.by_model)
+    estimate = shown.renamed(estimate)
+    *tables, savings = estimate_tables(estimate)
+    say(console, "Estimate, in tokens and US dollars; [low, high] holds the cost in 95 of 100 cases")
+    show_each(console, tables)
+    console.print()
+    for sentence in summed_up(estimate):
+        say(console, sentence)
+    show_each(console, [savings])
+    for sentence in sources(estimate):
+        say(console, sentence, "dim")
+    say_names(console, shown)
+
+
+def tell_budget(fit: BudgetFit, console: Console) -> None:
+    """Say whether a budget holds the estimate: what surely does is no warning."""
+    if fit.fits:
+        say(console, fit.sentence)
+    else:
+        warn(console, fit.sentence)

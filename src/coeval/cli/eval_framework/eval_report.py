@@ -27,9 +27,9 @@ from coeval.benchmarks.run.runner import Prepared, ask_alone, prepare, usage_fil
 from coeval.benchmarks.run.task_summary import OF_INFERENCE
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
+from coeval.cli.commands.estimate_report import print_estimate, tell_budget
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
-from coeval.cli.views.estimate_view import print_estimate, tell_budget
 from coeval.cli.views.metric_view import TaskMetrics, metric_rows, show_costs
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import write_json

@@ -21,6 +21,7 @@ from coeval.analysis.comparison.comparison_report import (
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import (
+    pair_columns,
     pair_headings,
     say_names,
     show_each,
@@ -123,13 +124,11 @@ def _table(
     title: str, headings: Sequence[str], names: Sequence[str], found: Sequence[Comparison]
 ) -> ReportTable:
     """``headings``: of the names, the scores of both sides, and their difference."""
-    heading, a, b, difference = headings
+    heading, *pair = headings
     judged = any(one.ci95_over_judges is not None for one in found)
     columns = (
         ReportColumn("name", heading),
-        ReportColumn("a", a, "points", terminal=a),
-        ReportColumn("b", b, "points", terminal=b),
-        ReportColumn("difference", difference, "gap", terminal=difference),
+        *pair_columns(*pair),
         *([ReportColumn("judges", "judges", "gap", spare=True)] * judged),
         ReportColumn("p", "p", "probability"),
         *columns_of("n", kind="count"),

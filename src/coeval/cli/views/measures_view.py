@@ -14,10 +14,9 @@ from coeval.analysis.measures.measured import Analysis, Leaf, leaves
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, plain_measures, shown_parts
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
-from coeval.cli.views.results_view import json_text
+from coeval.cli.views.results_view import guarded, json_text
 from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.figures import MISSING, figure
-from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import Cell, ReportTable, Sentence, columns_of, row_texts
 from coeval.reports.experiment.label_tables import confusion_table
@@ -50,7 +49,7 @@ def as_csv(measures: Measures, analysis: Analysis) -> str:
     writer.writerow(_COLUMNS)
     for leaf in _leaves(measures, analysis):
         place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
-        writer.writerow([*map(_guarded, place), *("" if v is None else v for v in leaf.measured)])
+        writer.writerow([*map(guarded, place), *("" if v is None else v for v in leaf.measured)])
     return text.getvalue()
 
 
@@ -106,11 +105,6 @@ def _figures(found: Sequence[Leaf]) -> ReportTable:
         ),
         tuple(rows),
     )
-
-
-def _guarded(text: str) -> str:
-    """Text that a spreadsheet would take for a formula is marked as the text it is."""
-    return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)
 
 
 # --- Tables of the terminal

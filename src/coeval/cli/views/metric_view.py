@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
-from coeval.analysis.run_results import Bill, ModelCost, bill
+from coeval.analysis.run_results import Bill, ModelCost, bill, perhaps_billed
 from coeval.cli.streams import say
 from coeval.cli.views.table_view import show_each
-from coeval.core.text import dollars
-from coeval.engine.progress import short
 from coeval.pricing.tariff import sources_reported
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
 from coeval.reports.measure_table import in_points
+from coeval.reports.result_tables import cost_table
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.run_results import MetricScore
@@ -68,52 +67,14 @@ def metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
 
 # --- Model costs
 
-_UNKNOWN = "unknown"
-_FIGURES = columns_of("requests", "input", "output", "cost", "perhaps", kind="count")
-
 
 def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
     """A row for each model, the sum of them, and whose prices these are."""
-    of_all, perhaps = bill(costs), sum(cost.perhaps_usd for cost in costs)
-    if not of_all and not perhaps:
-        return
-    rows = [(cost.model, *_figures([cost]), _cost(cost), _perhaps(cost.perhaps_usd)) for cost in costs]
-    if len(costs) > 1:
-        rows.append(("total", *_figures(costs), _total(of_all), _perhaps(perhaps)))
-    columns, bold = (*columns_of("model"), *_FIGURES), frozenset({(len(costs), 0)})
-    title = "Cost, in tokens and US dollars"
-    show_each(console, [ReportTable("costs", title, columns, tuple(rows), bold=bold)])
-    if perhaps:
-        say(
-            console,
-            f"perhaps: {dollars(perhaps)} was set aside for requests that may have been billed; "
-            "coeval status RUN --settle MODEL=USD takes the provider's bill for it",
-            "dim",
-        )
-    for sentence in _notes(of_all):
-        say(console, sentence, "dim")
-
-
-def _figures(costs: Sequence[ModelCost]) -> tuple[int, str, str]:
-    return (
-        sum(cost.requests for cost in costs),
-        short(sum(cost.input_tokens for cost in costs)),
-        short(sum(cost.output_tokens for cost in costs)),
-    )
-
-
-def _cost(cost: ModelCost) -> str:
-    if cost.cost_usd is None:
-        return _UNKNOWN if cost.unpriced else ""
-    return dollars(cost.cost_usd) + "+" * bool(cost.unpriced)
-
-
-def _perhaps(usd: float) -> str:
-    return dollars(usd) if usd else ""
-
-
-def _total(of_all: Bill) -> str:
-    return dollars(of_all.cost_usd) + "+" * of_all.is_partial if of_all.cost_usd else _UNKNOWN
+    of_all, perhaps = bill(costs), [*perhaps_billed(costs)]
+    if of_all or perhaps:
+        show_each(console, [cost_table(costs)])
+        for sentence in (*perhaps, *_notes(of_all)):
+            say(console, sentence, "dim")
 
 
 def _notes(of_all: Bill) -> Iterator[str]:

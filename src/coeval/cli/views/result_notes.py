@@ -66,7 +66,7 @@ def notes(results: Results, *, scored: bool) -> list[str]:
     if any(each.pass_at is not None for each in results.sampled):
         notes.append(
             "pass@N, pass^N: how often one of N answers passes, and all of them; "
-            "by k: coeval analyze students --format json."
+            "by k: coeval analyze students --run RUN --format json."
         )
     if cut := cut_off_sentence(_cut_off(results.students), "of"):
         notes.append(cut)

@@ -183,8 +183,10 @@ def _row(record: object) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula is marked as the text it is."""
     text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
-    if not isinstance(text, str):
-        return text
+    return guarded(text) if isinstance(text, str) else text
+
+
+def guarded(text: str) -> str:
+    """Text that a spreadsheet would take for a formula is marked as the text it is."""
     return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)

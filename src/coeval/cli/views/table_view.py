@@ -51,14 +51,12 @@ def pair_headings(a: str, b: str) -> tuple[str, str, str]:
     return (a, b, "b − a") if max(len(a), len(b)) <= _LONGEST_SIDE else ("a", "b", "b − a")
 
 
-def pair_columns(a: str, b: str) -> tuple[ReportColumn, ...]:
-    """Of two sides' scores, their difference and its p-value."""
-    one, other, difference = pair_headings(a, b)
+def pair_columns(a: str, b: str, difference: str) -> tuple[ReportColumn, ...]:
+    """Of two sides' scores and their difference, by their headings."""
     return (
-        ReportColumn("a", one, "points", terminal=one),
-        ReportColumn("b", other, "points", terminal=other),
+        ReportColumn("a", a, "points", terminal=a),
+        ReportColumn("b", b, "points", terminal=b),
         ReportColumn("difference", difference, "gap", terminal=difference),
-        ReportColumn("p", "p", "probability"),
     )
 
 

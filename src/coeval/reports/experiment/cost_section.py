@@ -12,7 +12,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
-from coeval.analysis.run_results import bill
+from coeval.analysis.run_results import bill, perhaps_billed
 from coeval.core.figures import points
 from coeval.core.plain import plain
 from coeval.core.text import dollars, listed, numbered
@@ -30,6 +30,7 @@ from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import Named, measure_table
 from coeval.reports.plots import value_plot
+from coeval.reports.result_tables import cost_table
 
 # --- What answers are worth
 #
@@ -262,7 +263,8 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
-    tables = (spending, _models(evidence), missing, failures, variance_table(measures.g_study))
+    costs = cost_table(evidence.results.costs)
+    tables = (spending, costs, missing, failures, variance_table(measures.g_study))
     return section_of(
         "cost",
         "What did it cost, and what is missing?",
@@ -280,14 +282,10 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
     requests = sum(cost.requests for cost in costs)
     requested = f"{numbered(requests, 'request')} took {numbered(tokens, 'token')}"
     reported = bill(costs)
-    perhaps = sum(cost.perhaps_usd for cost in costs)
+    perhaps = list(perhaps_billed(costs))
     free = "at no known cost" if perhaps else "at no cost"
     yield f"{requested}, and cost {reported}." if reported else f"{requested}, {free}."
-    if perhaps:
-        yield (
-            f"Requests that may have been billed cost up to {dollars(perhaps)} more; "
-            "coeval status RUN --settle MODEL=USD takes the provider's bill for it."
-        )
+    yield from perhaps
 
 
 _ROLES = {"items": "teachers' items", "answers": "students' answers", "judgments": "judges' judgments"}
@@ -306,26 +304,6 @@ def _by_role(spending: ReportTable) -> Iterator[str]:
     if any(sums.values()):
         parts = (f"{dollars(usd)} for {_ROLES[role]}" for role, usd in sums.items())
         yield f"On record: {listed(parts)}."
-
-
-def _models(evidence: RunEvidence) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = [
-        (cost.model, cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd, cost.priced_by)
-        for cost in evidence.results.costs
-    ]
-    return ReportTable(
-        "models",
-        "By model",
-        (
-            ReportColumn("model", "Model"),
-            ReportColumn("requests", "Requests", "count", "Probes, samples and retries among them"),
-            ReportColumn("input", "Tokens in", "count"),
-            ReportColumn("output", "Tokens out", "count"),
-            ReportColumn("cost", "Cost", "usd"),
-            ReportColumn("priced_by", "Price from"),
-        ),
-        tuple(rows),
-    )
 
 
 def variance_table(study: GStudy | None) -> ReportTable:

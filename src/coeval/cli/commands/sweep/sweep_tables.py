@@ -10,7 +10,7 @@ from rich.console import Console
 
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import pair_columns, show_each
+from coeval.cli.views.table_view import pair_columns, pair_headings, show_each
 from coeval.core.errors import GAPS
 from coeval.core.text import listed, numbered
 from coeval.reports.content import ReportTable, columns_of
@@ -155,8 +155,9 @@ def _print_task(one: TaskJudges, console: Console) -> None:
         )
         for step in one.steps
     )
-    columns = (*columns_of("step"), *pair_columns(one.a, one.b), *columns_of("items", kind="count"))
-    show_each(console, [ReportTable("", title, columns, rows)])
+    pair = pair_columns(*pair_headings(one.a, one.b))
+    figures = (*columns_of("p", kind="probability"), *columns_of("items", kind="count"))
+    show_each(console, [ReportTable("", title, (*columns_of("step"), *pair, *figures), rows)])
     for step in one.steps:
         if step.same_answers is not None and step.same_answers < 1:
             where = "" if step.step is None else f" at step {step.step}"

@@ -42,6 +42,7 @@ from coeval.pricing.lengths import (
     prompt_size,
 )
 from coeval.pricing.price_book import PriceBook
+from coeval.pricing.tariff import sources_reported
 
 _FLOWING = (PHASES[:2], PHASES[2:])
 _ONE_BY_ONE = (PHASES[:2], *((phase,) for phase in PHASES[2:]))
@@ -372,6 +373,18 @@ def _where(total: EstimateLine, *parts: Mapping[str, EstimateLine]) -> Iterator[
 
 def _central(line: EstimateLine) -> float:
     return line.cost_usd.central if line.cost_usd is not None else 0.0
+
+
+def sources(estimate: Estimate) -> Iterator[str]:
+    """What its lengths and prices are taken from, and what else to know."""
+    by_source: dict[str, list[str]] = {}
+    for name, source in estimate.basis.items():
+        by_source.setdefault(source, []).append(name)
+    for source, names in by_source.items():
+        yield f"Lengths of {', '.join(names)}: {source}."
+    if estimate.prices:
+        yield f"Prices: {sources_reported(estimate.prices.values())}."
+    yield from estimate.notes
 
 
 def share(part: float, whole: float) -> str:
