@@ -106,7 +106,8 @@ def test_the_page_on_python_names_every_field_of_the_results() -> None:
 def test_the_table_of_the_readme_is_what_the_demo_prints(workplace: Path) -> None:
     demo = [sys.executable, "-m", "coeval", "run", "--config", "examples/quickstart.yaml"]
     shown = [line for line in on_terminal(demo, 80, cwd=workplace).screen if line]
-    [printed] = [block.splitlines() for block in blocks("text") if "Label accuracy" in block]
+    [block] = [block for block in blocks("text") if "Label accuracy" in block]
+    printed = [line for line in block.splitlines() if line]
     assert printed == shown[-len(printed) :]
 
 
@@ -128,7 +129,7 @@ def test_a_thousand_reviews_become_a_table_in_three_commands() -> None:
     taken, scored, shown = (coeval(*words[1:]) for words in command_lines()[start : start + 3])
     assert "1 prompt: Review 0, with a comma" in taken
     assert "1,000 items of 1,000 rows" in taken
-    rows = re.findall(r"^ reviews +label +sim-\w+ +\d\d\.\d \[.*\] +\d+ of 1000$", scored, re.MULTILINE)
+    rows = re.findall(r"^reviews +label +sim-\w+ +\d\d\.\d \[.*\] +\d+ of 1,000$", scored, re.MULTILINE)
     assert len(rows) == 2, scored
     assert "simulated models: numbers show the tool, not any real model" in scored
     assert shown.count("exact_match: label: expected") >= 3

@@ -55,7 +55,7 @@ def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coev
     assert "kin scores answers of its own family" not in reported
     assert "Eρ² = 0." in reported
     shown = coeval("analyze", "judges", "--run", lab.path).out
-    assert all(words in shown for words in ("students × judges", "What judges add to Eρ²"))
+    assert all(words in shown for words in ("students × judges", "What each judge adds to Eρ²"))
 
 
 # A judge of the leader's own family that makes the winner is told right after the leader's sentence.
@@ -210,7 +210,7 @@ async def test_the_place_that_a_judge_likes_is_told_of_an_output_folder(
     assert found["agreement"]["fair|lean"]["count"] == 300
     assert "lean favours the answer shown first by " in " ".join(found["findings"])
     shown = coeval("analyze", "judges", "--run", tmp_path / "out").out
-    assert "position" in shown
+    assert len(re.findall(r"^(?:fair|lean) +the first of two +\d", shown, re.MULTILINE)) == 2
     refused = coeval("analyze", "coverage", "--run", tmp_path / "out")
     assert refused.code == 1
     assert "which have no coverage" in refused.err

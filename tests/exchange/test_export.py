@@ -149,7 +149,7 @@ def test_figures_of_tables_are_those_of_tasks_factors_and_judges(run: Path, tmp_
         path = str(tmp_path / "parquet/figures.parquet")
         rows = database.execute("SELECT * FROM read_parquet(?)", [path]).fetchall()
     assert same == [tuple("" if cell is None else str(cell) for cell in row) for row in rows]
-    figures = {(task, model, metric): rest for task, model, _, metric, *rest in rows}
+    figures = {(task, model, metric): rest for task, model, metric, *rest in rows}
     assert len(figures) == len(rows)
     for score in open_run(run).results().students:
         value, low, high, _, n, failed, *_ = figures[score.task or "", score.student, "score"]

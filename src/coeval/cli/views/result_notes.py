@@ -58,7 +58,7 @@ def notes(results: Results) -> list[str]:
     if any(each.pass_at is not None for each in results.sampled):
         notes.append(
             "pass@N, pass^N: how often one of N answers passes, and all of them; "
-            "by k: coeval analyze students --format json."
+            "by k: coeval analyze students --run RUN --format json."
         )
     notes += _removed(results)
     return notes + [plain(note) for note in results.notes]
