@@ -225,7 +225,7 @@ def ranking(of: Counted) -> Found:
             for task, scored in of_a.items()
         ]
         n = sum(map(len, of_a.values()))
-        differences[f"{a}|{b}"] = {"difference": mean(gaps), "n": {"difference": n}}
+        differences[f"{a}|{b}"] = {"difference": mean(gaps), "n": n}
     most = max(map(len, units.values()))
     adjusted = _adjusted(known, differences, [name for name in known if len(units[name]) == most])
     order = sorted(known, key=lambda name: (-round(adjusted[name], 9), name))
@@ -239,7 +239,7 @@ def _adjusted(means: dict[str, float], differences: Found, whole: list[str]) -> 
     laplacian, target = np.zeros((len(names), len(names))), np.zeros(len(names))
     for pair, found in differences.items():
         a, b = map(names.index, pair.split("|"))
-        n = found["n"]["difference"]
+        n = found["n"]
         laplacian[[a, b], [a, b]] += n
         laplacian[[a, b], [b, a]] -= n
         target[[a, b]] += [-n * found["difference"], n * found["difference"]]

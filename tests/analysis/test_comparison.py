@@ -14,6 +14,7 @@ from written_run import Run
 
 from coeval import compare as compared
 from coeval.analysis.comparison.comparison_report import shown_difference
+from coeval.core.errors import UsageError
 
 
 def test_a_score_counts_only_with_its_counterpart(tmp_path: Path) -> None:
@@ -374,7 +375,7 @@ def test_students_with_a_judge_each_are_told_once(tmp_path: Path) -> None:
     for n in range(1, 7):
         for student, judge in (("ann", "j"), ("ben", "k"), ("cleo", "l")):
             run.judged(n, student, judge, HIGH if n % 2 else LOW)
-    assert compared(tmp_path).notes == (
-        "haiku: j judged ann, k judged ben, l judged cleo, and nobody any two of these: the difference is "
-        "also one of judges",
-    )
+    said = "haiku: j judged ann, k judged ben, l judged cleo, and nobody any two of these: their scores "
+    with pytest.raises(UsageError) as refused:
+        compared(tmp_path)
+    assert str(refused.value).count(f"{said}are not compared") == 1

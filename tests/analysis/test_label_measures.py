@@ -180,7 +180,7 @@ def test_many_values_are_told_by_their_mistakes(tmp_path: Path, coeval: Command)
         label = {"kind": {"expected": expected, "predicted": predicted, "match": predicted == expected}}
         run.evaluation(n, "ann", "exact_match", {}, label_scores=label)
     shown = coeval("analyze", "labels", "--run", run.folder).out
-    assert ["kind-03:", "kind-00", "2"] in [line.split() for line in shown.splitlines()]
+    assert ["kind-03", "kind-00", "2"] in [line.split() for line in shown.splitlines()]
     markdown = coeval("analyze", "labels", "--run", run.folder, "--format", "markdown").out
     assert "| kind-03 | kind-00 | 2 |" in markdown
     assert coeval("analyze", "--run", run.folder).out.startswith(

@@ -139,10 +139,12 @@ def test_label_accuracy_has_bounds_too(tmp_path: Path, coeval: Command) -> None:
     assert found["ann"]["bounds"] == pytest.approx([0.8, 1.0])
     labels = api.open_run(run.folder).results().labels
     assert [(one.student, one.least, one.most) for one in labels] == [("ann", 0.8, 1.0), ("ben", 0.9, 0.9)]
-    for command in ("results", "analyze"):
+    for command, bounds in (("results", ["80.0–100.0"]), ("analyze", ["80.0", "100.0"])):
         shown = coeval(command, "--run", run.folder).out
         assert " ".join(reported.split()) in " ".join(shown.split())
-        assert "80.0–100.0" in shown
+        [ann, ben] = [line.split() for line in shown.splitlines() if line.startswith("haiku  form")]
+        assert [name for name in ann[-3:] if name in bounds] == bounds
+        assert ben[-3:].count("–") == len(bounds)
 
 
 @pytest.mark.process

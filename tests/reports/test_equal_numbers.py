@@ -183,7 +183,7 @@ async def test_an_output_has_the_same_numbers_everywhere(tmp_path: Path, coeval:
     samples = {("base", "ifeval", name): metric(twice.measures, "ifeval", name) for name in names}
     twice.compared("samples", "Over all samples", 3, "Points", samples)
     for (_, _, name), numbers in samples.items():
-        assert twice.of_line(rf"{name} +\d") == in_points(numbers)
+        assert twice.of_line(rf"base +ifeval +{name} +\d") == in_points(numbers)
     each = {(f"ifeval · {name}",): numbers for (_, _, name), numbers in samples.items()}
     twice.compared("metrics", "Metrics", 1, "Points", each)
 

@@ -94,7 +94,7 @@ def test_the_headline_says_which_items_it_leaves_out(mixed: Lab, coeval: Command
         found = experiment_report(evidence)
     assert found.lead[0].text.startswith("ann leads")
     second, labels = (said.text for said in found.sections[0].sentences[:2])
-    assert (second, labels.split(" (quiz")[0]) == (left_out, "ann is right most often")
+    assert (second, labels.split(":")[0]) == (left_out, "ann leads in quiz (colour)")
     for row in found.table("students").records():
         accuracy = found.table("labels").records()
         assert row["label-0"] == next(one["accuracy"] for one in accuracy if one["student"] == row["student"])

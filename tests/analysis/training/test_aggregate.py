@@ -44,6 +44,7 @@ def test_the_figures_are_those_of_an_analysis_of_variance(tmp_path: Path, coeval
         assert (found["task"], found["step"], found["model"], found["judge"]) == ("ifeval", step, "m", None)
         assert f"{step}" in ended.out
         assert f"{100 * values.mean():.1f}" in ended.out
+        assert f" {100 * found['sem']:.1f} " in ended.out
 
 
 @pytest.mark.process
@@ -55,7 +56,8 @@ def test_one_sample_has_no_spread_and_the_interval_of_its_items(tmp_path: Path, 
     found, interval = read(tmp_path, 60), clustered_mean(scores[60][:, 0], np.arange(30))
     assert (found["std"], found["sem"], found["n_runs"]) == (None, None, 1)
     [row] = [line.split() for line in ended.out.splitlines() if line.startswith("60 ")]
-    assert row[-4:] == ["–", "1", "30", "0"], "a single sample has no standard error"
+    assert row[-3:] == ["1", "30", "0"]
+    assert "SEM" not in ended.out, "a single sample has no standard error"
     assert found["ci95"] == pytest.approx([interval.low, interval.high])
 
 

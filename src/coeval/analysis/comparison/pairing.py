@@ -143,7 +143,7 @@ class Pairing:
     def by_judge(self, task: str, metric: MetricName | None = None) -> ByJudge:
         """Each judge's difference, second side minus first; empty if the sides share no judge."""
         if (metric is None or metric.measure != "label") and any(
-            one.task == task and one.nobody_both for one in self.apart
+            one.task == task and one.nobody_both and one.compared for one in self.apart
         ):
             return ByJudge(np.empty((0, 0)), 1.0)
         return self.between(self.a, self.b, task, metric)
@@ -199,7 +199,7 @@ def pair(a: Side, b: Side) -> Pairing:
     if a.grids is b.grids:
         names, grids, notes = (a.model, b.model), a.grids, tuple[Mismatch, ...]()
         # whom no judge scored in common has no difference there, rather than one of judges too
-        apart = tuple(one for one in judges.apart if not one.nobody_both)
+        apart = tuple(one._replace(compared=not one.nobody_both) for one in judges.apart)
     else:
         items = shared_items(a, b)
         names, notes, apart = (a.label, b.label), items.notes, judges.apart

@@ -249,17 +249,21 @@ def _fitted(reader: Reader) -> tuple[str, ...]:
 
 class JudgedApart(NamedTuple):
     """Of two sides in a task, by label: who judged the one or the other only. ``nobody_both``: they have no
-    other judges."""
+    other judges. ``compared``: their scores are compared all the same, each side's by its own judges."""
 
     task: str
     sides: tuple[str, str]
     judges: tuple[tuple[str, ...], tuple[str, ...]]
     nobody_both: bool
+    compared: bool = True
 
 
 def judged_apart(found: Sequence[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
     """Sentences on all pairs of the ``sides`` that were compared."""
-    yield from _nobody_both([one for one in found if one.nobody_both], sides)
+    for compared in (True, False):
+        nobody = [one for one in found if one.nobody_both and one.compared is compared]
+        so = "the difference is also one of judges" if compared else "their scores are not compared"
+        yield from (f"{said}: {so}" for said in _nobody_both(nobody, sides))
     yield from _one_only([one for one in found if not one.nobody_both], sides)
 
 
@@ -277,7 +281,7 @@ def _nobody_both(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterato
             f"{listed(judges)} judged {listed(_names(labels, sides))}" for judges, labels in panels
         )
         both = "both" if len(panels) == 2 else "any two of these"
-        yield f"{listed(tasks)}: {each}, and nobody {both}: the difference is also one of judges"
+        yield f"{listed(tasks)}: {each}, and nobody {both}"
 
 
 def _one_only(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:

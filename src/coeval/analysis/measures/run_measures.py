@@ -120,7 +120,7 @@ class SampleSpread(Record, frozen=True):
         ShownAs("Their standard deviation", "Between samples", "sd of samples", "number"),
     ]
     sem: Annotated[float | None, ShownAs("std / √n_runs", elsewhere=FILES)]
-    n_runs: Annotated[int, ShownAs("How many samples", "Samples", kind="count")]
+    n_runs: Annotated[int, ShownAs("How many samples", "Samples", "samples", "count")]
     per_run: Annotated[tuple[float, ...], ShownAs("By sample", elsewhere="metrics")]
     item_se: Annotated[
         float | None, ShownAs("How far other prompts would move it", "Standard error", "item s.e.", "number")
