@@ -120,8 +120,9 @@ SHORTEST_FILE = 40
 SHORT_FILES: dict[str, str] = {}
 """Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
 FROZEN_WIRE = ("body", "connection", "pool", "proxied")
-MOST_LINES = 101_859
-"""Of ``src`` in all. A new ability pays with a subtraction; raising it needs a page in docs/decisions."""
+MOST_LINES = 104_614
+"""Of ``src`` in all, Python and JavaScript: what moves from one to the other counts once. A new ability pays
+with a subtraction; raising it needs a page in docs/decisions."""
 MOST_LINES_OF_WIRE = 1206
 """The connections of `models/transport` grow no more: a library was tried in their place, and what they lack
 is a reason to try one again (docs/decisions/0013-our-wire-stays.md)."""
@@ -453,7 +454,8 @@ def test_no_file_is_a_crumb() -> None:
 
 
 def test_the_house_grows_no_more() -> None:
-    assert sum(m.lines for m in package()) <= MOST_LINES
+    scripts = sum(path.read_text(encoding="utf-8").count("\n") for path in SOURCE.rglob("*.js"))
+    assert scripts + sum(m.lines for m in package()) <= MOST_LINES
 
 
 def test_our_wire_grows_no_more() -> None:
