@@ -316,6 +316,7 @@ def _of_sentences(sentences: Iterable[str], names: FolderNames) -> Iterator[tupl
     pair, where = "", ""
     for said in sentences:
         verdict, models = VERDICT.search(said), dict.fromkeys(whole[text] for text in named.findall(said))
+        said, *judged = said.split("; allowing for other judges ±")  # a clause on the lead, or a sentence
         over = " over judges" if "allowing for other judges" in said else ""
         if verdict and len(models) > 1 and "points" in said:
             pair = "|".join(sorted([*models][:2]))
@@ -332,6 +333,8 @@ def _of_sentences(sentences: Iterable[str], names: FolderNames) -> Iterator[tupl
             yield ("gap", pair, where), number(value)
             if half:
                 yield (f"gap{over} half", pair, where), number(half)
+            for clause in judged:
+                yield ("gap over judges half", pair, where), number(re.findall(_NUMBER, clause)[0])
 
 
 def _of_table(table: FaceTable, names: FolderNames) -> Iterator[tuple[Key, Printed | str]]:
