@@ -27,7 +27,7 @@ from coeval.analysis.comparison.paired_difference import (
     paired_difference,
 )
 from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_at_any_look, p_at_any_look
-from coeval.analysis.measures.measured import FILES, Record, ShownAs
+from coeval.analysis.measures.measured import FILES, Entity, ShownAs
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 
 # --- The verdict
@@ -129,7 +129,7 @@ Ends: TypeAlias = tuple[float, float]
 _DETECTABLE = "The true difference that would be detected four times in five, among so many pairs"
 
 
-class PairDifference(Record, frozen=True, kw_only=True):
+class PairDifference(Entity, frozen=True, kw_only=True):
     """How b differs from a, paired by item: of this pair alone, and as its family has it."""
 
     difference: Annotated[
