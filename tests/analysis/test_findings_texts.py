@@ -81,12 +81,15 @@ def test_cut_off_empty_and_partly_covered_students_are_findings(tmp_path: Path, 
     other = Run(run.folder, task="ode")
     other.judged(1, "whole", "j", {"a": "Low"})
     found = api.open_run(run.folder).measures()["findings"]
-    assert found[-4:-1] == [
+    cut, empty, *notes = found[-4:]
+    assert cut == (
+        "More than 1% of the answers cut off: flaky. Raise max_tokens (of your own code: "
+        "max_answer_bytes) before trusting these scores."
+    )
+    assert empty.startswith("Empty, and counted like all others: 1 of 4 answers of flaky.")
+    assert notes == [
         "Without a score in some task, so overall is over the other tasks only: flaky.",
         "Cut off at max_tokens: 2 of 4 answers of flaky.",
-        "More than 1% of the answers cut off: flaky. Raise max_tokens (of your own code: "
-        "max_answer_bytes) before trusting these scores.",
     ]
-    assert found[-1].startswith("Empty, and counted like all others: 1 of 4 answers of flaky.")
     shown = " ".join(coeval("analyze", "--run", run.folder).out.split())
     assert all(" ".join(said.split()) in shown for said in found[-4:])
