@@ -8,10 +8,8 @@ page says stands in one of its tables.
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
-import os
 import pickle
 import re
 import sys
@@ -45,6 +43,7 @@ from faces import (
 )
 from reports.view_process import viewing
 from twelve_folders import FOLDERS, STEPS
+from worker_folder import worker_folder
 
 from coeval.api import open_run
 from coeval.cli.main import main
@@ -81,11 +80,7 @@ class Folders(NamedTuple):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """All twelve; workers of pytest-xdist share them."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    work = shared / "twelve"
-    with (shared / "twelve.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with worker_folder(tmp_path_factory, "twelve") as work:
         if not (kept := work / "made.pickle").exists():
             work.mkdir()
             with chdir(work):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
-import os
 from pathlib import Path
 
 import pypdf
 import pytest
 from playwright.sync_api import Browser
 from reports.crawler import WIDTHS, offenders
+from worker_folder import worker_folder
 
 from tools.docs.materials import build
 
@@ -25,14 +24,10 @@ KNOWN: dict[str, tuple[str, ...]] = {}
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of pages; workers of pytest-xdist share one."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    work = shared / "materials"
-    with (shared / "materials.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with worker_folder(tmp_path_factory, "materials") as work:
         if not work.exists():
             build(work)
-    return work / "pages"
+        return work / "pages"
 
 
 @pytest.mark.system
