@@ -111,8 +111,8 @@ LATE_IMPORTS = {
     },
     "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
 }
-"""File → what its functions import, and why not at the top. In ``cli/`` every command may import what
-it needs, so that ``coeval --help`` loads none of it."""
+"""File → what its functions import, and why not at the top. In ``cli/`` a command may import late what
+few of its calls need; ``coeval --help`` loads no command."""
 
 MOST_ENTRIES = 25
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 60, 6

@@ -5,17 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
+from coeval.analysis.comparison.comparison_report import ComparisonReport
+from coeval.analysis.comparison.comparisons import compare_sides
+from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
+from coeval.api.run_handle import sides_of
+from coeval.cli import streams
 from coeval.cli.command_names import names_in
-from coeval.core.errors import UsageError
+from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
+from coeval.cli.views.results_view import write_json
+from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
+from coeval.core.process_limits import need_address_space
 from coeval.store.jsonl import write_bytes_atomic
-
-if TYPE_CHECKING:
-    from coeval.analysis.comparison.comparison_report import ComparisonReport
+from coeval.store.output_folder import is_sweep
 
 
 def compare(
@@ -89,9 +95,6 @@ def compare(
     if however_unsure and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
-    from coeval.api.run_handle import sides_of
-    from coeval.cli import streams
-    from coeval.core.errors import GAPS, WORSE
 
     files = _ComparisonFiles(html, excel, figures)
     files.check()
@@ -100,12 +103,6 @@ def compare(
         _compare_sweeps(folders, files, as_json=as_json)
         return
     with sides_of(folders, names_in(students)) as (groups, notes):
-        # Here, because they load numpy.
-        from coeval.analysis.comparison.comparisons import compare_sides
-        from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
-        from coeval.cli.views.comparison_view import markdown, print_comparisons
-        from coeval.cli.views.results_view import write_json
-
         compared = compare_sides(groups, notes)
         held = fail_if_worse_gate(groups, delta, sure=sure) if delta is not None else None
     gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
@@ -127,7 +124,6 @@ def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
     """
     Raises UsageError: some are sweeps, others are not; or options were given that are for runs only.
     """
-    from coeval.store.output_folder import is_sweep
 
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
@@ -141,14 +137,9 @@ def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
 
 
 def _compare_sweeps(folders: Sequence[Path], files: _ComparisonFiles, *, as_json: bool) -> None:
-    from coeval.cli import streams
-    from coeval.core.process_limits import need_address_space
 
     need_address_space()
-    # Here, because they load duckdb and numpy.
     from coeval.analysis.training.sweep_comparison import compare_sweeps, read_sweeps
-    from coeval.cli.views.comparison_view import print_sweeps
-    from coeval.cli.views.results_view import write_json
 
     runs = read_sweeps(folders)
     found = compare_sweeps(runs)
@@ -201,7 +192,6 @@ def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
     """Write the page, the workbook and the pictures; where they are, in words."""
     if not any(files):
         return ""
-    # Here, because they load what draws charts.
     from coeval.reports.comparison_page import comparison_page
     from coeval.reports.files import ReportFiles, files_reported, write_files
     from coeval.reports.site.page import write_page

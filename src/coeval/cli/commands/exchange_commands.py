@@ -8,7 +8,11 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from coeval.cli import streams
 from coeval.core.errors import UsageError
+from coeval.core.text import numbered
+from coeval.exchange.importing import USUAL, import_results
+from coeval.exchange.trackers import log_results
 
 
 def import_files(
@@ -46,9 +50,6 @@ def import_files(
       coeval import ./lm_eval_out/samples_*.jsonl --out ./outputs/theirs
       coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
     """
-    from coeval.cli import streams
-    from coeval.core.text import numbered
-    from coeval.exchange.importing import import_results
 
     found = import_results(*files, out=out, model=model, columns=_columns(column or []), scale=_ends(scale))
     console, messages = streams.results(), streams.messages()
@@ -65,7 +66,6 @@ def import_files(
 
 
 def _columns(given: list[str]) -> dict[str, str]:
-    from coeval.exchange.importing import USUAL
 
     found = {}
     for text in given:
@@ -107,8 +107,6 @@ def export(
       coeval export ./runs/my --to csv --out ./exported
       coeval export ./runs/my --to inspect --out ./logs
     """
-    from coeval.cli import streams
-    from coeval.core.text import numbered
     from coeval.exchange.exporting import export_results
 
     paths = export_results(folder, to, out)
@@ -124,19 +122,17 @@ def log(
         typer.Option("--to", metavar="TRACKER[:PROJECT]", help="mlflow, wandb or trackio; may be repeated."),
     ],
 ) -> None:
-    """Log results to an experiment tracker: each headline with its interval, n and failures, page and JSON.
+    """Log results to an experiment tracker: headlines with their intervals.
 
-    Checkpoints of a sweep are logged at their steps. The same command again sends only what is new. Where
-    figures go is set as the tracker's own guide says, such as by MLFLOW_TRACKING_URI or WANDB_MODE=offline.
+    Each figure goes with its n and failures, beside the page and the figures as JSON. Checkpoints of a sweep
+    are logged at their steps. The same command again sends only what is new. Where figures go is set as the
+    tracker's own guide says, such as by MLFLOW_TRACKING_URI or WANDB_MODE=offline.
 
     \b
     Examples:
       coeval log ./runs/my --to mlflow
       coeval log ./outputs/run_a --to wandb:my-project --to trackio
     """
-    from coeval.cli import streams
-    from coeval.core.text import numbered
-    from coeval.exchange.trackers import log_results
 
     logged = log_results(folder, to, lambda news: streams.say(streams.messages(), news))
     for tracker, new in logged.items():

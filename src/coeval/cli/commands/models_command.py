@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from coeval.api import find_keys
+from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from coeval.core.model import ModelSpec
-    from coeval.engine.probing import HostReport
-    from coeval.models.keys import Keys
-    from coeval.pricing.price_book import PriceBook
+from coeval.cli.loop import interruptible, run_async
+from coeval.cli.views.host_view import credentials, hosts_as_data, print_credentials, print_hosts, served_by
+from coeval.cli.views.results_view import write_json
+from coeval.core.errors import Draining, ModelUnavailable, UsageError
+from coeval.core.model import ModelSpec
+from coeval.engine.probing import HostReport, at_hosts, everywhere, survey
+from coeval.engine.session import unless_interrupted
+from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.start.open_start import resolved_models
+from coeval.pricing.price_book import PriceBook
 
 
 def models(
@@ -56,9 +64,6 @@ def models(
     \b
     Exit codes: 0 done (hosts that fail are reported), 1 wrong request, 2 no host could be reached.
     """
-    from coeval.api import find_keys
-    from coeval.core.errors import ModelUnavailable, UsageError
-    from coeval.pricing.price_book import PriceBook
 
     if config is not None and interface is not None:
         raise UsageError("--config and --interface exclude each other; give one of them")
@@ -86,13 +91,6 @@ def _specs(
     config: Path | None, interface: str | None, base_url: str | None, keys: Keys, prices: PriceBook
 ) -> list[ModelSpec]:
     """Whom to ask: the models of a file, or one for each interface."""
-    from coeval.core.errors import UsageError
-    from coeval.core.model import ModelSpec
-    from coeval.engine.probing import at_hosts, everywhere
-    from coeval.models.catalog import HOSTS
-    from coeval.pipeline.config.load_file import load_config
-    from coeval.pipeline.run_options import RunOptions
-    from coeval.pipeline.start.open_start import resolved_models
 
     if config is not None:
         settled = load_config(config)
@@ -110,11 +108,6 @@ def _specs(
 
 
 def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
-    from coeval.cli import streams
-    from coeval.cli.loop import interruptible, run_async
-    from coeval.core.errors import Draining, UsageError
-    from coeval.engine.probing import survey
-    from coeval.engine.session import unless_interrupted
 
     if not specs:
         raise UsageError(
@@ -137,10 +130,6 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
 
 def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
 
-    from coeval.cli import streams
-    from coeval.cli.views.host_view import hosts_as_data, print_hosts, served_by
-    from coeval.cli.views.results_view import write_json
-
     if as_json:
         write_json({"hosts": hosts_as_data(reports)})
     else:
@@ -152,11 +141,6 @@ def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
 
 
 def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
-
-    from coeval.cli import streams
-    from coeval.cli.views.host_view import credentials, print_credentials
-    from coeval.cli.views.results_view import write_json
-    from coeval.pipeline.config.load_file import load_config
 
     named = load_config(config).models if config is not None else []
     found = credentials(keys, [model.spec() for model in named], interface)

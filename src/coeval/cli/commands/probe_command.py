@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
+from coeval.api import find_keys
+from coeval.cli import streams
+from coeval.cli.loop import interruptible, run_async
+from coeval.cli.views.progress_view import Terminal
+from coeval.cli.views.table_view import show_rows
+from coeval.core.errors import Draining, ModelUnavailable
 from coeval.core.options import ProbeMode
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from coeval.engine.probing import ProbeResult
-    from coeval.pipeline.config.schema import Config
+from coeval.core.text import numbered
+from coeval.engine.probing import ProbeResult, Probing, silent
+from coeval.engine.session import SessionContext
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.config.roles import asked_as
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.start.only import probe_only
+from coeval.reports.content import columns_of
 
 
 def probe(
@@ -49,16 +58,6 @@ def probe(
     \b
     Exit codes: 0 all models answer, 1 wrong request, 2 a model is unavailable, 130 interrupted.
     """
-    from coeval.api import find_keys
-    from coeval.cli import streams
-    from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.views.progress_view import Terminal
-    from coeval.core.errors import Draining, ModelUnavailable
-    from coeval.core.text import numbered
-    from coeval.engine.probing import Probing, silent
-    from coeval.engine.session import SessionContext
-    from coeval.pipeline.config.load_file import load_config
-    from coeval.pipeline.start.only import probe_only
 
     settled = load_config(config)
     experiment = settled.experiment
@@ -90,9 +89,6 @@ def probe(
 
 
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
-    from coeval.cli.views.table_view import show_rows
-    from coeval.pipeline.config.roles import asked_as
-    from coeval.reports.content import columns_of
 
     models = {model.name: model for model in config.models}
     rows = [

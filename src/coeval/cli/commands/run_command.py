@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from coeval.api import find_keys
+from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
     KeyFile,
@@ -17,10 +19,11 @@ from coeval.cli.command_names import (
     ProbeOnFail,
     names_in,
 )
-
-if TYPE_CHECKING:
-    from coeval.pipeline.config.load_file import Loaded
-    from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.core.errors import UsageError
+from coeval.exchange.trackers import destinations
+from coeval.models.batch.job_list import BatchMode
+from coeval.pipeline.config.load_file import Loaded, read_config
+from coeval.pipeline.run_options import RunOptions, Stance
 
 
 def run(
@@ -114,9 +117,6 @@ def run(
     if log_level == "DEBUG":
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
     from coeval.cli.commands.run_report import count_calls, run_and_report
-    from coeval.exchange.trackers import destinations
-    from coeval.models.batch.job_list import BatchMode
-    from coeval.pipeline.run_options import RunOptions
 
     stance, names = stance_of(redo_changed, keep_changed), names_in(only_models)
     batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
@@ -191,7 +191,6 @@ def plan(
     Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
     """
     from coeval.cli.commands.estimate_report import estimate_and_report
-    from coeval.pipeline.run_options import RunOptions
 
     stance = stance_of(redo_changed, keep_changed)
     options = RunOptions(continue_run, overwrite, names_in(only_models), stance, phase_barriers)
@@ -230,15 +229,12 @@ def describe(
     \b
     Exit codes: 0 described, 1 wrong request.
     """
-    from coeval.api import find_keys
-    from coeval.cli import streams
     from coeval.cli.views.description_view import (
         described_experiment,
         print_report,
         refuse_place,
         write_description,
     )
-    from coeval.pipeline.config.load_file import read_config
     from coeval.reports.description_report import description_report
 
     if out is not None:
@@ -256,8 +252,6 @@ def describe(
 
 def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:
     """What to do with records of another configuration; raises UsageError where both flags say it."""
-    from coeval.core.errors import UsageError
-    from coeval.pipeline.run_options import Stance
 
     if redo_changed and keep_changed:
         raise UsageError("--redo-changed and --keep-changed exclude each other; give one of them")
@@ -266,8 +260,6 @@ def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:
 
 def started_file(file: Path, options: RunOptions, resume: str | None) -> Loaded:
     """The experiment file, checked for a start with these options; ``resume`` overrides resume_from."""
-    from coeval.core.errors import UsageError
-    from coeval.pipeline.config.load_file import read_config
 
     if options.continue_run and resume is not None:
         raise UsageError("--continue and --resume exclude each other; give one of them")

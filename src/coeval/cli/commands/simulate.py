@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from typing import Annotated
 
 import typer
 
 from coeval.core.errors import UsageError
+from coeval.simulation.server import make_app, serve
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import parse_model_option
 
 
 def simulate(
@@ -54,11 +58,6 @@ def simulate(
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
     """
     # Here, because `coeval --help` must not pay for them.
-    import asyncio
-
-    from coeval.simulation.server import make_app, serve
-    from coeval.simulation.simulated_model import SimulatedModel
-    from coeval.simulation.traits import parse_model_option
 
     address = _loopback(host)
     models: dict[str, SimulatedModel] = {}
