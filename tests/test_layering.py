@@ -126,10 +126,7 @@ with a subtraction; raising it needs a page in docs/decisions."""
 MOST_LINES_OF_WIRE = 1206
 """The connections of `models/transport` grow no more: a library was tried in their place, and what they lack
 is a reason to try one again (docs/decisions/0013-our-wire-stays.md)."""
-LARGE_FUNCTIONS = {
-    "api/__init__.py run": "keyword arguments, each explained, are what somebody in a notebook wants",
-    "api/__init__.py arun": "the same",
-}
+LARGE_FUNCTIONS: dict[str, str] = {}
 """Beside the commands in ``cli/``: their parameters are their options, and their signatures not counted."""
 WRITERS = {
     "judging/checks/check_worker.py": "the process of a user's function: what that printed is flushed",

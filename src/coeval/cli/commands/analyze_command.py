@@ -20,7 +20,6 @@ from coeval.cli.views import measures_view
 from coeval.cli.views.gaps_view import tell_missing
 from coeval.cli.views.table_view import without_incomparable
 from coeval.core.errors import GAPS, UsageError
-from coeval.core.process_limits import need_address_space
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed, numbered
 from coeval.pipeline.plan.run_reading import opened, reading
@@ -152,13 +151,11 @@ def analyze(
       coeval analyze --run ./runs/quickstart --figures ./figures
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
-
     name, word = _named(what, word)
     folder = existing_results(the_folder(word, run, "analyze"))
     if name == "export-benchmark":
         _export_items(folder, out, report_format)
         return
-    need_address_space()
 
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
@@ -191,7 +188,6 @@ def show_analysis(
     folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: RobustOptions
 ) -> Missing:
     """Show an analysis, or write it: the folder is read and measured once. Return what the folder lacks."""
-
     needed, messages = given or NAMES[name].usual_format, streams.messages()
     pages = needed in ("html", "excel")
     shown = not pages and bool(needed or places.out or places.figures is None)
@@ -215,7 +211,6 @@ def _show_measures(
     measures: Measures, name: str, given: ReportFormat | None, out: Path | None, names: ShownNames
 ) -> None:
     """Print the tables of an analysis, or its text, or write that into a folder."""
-
     analysis = NAMES[name].analysis
     text_of, suffix = {
         "csv": (measures_view.as_csv, "csv"),
@@ -234,13 +229,11 @@ def _show_measures(
 
 def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
     """Write a run's datapoints as a data set."""
-
     run = existing_run(folder)
     if out is None:
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
     if needed is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
-    need_address_space()
     from coeval.analysis.measures.benchmark_measures import benchmark_measures, export_benchmark
     from coeval.analysis.measures.score_grid import score_grid
 

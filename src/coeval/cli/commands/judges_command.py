@@ -11,7 +11,7 @@ from rich.console import Console
 
 from coeval.analysis.panel.judge_drift import JudgeDrift
 from coeval.cli import streams
-from coeval.cli.command_names import Commands, KeyFile
+from coeval.cli.command_names import AsJson, Commands, KeyFile
 from coeval.cli.commands.run_report import count_calls, run_with_progress
 from coeval.cli.streams import say, warn
 from coeval.cli.views.results_view import json_text
@@ -42,7 +42,6 @@ BudgetUsd = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the calls; send and write nothing.")]
 Anew = Annotated[bool, typer.Option("--anew", help="Start a new check instead of continuing the last.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
 @app.command("check")
@@ -87,7 +86,6 @@ def check(
     2 the judge is unavailable, 3 scores are missing, 4 it has shifted further,
     130 interrupted.
     """
-
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
     prepared, code = _carry_out(request, keys, dry_run=dry_run)
 
@@ -103,7 +101,6 @@ def check(
 
 def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
     """Run the check; return it with the exit code. Ends the command where nothing came of it."""
-
     if dry_run:
         with TemporaryDirectory() as nowhere:
             counted = prepare_check(request, Path(nowhere))
@@ -129,7 +126,6 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
 
 
 def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:
-
     shift, flips = found.shift, found.flips
     gap = figure_text("gap", shift.difference, shift.low, shift.high)
     if found.beyond(max_shift / 100):

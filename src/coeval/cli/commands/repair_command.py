@@ -57,7 +57,6 @@ def repair(
       coeval repair --run ./runs/quickstart --stats --phase evaluation
       coeval repair --run ./runs/quickstart
     """
-
     phases = PHASES if phase is None else (_phase(phase),)
     folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, Needed(phases, dry_run, examples, show_valid))
@@ -73,7 +72,6 @@ def repair(
 
 
 def _phase(text: str) -> Phase:
-
     for number, name in enumerate(PHASES, 1):
         if text in (name, str(number)):
             return name
@@ -94,14 +92,12 @@ _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 
 def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
-
     rows = [(phase, *_figures([file for file in report.files if file.phase == phase])) for phase in phases]
     show_rows(console, "", (*columns_of("phase"), *columns_of(*_HEADINGS, kind="count")), rows)
 
 
 def _show_files(report: RepairReport, console: Console) -> None:
     """Documents, which have no lines, only if damaged."""
-
     rows = [
         (f"{file.path.parent.name}/{file.path.name}", *_figures([file]))
         for file in report.files
@@ -111,7 +107,6 @@ def _show_files(report: RepairReport, console: Console) -> None:
 
 
 def _show_reasons(report: RepairReport, console: Console) -> None:
-
     if not report.reasons:
         return
     rows = [
@@ -122,7 +117,6 @@ def _show_reasons(report: RepairReport, console: Console) -> None:
 
 
 def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Console) -> None:
-
     if lines:
         console.print(Text(f"{title}:", style="bold"))
     for line in lines:
@@ -135,7 +129,6 @@ def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Con
 
 
 def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
-
     for file in report.files:
         if file.damaged is not None:
             streams.say(console, f"damaged: {file.damaged}", "yellow")

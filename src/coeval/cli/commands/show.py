@@ -15,7 +15,6 @@ from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
 from coeval.cli.views.answer_view import AnswerView, answer_lines
 from coeval.core.errors import UsageError
-from coeval.core.process_limits import need_address_space
 from coeval.pipeline.plan.run_reading import reading
 from coeval.store.output_folder import existing_run
 
@@ -74,11 +73,9 @@ def show(
       coeval show --run ./runs/quickstart --id explain_concept__sim-large__00003
       coeval show --run ./runs/quickstart --json > answers.jsonl
     """
-
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")
     folder = existing_run(the_folder(word, run, "show"))
-    need_address_space()
 
     most = min(filter(None, (worst, limit)), default=None if as_json or identity else _FEW)
     order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"
@@ -103,7 +100,6 @@ def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
 
     Raises UsageError: a name or an id is none of the run's.
     """
-
     if choice.id is not None:
         raise UsageError(
             f"--id {choice.id}: no item or answer that counts in {reader.run.path} has this id; "

@@ -14,10 +14,10 @@ import typer
 from coeval.analysis.load import writer_of
 from coeval.api import find_keys
 from coeval.cli import streams
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
-from coeval.cli.loop import interruptible, run_async
+from coeval.cli.command_names import KeyFile, RunFolder, RunWord, the_folder
+from coeval.cli.loop import run_async
 from coeval.cli.views.folder_status import show_status, status_of, watch
-from coeval.cli.views.progress_view import Terminal
+from coeval.cli.views.progress_view import with_progress
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
 from coeval.core.model import judge_name
@@ -55,10 +55,7 @@ def status(
             "bill. Example: --settle judge-1=2.15",
         ),
     ] = None,
-    keys: Annotated[
-        Path | None,
-        typer.Option(help="Key file, for batch jobs. Example: --keys ~/work.keys.yaml"),
-    ] = None,
+    keys: KeyFile = None,
     watching: Annotated[bool, typer.Option("--watch", help="Refresh until the run has ended.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document; with --watch, one line for each change.")
@@ -78,7 +75,6 @@ def status(
     \b
     Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
     """
-
     path = existing_results(the_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
     _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
@@ -110,7 +106,6 @@ def status(
 
 
 def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: bool) -> None:
-
     if fetch and cancel:
         raise UsageError(
             "--fetch-batches and --cancel-batches exclude each other; the latter collects what is done, too"
@@ -129,7 +124,6 @@ def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool
 
 def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | None) -> None:
     """Book what the provider's bills say in the place of what was perhaps spent."""
-
     if writer is not None:
         raise UsageError(f"{path} is in use by process {writer}, which keeps the account; wait for it")
     bills: dict[str, float] = {}
@@ -159,7 +153,6 @@ def _all_locked(path: Path) -> Iterator[None]:
 
     Raises UsageError: another process is at work there.
     """
-
     tasks = [] if RunDir(path).is_run() else output_tasks(path)
     with ExitStack() as stack:
         for folder in dict.fromkeys((path, *tasks)):
@@ -170,7 +163,6 @@ def _all_locked(path: Path) -> Iterator[None]:
 def _of_evaluation(output: Path) -> dict[str, Usage]:
     """What the records of an output folder took, by the accounts that it has: a judge may be the same model
     elsewhere, and answers may bear a checkpoint's name, which has no account."""
-
     accounts = read_accounts(output / "usage.json")
     recorded: dict[str, Usage] = {}
     for pattern, named in (("responses*.jsonl", str), ("judgments.*.jsonl", judge_name)):
@@ -182,7 +174,6 @@ def _of_evaluation(output: Path) -> dict[str, Usage]:
 
 
 def _bill(text: str) -> tuple[str, float]:
-
     name, _, amount = text.rpartition("=")
     try:
         usd = float(amount.strip().removeprefix("$"))
@@ -196,7 +187,6 @@ def _bill(text: str) -> tuple[str, float]:
 def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
     """Have the jobs of an output folder of eval-framework cancelled; how many could not be. ``writer``: the
     process at work there."""
-
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
     if not jobs:
@@ -220,18 +210,16 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
 
 def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
     """Make records of what batch jobs have brought, asking nothing; how many could not be looked at."""
-
     messages = streams.messages()
     if not folder.pending_batches.exists():
         streams.say(messages, "There are no batch jobs.")
         return 0
-    found = find_keys(keys)
-    with Terminal(messages) as terminal:
-        summary = run_async(
-            interruptible(
-                lambda event: fetch_batches(folder, found, terminal, event, cancel=cancel), terminal.note
-            )
-        )
+    summary = with_progress(
+        find_keys(keys),
+        lambda context: fetch_batches(
+            folder, context.keys, context.watcher, context.interrupt, cancel=cancel
+        ),
+    )
     made = sum(outcome.made for outcome in summary.phases.values())
     streams.say(messages, f"{numbered(made, 'record')} made of what batch jobs have brought.")
     return sum(bool(job.note) for job in summary.batches)

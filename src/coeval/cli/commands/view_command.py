@@ -14,10 +14,10 @@ from aiohttp.web import Application
 from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.api.run_handle import sides_of
 from coeval.cli import streams
+from coeval.cli.command_names import NoToken, OpenIt, Port
 from coeval.cli.loop import run_async
 from coeval.cli.views.folder_status import status_of
 from coeval.core.errors import UsageError
-from coeval.core.process_limits import need_address_space
 from coeval.reports.comparison_page import comparison_page
 from coeval.reports.site.page import write_page
 from coeval.reports.view.view_app import ViewToken, make_view_app
@@ -37,15 +37,9 @@ def view(
         ),
     ] = None,
     run: Annotated[list[Path] | None, typer.Option("--run", help="The same as PATH.")] = None,
-    port: Annotated[
-        int,
-        typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8080"),
-    ] = 7575,
-    open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    no_token: Annotated[
-        bool,
-        typer.Option("--no-token", help="Let every user of this machine read and mark, without a token."),
-    ] = False,
+    port: Port = 7575,
+    open_it: OpenIt = False,
+    no_token: NoToken = False,
 ) -> None:
     """Browse runs: progress, results, every item and answer.
 
@@ -60,8 +54,6 @@ def view(
       coeval view ./runs/quickstart --open
       coeval view ./runs ./outputs --port 0
     """
-
-    need_address_space()
 
     places = ViewedPlaces([*(paths or ()), *(run or ())] or [_usual()], _status)
     messages = streams.messages()
@@ -115,7 +107,6 @@ def _usual() -> Path:
 
 def _status(path: Path) -> Any:
     """What ``coeval status --json`` tells."""
-
     return status_of(path)
 
 
