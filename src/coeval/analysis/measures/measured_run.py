@@ -27,9 +27,9 @@ from coeval.analysis.measures.judge_measures import (
     pair_measures,
     panel_measures,
 )
-from coeval.analysis.measures.label_measures import Labels, label_measures
+from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.leaders import (
-    label_sentence,
+    label_sentences,
     leader_sentences,
     partial_sentences,
     place_sentences,
@@ -79,7 +79,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import student_rows
-from coeval.analysis.run_results import Bounded, answer_notes, answer_warnings, missing_label_sentences
+from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, metric_scores, task_figures
@@ -295,8 +295,6 @@ class Conclusion(NamedTuple):
 
 
 _Part = TypeVar("_Part")
-# The terminal opens with conclusions; more labels than this are a table's work.
-_MOST_LABELS = 3
 
 
 def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterator[Conclusion]:
@@ -313,7 +311,7 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("leads", (text for text in leads if text not in of_judges)),
         ("leads", label_task_notes(reader)),
         ("leads", unscored_notes(reader, grid)),
-        ("leads", _labels(labels)),
+        ("leads", label_sentences(labels)),
         ("leads", family_judges(grid, measures.judges, ranks, families)),
         ("leads", place_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
@@ -329,22 +327,6 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("leads", answer_notes(rows)),
     )
     return (Conclusion(topic, text) for topic, texts in said for text in texts)
-
-
-def _labels(labels: Labels) -> Iterator[str]:
-    """Of the first few labels, who is right most often."""
-    places = [(task, name, found) for task, names in labels.items() for name, found in names.items()]
-    for task, name, found in places[:_MOST_LABELS]:
-        if found.ranking.order:
-            yield label_sentence(found, f"{task} ({name})")
-        else:
-            yield f"No answer has been compared with the labels of {task} ({name}) yet."
-    for task, name, found in places:
-        bounds = {one: found.students[one].bounds for one in found.ranking.order}
-        bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
-        yield from missing_label_sentences(f"{task} ({name})", bounded)
-    if (more := len(places) - _MOST_LABELS) > 0:
-        yield f"{numbered(more, 'more label')}: see coeval analyze labels."
 
 
 def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
