@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.comparison.paired_difference import PairedScores, holm_by_name, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, mean_over_strata
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -401,17 +401,16 @@ def _judged_difference(
     grid: ScoreGrid, answers: LabelledAnswers, tasks: Sequence[int], pair: tuple[str, str]
 ) -> Measured:
     """How much more judges give the first than the second, on the items that both answered."""
+    items, means = len(grid.items.ids), []
+    for name in pair:
+        mine = answers.student == grid.students.index(name)
+        total = np.bincount(answers.item[mine], answers.judged[mine], items)
+        with np.errstate(invalid="ignore"):
+            means.append(total / np.bincount(answers.item[mine], minlength=items))
+    first, second = means
     strata = []
     for task in tasks:
-        means = []
-        for name in pair:
-            mine = (answers.task == task) & (answers.student == grid.students.index(name))
-            item, places = answers.item[mine], len(grid.items.ids)
-            count = np.bincount(item, minlength=places)
-            total = np.bincount(item, answers.judged[mine], places)
-            means.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
-        first, second = means
-        both = np.isfinite(first) & np.isfinite(second)
+        both = np.isfinite(first) & np.isfinite(second) & (grid.items.task == task)
         if both.any():
             alike = grid.items.cluster[both]
             strata.append(PairedScores(second[both], first[both], np.ones(len(alike)), alike))
@@ -426,10 +425,12 @@ def _pairs(
 ) -> dict[tuple[str, str], CalibratedPair]:
     parts = {name: parts_of(of, clusters) for name, of in own.items()}
     found = {(one, other): powered_difference(parts[one], parts[other]) for one, other in judged}
-    adjusted = holm([people.p for people in found.values()])
+    adjusted = holm_by_name({pair: people.p for pair, people in found.items()})
     return {
-        pair: CalibratedPair(judged[pair], Measured(people.value, *people.bounds, people.labels, None), p)
-        for (pair, people), p in zip(found.items(), adjusted, strict=True)
+        pair: CalibratedPair(
+            judged[pair], Measured(people.value, *people.bounds, people.labels, None), adjusted[pair]
+        )
+        for pair, people in found.items()
     }
 
 

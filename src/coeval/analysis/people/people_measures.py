@@ -9,7 +9,7 @@ from coeval.analysis.comparison.comparison_report import half_text
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measured import Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, compared, human_scales, leaders
 from coeval.analysis.people.label_questions import ShownTexts
 from coeval.analysis.people.labelled_rows import (
@@ -103,20 +103,6 @@ def people_measures(
         judges=judges_against_people(grid, rows, reweighting),
         agreement=people_agreement(grid, rows, reweighting),
     )
-
-
-def drawn_scales(reader: RunReader) -> dict[str, HumanScale]:
-    """Make the human scales alone; none where nobody labelled by chance.
-
-    Raises StoreError: labels or answers cannot be read.
-    """
-    drawn = [label for label in read_labels(reader.run.path).values() if label.given and label.drawn]
-    if not drawn:
-        return {}
-    grid = score_grid(reader)
-    texts = ShownTexts(reader, {label.response_id for label in drawn}, grid)
-    shown = [label for label in drawn if texts.shows(label)]
-    return human_scales(grid, sampled_rows(grid, labelled_rows(grid, shown), shown).rows)
 
 
 def people_sentences(found: PeopleMeasures) -> Iterator[str]:
