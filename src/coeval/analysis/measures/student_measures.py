@@ -357,9 +357,8 @@ def _by_item_group(
     """By student: the groups that datapoints fall in (below 0: none)."""
     students, items = units.shape
     student, item = np.repeat(np.arange(students), items), np.tile(np.arange(items), students)
-    rows = _ScoredRows(
-        student, item, np.tile(group, students), RowSums(*map(np.ravel, scores)), units.ravel()
-    )
+    sums = RowSums(scores.total.ravel(), scores.share.ravel(), scores.units.ravel())
+    rows = _ScoredRows(student, item, np.tile(group, students), sums, units.ravel())
     return _means_of(grid, rows, names, needed)
 
 

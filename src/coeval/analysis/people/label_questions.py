@@ -70,12 +70,12 @@ def draw(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
     for key in _candidates(grid, factors):
         strata[key.task, key.student].setdefault(key.item, []).append(key)
     of_tasks: defaultdict[str, set[str]] = defaultdict(set)
-    for (task, _), items in strata.items():
-        of_tasks[task] |= items.keys()
+    for (task, _), by_item in strata.items():
+        of_tasks[task] |= by_item.keys()
     place = {
         item: at
-        for items in of_tasks.values()
-        for at, item in enumerate(sorted(items, key=lambda item: _hash(seed, item)))
+        for of_task in of_tasks.values()
+        for at, item in enumerate(sorted(of_task, key=lambda item: _hash(seed, item)))
     }
     one_each = {
         min(keys, key=lambda key: _hash(seed, key.answer)): len(keys)
