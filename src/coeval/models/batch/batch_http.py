@@ -197,19 +197,16 @@ class BatchHttp:
         again = method in _REPEATABLE if repeatable is None else repeatable
         return await self._until_taken(_Sending(method, path, content, headers, again, is_busy))
 
-    async def read(self, path: str, kind: type[T], what: str, shape: Callable[[bytes], bytes] = bytes) -> T:
-        """What a GET gives, once ``shape`` has made a body of it that can be read; raises Unreadable where it
-        is not ``what``."""
-        return read_answer(shape((await self.send("GET", path)).body), kind, what)
+    async def read(self, path: str, kind: type[T], what: str) -> T:
+        """What a GET gives; raises Unreadable where it is not ``what``."""
+        return read_answer((await self.send("GET", path)).body, kind, what)
 
-    async def pages(
-        self, path: str, kind: type[PageT], after: str, shape: Callable[[bytes], bytes] = bytes
-    ) -> AsyncIterator[PageT]:
+    async def pages(self, path: str, kind: type[PageT], after: str) -> AsyncIterator[PageT]:
         """The pages of a list, read as by `read`, until one names no next one, `MOST_PAGES` of them;
         ``after`` is the parameter that asks for it, beside those that ``path`` has."""
         token = ""
         for _ in range(MOST_PAGES):
-            page = await self.read(f"{path}{token}", kind, "a page of a list", shape)
+            page = await self.read(f"{path}{token}", kind, "a page of a list")
             yield page
             if not page.next:
                 return

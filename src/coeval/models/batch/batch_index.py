@@ -372,12 +372,11 @@ class BatchQueue:
         return 0 if self._filling is None else self._filling.requests
 
     def begin_round(self) -> None:
-        self.live_left = max(self.live_left, LIVE_AGAIN)
+        self.live_left = LIVE_AGAIN
 
-    def may_be_live(self, *, again: bool) -> bool:
-        """Whether a request is asked live after all: it is asked ``again``, and there are few of these, or
-        there were too few for a job."""
-        if self.limits.batches_only or self.live_left <= (0 if again else LIVE_AGAIN):
+    def may_be_live(self) -> bool:
+        """Whether a request that is asked again is asked live after all: there are few of these."""
+        if self.limits.batches_only or not self.live_left:
             return False
         self.live_left -= 1
         return True
@@ -405,12 +404,6 @@ class BatchQueue:
             self._filling = None
             file.close()
             self.full(self, file)
-
-    def ask_live(self, file: ParkedFile) -> None:
-        """Let the requests of a closed file be asked live in the next round."""
-        self.live_left = LIVE_AGAIN + file.requests
-        self.index.release_now(file.tag)
-        self._unpark(file)
 
     def heed_refusal(self) -> None:
         """Raise why no more jobs are made of this model, if that is so."""

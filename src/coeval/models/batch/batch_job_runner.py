@@ -17,7 +17,6 @@ from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, 
 from coeval.core.options import BATCH_OFF
 from coeval.core.text import numbered
 from coeval.models.batch.batch_api import (
-    ENDED,
     BatchJob,
     BatchProgress,
     BatchReply,
@@ -434,7 +433,7 @@ class BatchJobRunner:
             else:
                 failures, self._is_troubled = 0, False
                 self._show(progress)
-                if progress.state in ENDED:
+                if progress.state != "running":
                     return progress
                 self._heed_age()
             self.looked = True

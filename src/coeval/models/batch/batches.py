@@ -191,15 +191,7 @@ class Batches:
 
     def _submit(self, queue: BatchQueue, file: ParkedFile) -> None:
         """Write down that a job is about to be submitted, then have it carried."""
-        source, least = queue.source, queue.limits.least
-        if file.requests < least:
-            self._tell(
-                f"{numbered(file.requests, 'request')} of {source.name}: its provider takes no batch of "
-                f"fewer than {least}; they are asked live"
-            )
-            queue.ask_live(file)
-            self._news = True
-            return
+        source = queue.source
         job = PendingJob(
             tag=file.tag,
             state="written",
@@ -374,7 +366,7 @@ class BatchedModel(HostedModel):
         api = self._queue.source.api
         if not (self._parked and api.limits.batches_only) or self._admission.refusal() is not None:
             return await super().is_listed()
-        await api.find(BatchJob("", "", Path("none.jsonl"), 0, 0, time.time(), ""))
+        await api.find(BatchJob("", Path("none.jsonl"), 0, 0, time.time()))
         return True
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
@@ -450,7 +442,7 @@ class BatchedModel(HostedModel):
             raise outcome.error.error() if outcome.error is not None else ModelError("nothing came of it")
         if not self._asks:
             raise Draining("only what batch jobs have brought is made records of")
-        if request.purpose not in self._parked or queue.may_be_live(again=about.attempt > 0):
+        if request.purpose not in self._parked or (about.attempt > 0 and queue.may_be_live()):
             answered = await super()._send(request, body, call)
             queue.index.keep_live(BatchOutcome(key.hex(), answered.value))
             return answered
