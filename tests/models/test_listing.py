@@ -87,9 +87,9 @@ async def test_each_host_tells_of_its_models_in_its_own_words() -> None:
         ListedModel("gpt-4.1"),
         ListedModel("llama-3.3-70b-versatile", 131072),
         ListedModel("mistral-small-latest", 32768),
-        ListedModel("openai/gpt-4.1", 1047576, 2.0, 8.0),
+        ListedModel("openai/gpt-4.1", 1047576),
         ListedModel("openrouter/auto", 2000000),
-        ListedModel("meta-llama/Llama-3.3-70B-Instruct", 131072, 0.23, 0.4),
+        ListedModel("meta-llama/Llama-3.3-70B-Instruct", 131072),
         ListedModel("Qwen/Qwen2.5-7B", 32768),
     ]
 

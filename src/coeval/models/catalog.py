@@ -57,7 +57,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    dialect: str
+    dialect: str = "openai_chat"
     url: str = ""
     path: str = ""
     placed: str = ""
@@ -120,7 +120,6 @@ _NO_TOP_K = frozenset({"top_k"})
 _ROWS = (
     Host(
         name="openai",
-        dialect="openai_chat",
         url="https://api.openai.com/v1",
         key_env=("OPENAI_API_KEY",),
         completion_tokens_for=OPENAI_REASONING,
@@ -159,7 +158,6 @@ _ROWS = (
     ),
     Host(
         name="azure_openai",
-        dialect="openai_chat",
         priced_as="azure",
         url="{endpoint}",
         placed="azure_openai",
@@ -178,7 +176,6 @@ _ROWS = (
     ),
     Host(
         name="azure_ai",
-        dialect="openai_chat",
         priced_as="azure",
         url="{endpoint}",
         placed="azure_ai",
@@ -224,7 +221,6 @@ _ROWS = (
     ),
     Host(
         name="openrouter",
-        dialect="openai_chat",
         url="https://openrouter.ai/api/v1",
         listed_may_be_requested=False,
         key_env=("OPENROUTER_API_KEY",),
@@ -233,7 +229,6 @@ _ROWS = (
     ),
     Host(
         name="groq",
-        dialect="openai_chat",
         url="https://api.groq.com/openai/v1",
         placed="below /openai/v1",
         key_env=("GROQ_API_KEY",),
@@ -244,7 +239,6 @@ _ROWS = (
     ),
     Host(
         name="deepseek",
-        dialect="openai_chat",
         url="https://api.deepseek.com/v1",
         key_env=("DEEPSEEK_API_KEY",),
         structured="json_object",
@@ -254,7 +248,6 @@ _ROWS = (
     ),
     Host(
         name="mistral",
-        dialect="openai_chat",
         url="https://api.mistral.ai/v1",
         placed="below /v1",
         key_env=("MISTRAL_API_KEY",),
@@ -263,7 +256,6 @@ _ROWS = (
     ),
     Host(
         name="deepinfra",
-        dialect="openai_chat",
         url="https://api.deepinfra.com/v1/openai",
         listed_may_be_requested=False,
         key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_API_TOKEN"),
@@ -272,7 +264,6 @@ _ROWS = (
     ),
     Host(
         name="cerebras",
-        dialect="openai_chat",
         url="https://api.cerebras.ai/v1",
         placed="below /v1",
         key_env=("CEREBRAS_API_KEY",),
@@ -289,7 +280,6 @@ _ROWS = (
     ),
     Host(
         name="huggingface_api",
-        dialect="openai_chat",
         priced_as="huggingface_",
         url="https://router.huggingface.co/v1",
         listed_may_be_requested=False,
@@ -300,7 +290,6 @@ _ROWS = (
     ),
     Host(
         name="ollama",
-        dialect="openai_chat",
         local=True,
         url="{host}",
         placed="ollama",
@@ -316,7 +305,6 @@ _ROWS = (
     Host(name="command", dialect=OWN_CODE, local=True, needs_key=False, seeds_by_default=True),
     Host(
         name="vllm",
-        dialect="openai_chat",
         local=True,
         url="http://localhost:8000/v1",
         key_env=("VLLM_API_KEY",),

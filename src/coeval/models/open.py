@@ -135,7 +135,7 @@ class Models(Mapping[str, Model]):
         Draining."""
         self.http.drain()
         if self._ledger is not None:
-            self._ledger.turn_away(draining())
+            self._ledger.budget_gate.close(draining())
         for model in self._in_process:
             model.drain()
 

@@ -48,6 +48,8 @@ from coeval.models.dialects.dialect import (
     lay_over,
     problem_of,
     reply_reader,
+    schema_for,
+    seed_of,
 )
 from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.dialects.openai_chat import in_first_turn
@@ -101,31 +103,6 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
 
 
 _read_answer = reply_reader(_ConverseAnswer)
-
-
-def decode(body: bytes, redactor: Redactor) -> Completion:
-    """The answer in a 200, without credentials; time and attempts are not known here.
-
-    ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the arguments.
-
-    Raises ModelError: a guardrail or the host's filter withheld the answer, or the host made none that it can
-    hand over; Undecodable: it is no answer.
-    """
-    answer, notes = _read_answer(body)
-    message = answer.output.message if answer.output is not None else None
-    if message is None:
-        raise Misshapen("no message")
-    usage = _booked(bytes(answer.usage))
-    finish = finish_of(answer.stop_reason, usage)
-    content = message.content or []
-    completion = Completion(
-        text=_text(content),
-        usage=usage,
-        finish_reason=finish,
-        reasoning=_reasoning(content),
-        truncated=finish == "length",
-    )
-    return finished(completion, redactor, notes)
 
 
 def _text(content: list[_ConverseBlock]) -> str:
@@ -189,28 +166,6 @@ class _AwsProblem(msgspec.Struct, rename="camel"):
     capitalized: str | None = msgspec.field(default=None, name="Message")
     kind: str | None = msgspec.field(default=None, name="__type")
     original_status_code: int | None = None
-
-
-def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
-    """None where the status says it all.
-
-    Beside the table of all dialects, AWS's names tell of credentials that are none or have expired, the quota
-    of a day or an account (waiting does not help), a model that is not ready, and an error of the model.
-    """
-    problem = problem_of(reply.body, _AwsProblem)
-    # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
-    named = reply.headers.get("x-amzn-errortype") or problem.kind or ""
-    kind = named.partition(":")[0].rpartition("#")[2].strip()
-    said = problem.message or problem.capitalized
-    message = excerpt(said if said is not None else reply.body, redactor)
-    if kind not in _NAMED:
-        return refusal_of(reply.status, message)
-    error, more = _NAMED[kind]
-    if error is RateLimited and _PER_DAY.search(message.lower()):
-        more = more or _DAY
-    if kind == "ModelErrorException" and 400 <= (problem.original_status_code or 0) < 500:
-        error = BadRequest
-    return error(f"{message}{more}", status=reply.status, retry_advised=not more)
 
 
 # --- Parameters beyond Converse's own, by model maker
@@ -351,7 +306,7 @@ class Bedrock(Dialect):
         """
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
-        if (request.sampling.seed if request.seed is None else request.seed) is not None:
+        if seed_of(request) is not None:
             raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
         family = bedrock_family(spec.model)
         body = _said(request, spec, family)
@@ -366,9 +321,9 @@ class Bedrock(Dialect):
         )
         body["outputConfig"] = _set(effort=drawn.pop("effort", None))
         body[_OF_THE_MODEL] = drawn
-        if structured and spec.structured_output and request.schema is not None:
+        if (schema := schema_for(request, spec, structured=structured)) is not None:
             follows = _claude_follows(spec.model, drawn) if claude else family.follows
-            _follow(body, request.schema, follows)
+            _follow(body, schema, follows)
         for name, value in sampling.rest.items():
             lay_over(body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS)
         lay_over(body, spec.extra_body, _GROUPS)
@@ -378,10 +333,42 @@ class Bedrock(Dialect):
         return _is_claude(spec.model) and keeps_prefix(request, spec)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        return decode(body, redactor)
+        """See `Dialect`. ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the
+        arguments."""
+        answer, notes = _read_answer(body)
+        message = answer.output.message if answer.output is not None else None
+        if message is None:
+            raise Misshapen("no message")
+        usage = _booked(bytes(answer.usage))
+        finish = finish_of(answer.stop_reason, usage)
+        content = message.content or []
+        completion = Completion(
+            text=_text(content),
+            usage=usage,
+            finish_reason=finish,
+            reasoning=_reasoning(content),
+            truncated=finish == "length",
+        )
+        return finished(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
-        return explain(reply, redactor)
+        """See `Dialect`. Beside the table of all dialects, AWS's names tell of credentials that are none or
+        have expired, the quota of a day or an account (waiting does not help), a model that is not ready, and
+        an error of the model."""
+        problem = problem_of(reply.body, _AwsProblem)
+        # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
+        named = reply.headers.get("x-amzn-errortype") or problem.kind or ""
+        kind = named.partition(":")[0].rpartition("#")[2].strip()
+        said = problem.message or problem.capitalized
+        message = excerpt(said if said is not None else reply.body, redactor)
+        if kind not in _NAMED:
+            return refusal_of(reply.status, message)
+        error, more = _NAMED[kind]
+        if error is RateLimited and _PER_DAY.search(message.lower()):
+            more = more or _DAY
+        if kind == "ModelErrorException" and 400 <= (problem.original_status_code or 0) < 500:
+            error = BadRequest
+        return error(f"{message}{more}", status=reply.status, retry_advised=not more)
 
 
 BEDROCK = Bedrock()

@@ -49,8 +49,6 @@ class Fund:
     """What one model's requests on their way may cost: ``held`` of those that are being sent, ``parked`` of
     those that wait to be sent in a batch job, which no file knows of yet. ``queue`` is a heap."""
 
-    __slots__ = ("_held_of", "_parked_of", "budgets", "held", "name", "parked", "queue", "row")
-
     def __init__(self, name: str, row: ModelAccount) -> None:
         self.name = name
         self.row = row
@@ -99,8 +97,6 @@ class Fund:
 class Budget:
     """A budget and the funds that spend out of it. ``exhausted_at`` is the highest rank of a request that it
     could not pay for: what would only bring about more such requests is not paid for either."""
-
-    __slots__ = ("exhausted_at", "funds", "limit")
 
     def __init__(self, limit: SpendingLimit, funds: Collection[Fund]) -> None:
         self.limit = limit
@@ -193,15 +189,12 @@ class BudgetGate:
         )
         self._order = count()
         self._closed: CoevalError | None = None
-        self._free: Callable[[], Held] | None = None
+        self.free_jobs_money: Callable[[], Held] = lambda: Held.FOR_GOOD
+        """Called where those who wait can only get money that is held for batch jobs: it submits what is
+        parked, and says what may be waited for."""
         self._turning = False
         self.waiting = 0
         """Requests that wait for money."""
-
-    def jobs_free_money(self, free: Callable[[], Held]) -> None:
-        """``free`` is called where those who wait can only get money that is held for batch jobs: it submits
-        what is parked, and says what may be waited for."""
-        self._free = free
 
     def fund(self, name: str, row: ModelAccount, max_cost_usd: float | None) -> Fund:
         """The fund of a model, with the budgets that hold for it."""
@@ -359,7 +352,7 @@ class BudgetGate:
         if not self.waiting or self._is_live():
             return
         try:
-            held = self._free() if self._free is not None else Held.FOR_GOOD
+            held = self.free_jobs_money()
         except StoreError as error:  # nobody else is told of it here, and they would wait for ever
             self.close(error)
             return

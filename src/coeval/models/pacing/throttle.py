@@ -200,8 +200,6 @@ class Throttle:
 class Turn:
     """The turn of one endpoint among all that this process asks: each waits for a moment of its own."""
 
-    __slots__ = ("_at", "_throttle")
-
     def __init__(self, throttle: Throttle) -> None:
         self._throttle = throttle
         self._at: float | None = None

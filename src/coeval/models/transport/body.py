@@ -1,16 +1,10 @@
-"""The body of an answer: unpacked as it comes in, never larger than we take, and UTF-8 in the end."""
+"""The body of an answer: unpacked as it comes in, and never larger than we take."""
 
 from __future__ import annotations
 
 import codecs
-import json
-import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-
-from coeval.core.errors import Undecodable
-from coeval.core.foreign import utf8
 
 # --- What can go wrong between a request and its answer, before anybody has read the answer
 #
@@ -64,11 +58,7 @@ LARGEST_BODY = 1 << 26
 """Bytes of a body, both as it comes and unpacked; the longest answers with log-probabilities have a tenth."""
 
 _PIECE = 1 << 20  # of a bomb, no more than this is unpacked beyond the limit
-# How JSON begins in UTF-8 and what is like it, so not in UTF-16.
-_JSON_IN_BYTES = (b'{"', b"{\n", b"{ ")
 _PLAIN = frozenset({"", "identity", "none"})
-_CHARSET = re.compile(r'charset\s*=\s*["\']?([\w.:-]+)', re.IGNORECASE)
-_CHARSETS_READ = ("utf-16", "utf-32", "iso8859", "cp125", "koi8", "gb", "big5", "euc", "shift_jis")
 
 
 class Body:
@@ -81,8 +71,6 @@ class Body:
 
     What cannot be unpacked is told at the end, by `whole`; what is too large, at once.
     """
-
-    __slots__ = ("_codings", "_content", "_fault", "_received", "_unpacked")
 
     def __init__(self, coding: str | None = None) -> None:
         self._codings: Sequence[_Inflating] = ()
@@ -104,8 +92,9 @@ class Body:
         elif not self._fault:
             self._append(data)
 
-    def whole(self, content_type: str = "") -> bytes:
-        """The body, unpacked; text in UTF-8 without a byte order mark. Raises NotHttp when that cannot be."""
+    def whole(self) -> bytes:
+        """The body, unpacked, without a byte order mark: JSON is UTF-8 (RFC 8259). Raises NotHttp when that
+        cannot be."""
         if not self._received:
             return b""
         if self._codings and not all(coding.at_end for coding in self._codings):
@@ -113,9 +102,7 @@ class Body:
         if self._fault:
             raise NotHttp(self._fault)
         content = self._content if isinstance(self._content, bytes) else bytes(self._content)
-        if content.startswith(_JSON_IN_BYTES) and _charset(content_type) is None:
-            return content  # as nearly all are
-        return _in_utf8(content, _charset(content_type))
+        return content.removeprefix(codecs.BOM_UTF8)
 
     def _unpack(self, data: bytes) -> None:
         if self._fault:
@@ -158,8 +145,6 @@ class Body:
 class _Inflating:
     """One coding of a body, undone piece by piece, so that little packed never becomes much at once."""
 
-    __slots__ = ("_gzip", "_stream")
-
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
         self._stream: zlib._Decompress | None = None
@@ -187,41 +172,3 @@ class _Inflating:
             return 16 + zlib.MAX_WBITS
         # Both spellings of deflate are about: with the header of RFC 1950, which says so, and without.
         return zlib.MAX_WBITS if first & 15 == zlib.DEFLATED else -zlib.MAX_WBITS
-
-
-def _in_utf8(body: bytes, named: str | None) -> bytes:
-    """A text in UTF-8 without a byte order mark; as it is where its charset cannot be told.
-
-    JSON is UTF-8 (RFC 8259), and what reads as such is taken for it, whatever its header claims.
-    """
-    charset: str = json.detect_encoding(body)
-    if charset == "utf-8":
-        if named is None or _is_utf8(body):
-            return body
-        charset = named
-    try:
-        text = body.decode(charset)
-    except UnicodeError:
-        return body
-    return body if "\0" in text else text.encode()  # no text holds a NUL
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        utf8(body)
-    except Undecodable:
-        return False
-    return True
-
-
-@lru_cache(maxsize=64)
-def _charset(content_type: str) -> str | None:
-    """The charset that a Content-Type names, unless it is UTF-8 or none that a text may be in."""
-    found = _CHARSET.search(content_type)
-    if found is None:
-        return None
-    try:
-        name = codecs.lookup(found[1]).name
-    except LookupError:
-        return None
-    return name if name.startswith(_CHARSETS_READ) else None

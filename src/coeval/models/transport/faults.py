@@ -170,18 +170,12 @@ def _from_aiohttp(error: Exception, where: str, timeout_s: float) -> ModelError 
             return no_proxy(where, error.os_error)
         case aiohttp.ClientHttpProxyError():
             return _from_proxy(error.status, error.message, where)
-        case aiohttp.ServerFingerprintMismatch():
-            return ConnectionFailed(
-                f"{where}: the server's certificate is not the pinned one", retry_advised=False
-            )
         case aiohttp.ClientConnectorError():
             return ConnectionFailed(f"{where}: no connection ({_cause(error.os_error)})")
         case aiohttp.ServerDisconnectedError() | aiohttp.EofStream():
             return _no_answer(where)
         case aiohttp.ClientPayloadError():
             return ConnectionFailed(f"{where}: the answer was cut off")
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | aiohttp.RedirectClientError():
-            return BadRequest(f"{where}: this is no URL that can be asked; correct base_url")
         case aiohttp.ClientResponseError() | HttpProcessingError():
             return _not_http(where, error.message)
         case _:
