@@ -112,7 +112,7 @@ class Models(Mapping[str, Model]):
                 self.by_name[spec.name] = model
             if self._batches is not None:
                 opened.push_async_callback(self._batches.aclose)
-                self._batches.take_up()
+                await self._batches.take_up()
             self._closing = opened.pop_all()
         return self
 

@@ -36,11 +36,12 @@ from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.transport.body import Body
 from coeval.models.transport.call import Fault, Tries, requested_retry, requested_wait_s
-from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
+from coeval.models.transport.connection import LARGE_BODY, HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place
 from coeval.models.transport.network import proxy_for, trusted_certificates
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
+from coeval.models.transport.proxied import headers_of, open_session
 from coeval.store.jsonl import store_error
 
 # --- Replies, read into memory or to disk
@@ -53,10 +54,7 @@ _CHUNK = 1 << 20
 
 async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> HttpReply:
     """The answer; of one that goes to disk, without its body."""
-    headers: dict[str, str] = {}
-    for name, value in response.headers.items():
-        headers.setdefault(name.lower(), value)
-    body = Body()
+    headers, body = headers_of(response), Body()
     if into is None or not 200 <= response.status < 300:
         async for piece in response.content.iter_any():
             body.take(piece)
@@ -320,15 +318,9 @@ class BatchHttp:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=trusted_certificates()),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"Accept": "*/*"},
-                max_line_size=LONGEST_LINE,
-                max_field_size=LONGEST_LINE,
+            self._session = open_session(
+                connector=aiohttp.TCPConnector(ssl=trusted_certificates()), headers={"Accept": "*/*"}
             )
-            # aiohttp would send some requests a second time by itself: what makes a job is sent once.
-            self._session._retry_connection = False
         return self._session
 
 

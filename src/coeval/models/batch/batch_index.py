@@ -238,12 +238,6 @@ class BatchIndex:
         async for key in self._waiting(tag):
             del self._table[key]
 
-    def release_now(self, tag: str) -> None:
-        """`release` where few requests wait, or nobody else does."""
-        for key in self._ids(tag):
-            if self._table.get(key, "") is None:
-                del self._table[key]
-
     async def lose(self, tag: str, reason: str) -> None:
         """Those requests of a job that still wait will not be answered in this run."""
         async for key in self._waiting(tag):

@@ -108,7 +108,7 @@ class Batches:
         queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit)
         return queue
 
-    def take_up(self) -> None:
+    async def take_up(self) -> None:
         """Go on with the jobs that an earlier start has left, of models that are here now."""
         self.begin_round()
         for job in self.index.jobs:
@@ -117,7 +117,7 @@ class Batches:
                 continue
             # the account may not have it: then nothing was sent
             if job.tag not in queue.source.meter.open_jobs() and job.id is None:
-                self.index.release_now(job.tag)
+                await self.index.release(job.tag)
                 self.index.forget(job.tag)
                 continue
             self._carry(queue, job, fresh=False)

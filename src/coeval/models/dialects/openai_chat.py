@@ -378,7 +378,7 @@ def _response_format(
 @lru_cache(maxsize=256)
 def _json_schema(name: str, schema: bytes, strict: bool) -> msgspec.Raw:
     """Encoded once, as a run asks for few schemas many times."""
-    strict = strict and _is_closed(msgspec.json.decode(schema))
+    strict = strict and _is_closed(foreign.decode(schema))
     needed = {"name": name, "schema": msgspec.Raw(schema), "strict": strict}
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": needed}))
 

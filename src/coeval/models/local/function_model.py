@@ -36,11 +36,11 @@ from coeval.core.redaction import Redactor
 from coeval.core.shown_url import without_credentials
 from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
 from coeval.models.pacing.admission import Admission
-from coeval.models.transport.call import requested_wait_s
+from coeval.models.pacing.limits import LONGEST_HOLD_S
+from coeval.models.transport.call import Fault, Tries, requested_wait_s
 from coeval.models.transport.http import draining
 
-# Attempts of a call that fails for a passing reason, and seconds before the second; they double.
-_ATTEMPTS, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 4, 0.5, 60.0
+_RNG = random.Random()
 
 
 class OwnCode(Model):
@@ -66,16 +66,16 @@ class OwnCode(Model):
         return True
 
     async def complete(self, request: Request) -> Completion:
+        tries = Tries()
         for attempt in count(1):
             try:
                 completion = await self._answer(request)
             except ModelError as error:
                 unread = isinstance(error, Unreadable)  # which phases ask for anew, three times in all
-                if attempt == _ATTEMPTS or unread or not (error.retryable and error.retry_advised):
+                fault = Fault(error, again=error.retryable and error.retry_advised and not unread)
+                if not tries.failed(fault):
                     raise
-                usual = _FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
-                pause = usual if error.retry_after_s is None else error.retry_after_s
-                await asyncio.sleep(min(pause, _LONGEST_PAUSE_S))
+                await asyncio.sleep(min(tries.wait_s(fault, _RNG), LONGEST_HOLD_S))
                 continue
             text = self._redactor.answer(completion.text)
             if attempt == 1 and text is completion.text:

@@ -8,7 +8,7 @@ most a part of one block per model is wasted. Money is reserved likewise (`budge
 from __future__ import annotations
 
 import logging
-from asyncio import CancelledError, Future
+from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -234,11 +234,7 @@ class Meter:
         return self._park_when(money, usd)
 
     async def _park_when(self, money: Future[None], usd: float) -> None:
-        try:
-            await money
-        except CancelledError:
-            self.budget_gate.leave(self.fund, usd, money, parked=True)
-            raise
+        await self.budget_gate.granted(self.fund, usd, money, parked=True)
         if (refused := self.refusal()) is not None:
             self.budget_gate.put_back(self.fund, usd, parked=True)
             raise refused
@@ -360,11 +356,7 @@ class Reservation:
         return self._take_when(money)
 
     async def _take_when(self, money: Future[None]) -> None:
-        try:
-            await money
-        except CancelledError:
-            self._meter.budget_gate.leave(self._meter.fund, self.usd, money)
-            raise
+        await self._meter.budget_gate.granted(self._meter.fund, self.usd, money)
         self._held = True
 
     def settle(self, usage: Usage) -> Usage:
