@@ -1,4 +1,4 @@
-"""Bodies: codings undone piece by piece, bounded, and texts in UTF-8 whatever they came in."""
+"""Bodies: unpacked piece by piece, bounded, and without a byte order mark."""
 
 from __future__ import annotations
 
@@ -19,11 +19,6 @@ from coeval.models.transport.body import LARGEST_BODY, Body, NotHttp
 TEXT = b'{"text": "fine"}' * 40
 
 
-def raw_deflate(body: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-15)
-    return packer.compress(body) + packer.flush()
-
-
 def unpacked(pieces: Iterable[bytes], coding: str | None = None) -> bytes:
     body = Body(coding)
     for piece in pieces:
@@ -38,11 +33,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 CODED = {
     "gzip": ("gzip", packed(TEXT)),
     "x-gzip": ("X-GZIP", packed(TEXT)),
-    "members": ("gzip", packed(TEXT[:99]) + packed(b"") + packed(TEXT[99:])),
     "deflate": ("deflate", zlib.compress(TEXT)),
-    "bare deflate": ("Deflate", raw_deflate(TEXT)),
-    "twice": ("deflate, gzip", packed(zlib.compress(TEXT))),
-    "twice the same": ("gzip, identity, gzip", packed(packed(TEXT))),
     "none": ("none", TEXT),
     "identity": ("identity", TEXT),
     "nothing": ("", TEXT),
@@ -71,12 +62,12 @@ def test_what_unpacks_to_whole_pieces_and_one_byte_less_and_more_is_whole() -> N
     ("coding", "sent", "words"),
     [
         ("br", b"abc", "the content coding 'br' is not one we read"),
-        ("gzip, zstd", b"abc", "the content coding 'zstd' is not one we read"),
+        ("gzip, zstd", b"abc", "the content coding 'gzip, zstd' is not one we read"),
+        ("gzip, gzip", packed(packed(TEXT)), "the content coding 'gzip, gzip' is not one we read"),
         ("gzip", b"abc", "damaged"),
         ("deflate", b"\x78\x9c\xff\xff\xff", "damaged"),
         ("gzip", packed(TEXT)[:-9], "cut off"),
         ("gzip", packed(TEXT) + b"more", "damaged"),
-        ("deflate, gzip", packed(zlib.compress(TEXT)[:-9]), "cut off"),
     ],
 )
 def test_what_cannot_be_unpacked_says_why(coding: str, sent: bytes, words: str) -> None:
@@ -101,8 +92,6 @@ def test_a_body_is_limited_as_it_comes_and_as_it_unpacks(monkeypatch: pytest.Mon
         ([most, b"x"], None),
         ([most, b"x"], "br"),
         ([packed(most + b"x")], "gzip"),
-        ([packed(b"x"), packed(most)], "gzip"),
-        ([zlib.compress(packed(most + b"x"))], "gzip, deflate"),
         (repeat(packed(b""), 1 << 20), "gzip"),
     ):
         with pytest.raises(NotHttp, match="more than 1 MiB"):
@@ -122,9 +111,7 @@ def peak_bytes(pieces: Iterable[bytes], coding: str | None) -> int:
 @pytest.mark.process
 def test_a_bomb_costs_no_more_than_the_largest_body() -> None:
     large = bomb(192)
-    twice = zlib.compress(large)
     assert peak_bytes([large], "gzip") < 2 * LARGEST_BODY
-    assert peak_bytes([twice], "gzip, deflate") < 2 * LARGEST_BODY
 
 
 @pytest.mark.process

@@ -33,9 +33,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     ``dialect``, ``signer`` and ``placed`` name how it is spoken to, how a key is shown and who reads its
     address; a host of another package may name its own as ``package.module:name``. ``url`` is the base URL,
-    empty where there is none to know (a local model); ``path`` stands in the place of the dialect's. Both
-    may hold ``{settings}``, ``path`` ``{model}`` too; an address that may say more or less than where the
-    API is has a ``placed`` (`models.address`) in the place of both. ``headers`` go with every request.
+    empty where there is none to know (a local model), and may hold ``{settings}``; an address that may say
+    more or less than where the API is has a ``placed`` (`models.address`). ``headers`` go with every request.
     ``key_env`` are the variables an API key is read from, in order; ``settings`` the other fields of the
     host's entry in a key file, each with its variables, and ``defaults`` what they are where nothing is
     set; those that are no credential can be parameters of a model as well. ``models_url`` is the base URL
@@ -59,7 +58,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dialect: str = "openai_chat"
     url: str = ""
-    path: str = ""
     placed: str = ""
     headers: Mapping[str, str] = {}
     key_env: tuple[str, ...] = ()

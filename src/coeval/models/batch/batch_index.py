@@ -107,7 +107,6 @@ class ParkedFile:
         self.requests = self.bytes = 0
         self.usd = self.dearest_usd = 0.0
         self.phases: Counter[str] = Counter()
-        self.first_id = ""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lines = lines_file(folder, self.tag).open("xb", buffering=1 << 18)
@@ -125,7 +124,6 @@ class ParkedFile:
             self._ids.write(key)
         except OSError as error:
             raise store_error("write to", self.folder, error) from error
-        self.first_id = self.first_id or key.hex()
         self.requests += 1
         self.bytes += len(line)
         self.usd += usd

@@ -202,7 +202,6 @@ class Batches:
             phases=dict(file.phases),
             requests=file.requests,
             bytes=file.bytes,
-            first_id=file.first_id,
             written_at=time.time(),
             bodies=source.bodies(),
         )

@@ -50,7 +50,6 @@ class PendingJob(msgspec.Struct, kw_only=True):
     phases: dict[str, int]
     requests: int
     bytes: int
-    first_id: str
     written_at: float
     submitted_at: float | None = None
     checked_at: float | None = None
