@@ -319,12 +319,11 @@ async def _report(
     if isinstance(address, HostReport):
         return address
     spec = address.spec
-    url = address.models_url or address.url
     names = at[address.key]
-    report = HostReport(spec.interface, spec.account, shown_url(url), names=names)
+    report = HostReport(spec.interface, spec.account, shown_url(address.url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
-    endpoint = Endpoint(url, address.signer, Limiter(), secrets, address.host.headers)
+    endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
     endpoint.leave_in((*names, *chain.from_iterable(names.values())))
     try:
         await reach(endpoint, address.dialect.model_list.path(None), "GET")

@@ -62,9 +62,8 @@ _SETTING = re.compile(r"\{(\w+)\}")
 
 
 class ModelAddress(NamedTuple):
-    """``url`` is the base URL, to which ``path`` is appended; ``models_url`` that of the host's list of
-    models, empty where it is the same. ``settings`` are those of the host by name; one that is not set raises
-    the UsageError that says where to set it."""
+    """``url`` is the base URL, to which ``path`` is appended. ``settings`` are those of the host by name; one
+    that is not set raises the UsageError that says where to set it."""
 
     spec: ModelSpec
     host: Host
@@ -73,7 +72,6 @@ class ModelAddress(NamedTuple):
     path: str
     credential: Credential | None
     signer: Signer | None
-    models_url: str = ""
     settings: Mapping[str, str] = MappingProxyType({})
 
     @property
@@ -112,8 +110,7 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     settings = _Settings(_settings(host, credential, signer), host, who)
     dialect = dialect_of(host)
     url, path = _place(spec, host, dialect, settings)
-    models_url = _filled(host.models_url, settings) if spec.base_url is None else ""
-    return ModelAddress(spec, host, dialect, url, path, credential, signer, models_url, settings)
+    return ModelAddress(spec, host, dialect, url, path, credential, signer, settings)
 
 
 def _place(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settings) -> ApiPlace:

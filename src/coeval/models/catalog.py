@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -37,10 +36,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     more or less than where the API is has a ``placed`` (`models.address`). ``headers`` go with every request.
     ``key_env`` are the variables an API key is read from, in order; ``settings`` the other fields of the
     host's entry in a key file, each with its variables, and ``defaults`` what they are where nothing is
-    set; those that are no credential can be parameters of a model as well. ``models_url`` is the base URL
-    of its list of models where that is another, and not used where the user sets one; without
-    ``lists_models`` there is none, or none of what can be asked, and without ``listed_may_be_requested``
-    being listed says nothing of the key: the list is public, or names what accounts may be given.
+    set; those that are no credential can be parameters of a model as well. Without ``lists_models`` there is
+    no list of its models, or none of what can be asked, and without ``listed_may_be_requested`` being listed
+    says nothing of the key: the list is public.
     ``priced_as`` is the provider of the price library whose prices are the host's, where its name is not the
     interface's; a host of another package may bring ``prices``, the place of a function from a model's id to
     its `Rates` (None: unknown). ``local``: it is for servers that their users run, whose tokens cost nothing.
@@ -63,7 +61,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     key_env: tuple[str, ...] = ()
     settings: Mapping[str, tuple[str, ...]] = {}
     defaults: Mapping[str, str] = {}
-    models_url: str = ""
     lists_models: bool = True
     listed_may_be_requested: bool = True
     priced_as: str = ""
@@ -92,7 +89,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     def output_limit_field(self, model: str) -> str:
         """What this host calls the limit on output tokens of a model."""
         pattern = self.completion_tokens_for
-        if pattern is not None and _begins_with(pattern, model):
+        if pattern is not None and re.match(pattern, model, re.IGNORECASE):
             return "max_completion_tokens"
         return "max_tokens"
 
@@ -100,11 +97,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         """The same host, with what it calls the limit of this model turned into the other name."""
         renamed = "" if self.output_limit_field(model) == "max_tokens" else None
         return msgspec.structs.replace(self, completion_tokens_for=renamed)
-
-
-@lru_cache(maxsize=1024)
-def _begins_with(pattern: str, model: str) -> bool:
-    return re.match(pattern, model, re.IGNORECASE) is not None
 
 
 OWN_CODE = "own_code"
@@ -189,8 +181,6 @@ _ROWS = (
         name="bedrock",
         dialect="bedrock",
         url="https://bedrock-runtime.{region}.amazonaws.com",
-        models_url="https://bedrock.{region}.amazonaws.com",
-        listed_may_be_requested=False,
         signer="coeval.models.signers:aws",
         priced_as="aws",
         key_env=("AWS_BEARER_TOKEN_BEDROCK",),

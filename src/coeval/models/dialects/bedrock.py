@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core import foreign
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
@@ -39,9 +38,6 @@ from coeval.models.dialects.anthropic_messages import (
 from coeval.models.dialects.dialect import (
     Dialect,
     FieldRejected,
-    ListedModel,
-    ModelList,
-    ModelPage,
     arguments_text,
     finish_of,
     finished,
@@ -225,55 +221,6 @@ def nested(place: tuple[str, ...], value: Any) -> dict[str, Any]:
     return {outer: nested(tuple(inner), value) if inner else value}
 
 
-# --- Model list: foundation models and inference profiles
-#
-# Written against the service model that botocore carries (`bedrock`, 2023-04-20). That a model is listed does
-# not say that the account may ask it: access is given apart.
-
-_MODELS = "/foundation-models?byOutputModality=TEXT&byInferenceType=ON_DEMAND"
-_PROFILES = "/inference-profiles?maxResults=1000"
-# What the page of profiles that no token stands for is called.
-_FIRST_PROFILES = ""
-
-
-class _FoundationModel(msgspec.Struct, rename="camel"):
-    model_id: str
-
-
-class _InferenceProfile(msgspec.Struct, rename="camel"):
-    inference_profile_id: str
-
-
-class _BedrockPage(msgspec.Struct, rename="camel"):
-    """An answer of either operation: each has its own list."""
-
-    model_summaries: list[_FoundationModel] | None = None
-    inference_profile_summaries: list[_InferenceProfile] | None = None
-    next_token: str | None = None
-
-
-_read_page = foreign.decoder(_BedrockPage)
-
-
-def _path(page: str | None) -> str:
-    if page is None:
-        return _MODELS
-    return f"{_PROFILES}&nextToken={quote(page, safe='')}" if page != _FIRST_PROFILES else _PROFILES
-
-
-def _page(body: bytes) -> ModelPage:
-    page = _read_page(body)
-    if page.model_summaries is not None:
-        return ModelPage(tuple(ListedModel(each.model_id) for each in page.model_summaries), _FIRST_PROFILES)
-    if page.inference_profile_summaries is None:
-        raise Misshapen("it lists neither models nor inference profiles")
-    profiles = (ListedModel(each.inference_profile_id) for each in page.inference_profile_summaries)
-    return ModelPage(tuple(profiles), page.next_token)
-
-
-BEDROCK_MODELS = ModelList(_path, _page)
-
-
 Body: TypeAlias = dict[str, Any]
 
 # Converse's own fields; every other parameter is the model's.
@@ -293,7 +240,6 @@ class Bedrock(Dialect):
     """Converse; see `Dialect`."""
 
     labels_field = None
-    model_list = BEDROCK_MODELS
 
     def path(self, spec: ModelSpec) -> str:
         return f"/model/{quote(spec.model, safe='')}/converse"

@@ -232,7 +232,7 @@ def throttle_of(environment: Mapping[str, str], *, default_s: float | None = Non
     if not interval_s:
         return None
     path = _state_path(environment.get(STATE_PATH, "").strip())
-    return _of_this_process(max(interval_s, _SHORTEST_INTERVAL_S), path.absolute(), bool(text))
+    return _throttle(max(interval_s, _SHORTEST_INTERVAL_S), path.absolute(), everywhere=bool(text))
 
 
 def _interval(text: str) -> float:
@@ -259,6 +259,5 @@ def _state_path(named: str) -> Path:
         ) from None
 
 
-@cache
-def _of_this_process(interval_s: float, path: Path, everywhere: bool) -> Throttle:
-    return Throttle(interval_s, path, everywhere=everywhere)
+# One pace of this process, whoever asks for it.
+_throttle = cache(Throttle)

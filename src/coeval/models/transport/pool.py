@@ -473,7 +473,8 @@ class Wire:
         """
         if self._closed:
             raise Closed(sent=False)
-        pool = self._pools.get(route.origin) or self._open_pool(route.origin)
+        if (pool := self._pools.get(route.origin)) is None:
+            pool = self._pools[route.origin] = Pool(route.origin, self._dialler)
         now = pool.loop.time()
         deadline = now + timeout_s
         connection = pool.take(now) or await pool.wait(deadline)
@@ -499,7 +500,3 @@ class Wire:
         self._closed = True
         await asyncio.gather(*(pool.aclose() for pool in self._pools.values()))
         await self._dialler.aclose()
-
-    def _open_pool(self, origin: Origin) -> Pool:
-        pool = self._pools[origin] = Pool(origin, self._dialler)
-        return pool
