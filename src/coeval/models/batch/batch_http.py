@@ -39,7 +39,7 @@ from coeval.models.transport.call import Fault, Tries, requested_retry, requeste
 from coeval.models.transport.connection import LARGE_BODY, HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place
-from coeval.models.transport.network import proxy_for, trusted_certificates
+from coeval.models.transport.network import proxy_for
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
 from coeval.models.transport.proxied import headers_of, open_session
 from coeval.store.jsonl import store_error
@@ -318,9 +318,7 @@ class BatchHttp:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = open_session(
-                connector=aiohttp.TCPConnector(ssl=trusted_certificates()), headers={"Accept": "*/*"}
-            )
+            self._session = open_session(headers={"Accept": "*/*"})
         return self._session
 
 

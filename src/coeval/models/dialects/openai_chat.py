@@ -59,7 +59,6 @@ class _Model(msgspec.Struct):
     active: Any = None
     capabilities: Any = None
     architecture: Any = None
-    providers: Any = None
 
 
 class _List(msgspec.Struct):
@@ -83,8 +82,8 @@ def _page(body: bytes) -> ModelPage:
     # Names are routes where there is a wildcard, or all were made at LiteLLM's one moment.
     at_once = bool(models) and all(model.created == _ROUTED_AT for model in models)
     routed = at_once or any("*" in model.id for model in models)
-    listed = (_listed(model, windows) for model in models if _answers(model))
-    return ModelPage(tuple(model._replace(routed=routed) for model in listed))
+    listed = (_listed(model, windows, routed=routed) for model in models if _answers(model))
+    return ModelPage(tuple(listed))
 
 
 def _answers(model: _Model) -> bool:
@@ -96,35 +95,20 @@ def _answers(model: _Model) -> bool:
         model.active is not False
         and capabilities.get("completion_chat") is not False
         and (not isinstance(made, list) or "text" in made)
-        and (not _behind(model) or any(_is_live(provider) for provider in _behind(model)))
     )
 
 
-def _behind(model: _Model) -> list[dict[str, Any]]:
-    """What a router says of those that serve the model for it."""
-    listed = model.providers if isinstance(model.providers, list) else []
-    return [provider for provider in listed if isinstance(provider, dict)]
-
-
-def _is_live(provider: dict[str, Any]) -> bool:
-    return provider.get("status") in ("live", None)
-
-
-def _listed(model: _Model, windows: Mapping[str, int | None]) -> ListedModel:
+def _listed(model: _Model, windows: Mapping[str, int | None], *, routed: bool) -> ListedModel:
     window = windows[model.id]
     if window is None and isinstance(model.parent, str):  # vLLM lists an adapter without its base's window
         window = windows.get(model.parent)
-    told = {f"{provider.get('context_length')}" for provider in _behind(model) if _is_live(provider)}
-    return ListedModel(model.id, window, bounds=len(told) < 2)
+    return ListedModel(model.id, window, routed=routed)
 
 
 def _window(model: _Model) -> int | None:
     about = model.metadata if isinstance(model.metadata, dict) else {}
-    behind = [provider.get("context_length") for provider in _behind(model) if _is_live(provider)]
     reported = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
-    # A router may take any of its providers: the least of their windows is there in any case.
-    least = min((number for number in behind if isinstance(number, int) and _is_count(number)), default=None)
-    return next((number for number in reported if _is_count(number)), least)
+    return next((number for number in reported if _is_count(number)), None)
 
 
 def _is_count(reported: Any) -> bool:

@@ -191,8 +191,7 @@ class Dialler:
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
-            trusted = trusted_certificates()
-            self._tls = trusted if isinstance(trusted, ssl.SSLContext) else ssl.create_default_context()
+            self._tls = trusted_certificates()
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 

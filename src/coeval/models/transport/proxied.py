@@ -16,9 +16,10 @@ from coeval.models.transport.network import trusted_certificates
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, UNPACKED, RequestRoute
 
 
-def open_session(**settings: Any) -> aiohttp.ClientSession:
-    """A session that keeps no cookies, takes headers as long as our own wire does, and sends once."""
+def open_session(*, limit: int = 100, **settings: Any) -> aiohttp.ClientSession:
+    """A session of at most ``limit`` connections (0: any number) that keeps no cookies, takes headers as long as our own wire does, and sends once."""
     session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=limit, ssl=trusted_certificates()),
         cookie_jar=aiohttp.DummyCookieJar(),
         max_line_size=LONGEST_LINE,
         max_field_size=LONGEST_LINE,
@@ -42,7 +43,7 @@ class ProxiedWire:
 
     def __init__(self) -> None:
         self._session = open_session(
-            connector=aiohttp.TCPConnector(limit=0, ssl=trusted_certificates()),
+            limit=0,
             headers=UNPACKED,
             auto_decompress=False,  # it knows no bound; `Body` does
         )
