@@ -17,7 +17,8 @@ from coeval.models.transport.pool import CONNECT_TIMEOUT_S, UNPACKED, RequestRou
 
 
 def open_session(*, limit: int = 100, **settings: Any) -> aiohttp.ClientSession:
-    """A session of at most ``limit`` connections (0: any number) that keeps no cookies, takes headers as long as our own wire does, and sends once."""
+    """A session of at most ``limit`` connections (0: any number) that keeps no cookies, takes headers as long
+    as our own wire does, and sends once."""
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=limit, ssl=trusted_certificates()),
         cookie_jar=aiohttp.DummyCookieJar(),
