@@ -33,7 +33,7 @@ from coeval.simulation.prose import (
     sentences,
     write_item,
 )
-from coeval.simulation.student import answer, conforming, labelled_answer
+from coeval.simulation.student import answer, labelled_answer, object_answer
 
 # --- Teacher
 #
@@ -200,13 +200,18 @@ PARTS: tuple[FormPart, ...] = (
 )
 """Tried in this order; what matches none is a student's."""
 
-_BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
+
+def _same_answer(ask: SimulatedAsk) -> Reply:
+    return {"same": ask.draws.pick("value $.same", ("yes", "no"))}
+
+
+_BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS} | {"same_answer": _same_answer}
 
 
 def player(ask: SimulatedAsk) -> Player:
-    """Choose the player of a request; an unknown schema is simply followed."""
+    """Choose the player of a request."""
     if ask.labels:
         return labelled_answer
     if ask.schema is not None:
-        return _BY_SCHEMA.get(ask.schema.name, conforming)
+        return _BY_SCHEMA.get(ask.schema.name, object_answer)
     return next((part.play for part in PARTS if part.requested_in(ask.text)), answer)
