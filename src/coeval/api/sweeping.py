@@ -115,7 +115,7 @@ def sweep(requested: SweepCall) -> SweepRun:
         if board.exit_code == UNAVAILABLE:
             raise ModelUnavailable("; ".join(board.gaps))
         if has_ended(chosen, board):
-            if chosen.phases.plot:
+            if settings.plot:
                 need_address_space()
                 from coeval.reports.training_files import put_together
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from coeval.core.text import canonical, digest
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.output_folder import SHARDS
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.sweep import Sweep, SweepPhases, filled
+from coeval.sweeps.sweep import Sweep, filled
 
 # --- Job plan: ``OUT/sweep/sweep.json``
 #
@@ -210,18 +210,6 @@ class ConclusionDue:
     def of(self, runs: tuple[int, ...]) -> ConclusionDue:
         """As often tried, of these samples."""
         return ConclusionDue(self.checkpoint, self.task, runs, self.attempts)
-
-
-def due_of(
-    checkpoint: Checkpoint,
-    conclusions: Mapping[str, tuple[int, ...]],
-    tasks: Mapping[str, TaskJobs],
-    phases: SweepPhases,
-) -> Iterator[ConclusionDue]:
-    """The conclusions that this start of the sweep makes."""
-    for name, runs in conclusions.items():
-        if phases.judge or not tasks[name].judged:
-            yield ConclusionDue(checkpoint, tasks[name], runs)
 
 
 def foreign_shards_taken_in(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:

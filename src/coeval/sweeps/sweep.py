@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -21,15 +20,6 @@ WORKERS, ACCOUNTS = "workers", "accounts"
 
 Samples = Mapping[str, Sequence[int]]
 """Task as it is asked for → samples by their number."""
-
-
-class SweepPhases(NamedTuple):
-    """``inference`` asks the checkpoints, ``judge`` has the judged tasks judged, ``plot`` puts the samples
-    together and draws the curves. What rules score is scored in any case."""
-
-    inference: bool = True
-    judge: bool = True
-    plot: bool = True
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots, open_ray
 from coeval.sweeps.job_plan import JobPlan, job_plan
 from coeval.sweeps.merging import MergeCommand
 from coeval.sweeps.server_command import ServerCommand
-from coeval.sweeps.sweep import PATH, Sweep, SweepPhases, queue_of
+from coeval.sweeps.sweep import PATH, Sweep, queue_of
 from coeval.sweeps.sweep_settings import SweepSettings, counts, steps
 from coeval.sweeps.worker_files import Server
 
@@ -144,13 +144,12 @@ _SERVED_NAME = f"step_{STEP}"
 
 class SweepRequest(NamedTuple):
     """What a start of a sweep is to do, made once of its ``settings``: the ``sweep`` with the ``plan`` of its
-    jobs, the ``phases`` of this start, and where its checkpoints are; ``watch``: new ones too."""
+    jobs, and where its checkpoints are; ``watch``: new ones too."""
 
     settings: SweepSettings
     keys: Keys
     sweep: Sweep
     plan: JobPlan
-    phases: SweepPhases
     places: CheckpointPlaces
     watch: CheckpointWatch | None
 
@@ -162,7 +161,6 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
     if settings.out is None:
         out = setting("out")
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
-    phases = SweepPhases(settings.inference, settings.judge, settings.plot)
     external = _external(settings)
     if external and settings.swap:
         raise UsageError(
@@ -170,7 +168,7 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         )
     command = ServerCommand(settings.server_command)
     evaluation = _evaluation(settings, external, keys)
-    _refuse_lacking_judge(evaluation, settings, phases)
+    _refuse_lacking_judge(evaluation, settings)
     sweep = Sweep(
         evaluation=evaluation,
         served_name=settings.served_name or (PATH if command.serves_path and not external else _SERVED_NAME),
@@ -183,8 +181,8 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
         merge=_merge_command(settings),
     )
-    places, plan = places_of(settings), job_plan(sweep, judges=phases.judge)
-    return SweepRequest(settings, keys, sweep, plan, phases, places, watch_of(settings, places))
+    places, plan = places_of(settings), job_plan(sweep, judges=settings.judge)
+    return SweepRequest(settings, keys, sweep, plan, places, watch_of(settings, places))
 
 
 def _merge_command(settings: SweepSettings) -> str:
@@ -295,9 +293,9 @@ def _server(settings: SweepSettings, command: ServerCommand) -> Server:
     )
 
 
-def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings, phases: SweepPhases) -> None:
+def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings) -> None:
     judged = [request.name for request in evaluation.tasks if kind_of(request.name).needs_judge]
-    if not judged or not phases.judge:
+    if not judged or not settings.judge:
         return
     model, url = setting("judge_model"), setting("judge_base_url")
     if settings.judge_model is None:

@@ -415,9 +415,9 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = tell_end(sweeping.board, request.sweep, results, messages)
         if has_ended(request, sweeping.board):
-            if request.phases.plot:
+            if settings.plot:
                 lacking = put_together_and_drawn(request.sweep)
-                if request.phases.inference and request.phases.judge:
+                if settings.inference and settings.judge:
                     code = max(code, lacking)  # else it may lack what it was to leave out
             log_at_end(request.sweep.out, log_to, view.warn)
     return code
