@@ -11,10 +11,10 @@ import msgspec
 
 from coeval import __version__
 from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, served_models
-from coeval.benchmarks.assets.library import AssetOrigin
+from coeval.benchmarks.assets.library import AssetOrigin, AssetUsed
 from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
 from coeval.benchmarks.run.benchmark_works import GivenCounts
-from coeval.benchmarks.run.eval_spec import AssetUsed, EvalSpec
+from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.records import Kept, Usage, is_good
 from coeval.engine.model_work import Recipe
@@ -53,7 +53,7 @@ def _of_data(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str
             case AssetOrigin.GIVEN:
                 yield f"{name} is your own copy: {file}"
             case AssetOrigin.UNVERIFIED:
-                yield f"{name} is not the file that is published, or changed while it was read: {file}"
+                yield f"{name} is not the file that is published: {file}"
             case AssetOrigin.OFFICIAL:
                 pass
             case _:
