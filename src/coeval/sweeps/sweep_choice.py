@@ -36,21 +36,12 @@ def places_of(settings: SweepSettings) -> CheckpointPlaces:
     Raises UsageError: no checkpoint is named.
     """
     given = settings.checkpoints
-    pattern, only = settings.name_pattern, steps_of(settings.steps)
     listed: list[Checkpoint] = []
     folder: Path | None = None
-    match given:
-        case str() | Path():
-            folder = Path(given).absolute()
-        case Mapping():
-            folder = Path(given["folder"]).absolute() if "folder" in given else None
-            pattern = pattern or given.get("name_pattern")
-            only = only if only is not None else steps_of(given.get("steps"))
-            listed += [_checkpoint(each["step"], each["path"]) for each in given.get("more", ())]
-        case None:
-            pass
-        case _:
-            listed += [_checkpoint(each["step"], each["path"]) for each in given]
+    if isinstance(given, str | Path):
+        folder = Path(given).absolute()
+    else:
+        listed += [_checkpoint(each["step"], each["path"]) for each in given or ()]
     if settings.base_model is not None:
         listed.append(_checkpoint(0, settings.base_model))
     queue = None if settings.out is None else queue_of(Path(settings.out))
@@ -60,8 +51,8 @@ def places_of(settings: SweepSettings) -> CheckpointPlaces:
             f"no checkpoint is named; give their folder ({setting('checkpoints')} DIR), or a list of step "
             "and path in a file (--config)"
         )
-    merged = bool(settings.merge_command)
-    return CheckpointPlaces(tuple(listed), folder, pattern, tuple(only or ()), queue, merged)
+    only, merged = tuple(steps(settings.steps) or ()), bool(settings.merge_command)
+    return CheckpointPlaces(tuple(listed), folder, settings.name_pattern, only, queue, merged)
 
 
 def _checkpoint(step: int, path: str) -> Checkpoint:
@@ -78,19 +69,6 @@ def watch_of(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWat
         watch, only = setting("watch"), setting("steps")
         raise UsageError(f"{watch} takes every step that appears; leave {only} out, or {watch}")
     return CheckpointWatch(places, settings.watch_interval, settings.until_step)
-
-
-def steps_of(given: object) -> list[int] | None:
-    """``120,240``, a list of numbers, or a number."""
-    match given:
-        case str():
-            return steps(given)
-        case int():
-            return [given]
-        case Sequence():
-            return sorted({int(step) for step in given})
-        case _:
-            return None
 
 
 def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
