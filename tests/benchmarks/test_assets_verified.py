@@ -13,8 +13,7 @@ import pytest
 from fakes.asset_shelf import MANIFEST, PROMPTS, WHEEL_NAME, WORDS, library, stock, use
 from fakes.package_index import PackageIndex, running
 
-from coeval.benchmarks.assets.cache import AssetMissing, read_manifest
-from coeval.benchmarks.assets.fetch import HUBS, pip_command, string_constant
+from coeval.benchmarks.assets.cache import HUBS, AssetMissing, pip_command, read_manifest, string_constant
 from coeval.benchmarks.assets.library import Library, read_records
 from coeval.models.transport.network import SourceFailed
 

@@ -29,8 +29,7 @@ from coeval.sweeps.job_plan import (
 )
 from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
-from coeval.sweeps.merging import Merging
-from coeval.sweeps.server_command import PRESETS
+from coeval.sweeps.server_command import PRESETS, Merging
 from coeval.sweeps.swapping import base_of
 from coeval.sweeps.sweep import WORKERS
 from coeval.sweeps.sweep_choice import SweepRequest

@@ -16,18 +16,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.benchmarks.assets.cache import (
+    HUBS,
     NLTK_DATA,
     Asset,
     AssetFile,
     AssetMissing,
     Cache,
+    Fetcher,
     Manifest,
+    Progress,
     is_whole,
     nltk_folders,
     read_manifest,
     sha256_of,
 )
-from coeval.benchmarks.assets.fetch import HUBS, Fetcher, Progress
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.regular_files import open_file

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.benchmarks.assets.fetch import Progress
+from coeval.benchmarks.assets.cache import Progress
 from coeval.benchmarks.assets.library import Library
 from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
 from coeval.benchmarks.run.benchmark_works import read_given, source_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from coeval.benchmarks.assets.fetch import Progress
+from coeval.benchmarks.assets.cache import Progress
 from coeval.benchmarks.assets.library import AssetUsed, Library
 from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.benchmark_works import RETRIES, AnswerWork, JudgmentWork
