@@ -20,18 +20,18 @@ from coeval.core.options import setting
 from coeval.core.text import listed, numbered
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_not_served
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
-from coeval.sweeps.job_plan import (
+from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
+from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
+from coeval.sweeps.server_command import PRESETS, Merging
+from coeval.sweeps.swapping import base_of
+from coeval.sweeps.sweep import (
     WORKER_ATTEMPTS,
+    WORKERS,
     ConclusionDue,
     TaskJobs,
     WorkerDue,
     foreign_shards_taken_in,
 )
-from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
-from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
-from coeval.sweeps.server_command import PRESETS, Merging
-from coeval.sweeps.swapping import base_of
-from coeval.sweeps.sweep import WORKERS
 from coeval.sweeps.sweep_choice import SweepRequest
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
 

@@ -21,9 +21,8 @@ from coeval.core.settings import declared
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import STEP, Checkpoint, CheckpointPlaces, CheckpointWatch, refuse_doubles
 from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots, open_ray, open_slurm
-from coeval.sweeps.job_plan import JobPlan, job_plan
 from coeval.sweeps.server_command import MergeCommand, ServerCommand
-from coeval.sweeps.sweep import PATH, Sweep, queue_of
+from coeval.sweeps.sweep import PATH, JobPlan, Sweep, job_plan, queue_of
 from coeval.sweeps.sweep_settings import SweepSettings, counts, steps
 from coeval.sweeps.worker_files import Server
 

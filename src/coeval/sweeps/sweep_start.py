@@ -29,12 +29,11 @@ from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
 from coeval.sweeps.judging_run import JudgingProcess, judging_command
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
 from coeval.sweeps.server_process import end_leftovers
-from coeval.sweeps.sweep import ACCOUNTS, WORKERS, Sweep, queue_of
+from coeval.sweeps.sweep import ACCOUNTS, WORKERS, JobPlan, Sweep, queue_of
 from coeval.sweeps.sweep_choice import KEY_VARIABLE, SweepRequest, absent_program, engine_of, refuse_ambiguous
 
 

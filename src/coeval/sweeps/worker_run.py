@@ -39,10 +39,16 @@ from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
 from coeval.sweeps.guard import LOOK_S
-from coeval.sweeps.health import free_port, served_names, shown_names, until_up
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
-from coeval.sweeps.server_process import ServerProcess, end_leftover
+from coeval.sweeps.server_process import (
+    ServerProcess,
+    end_leftover,
+    free_port,
+    served_names,
+    shown_names,
+    until_up,
+)
 from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedAdapter, as_started
 from coeval.sweeps.worker_files import (
     Server,

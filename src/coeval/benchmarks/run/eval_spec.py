@@ -11,8 +11,7 @@ import msgspec
 from coeval.benchmarks.assets.cache import Progress
 from coeval.benchmarks.assets.library import Library
 from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
-from coeval.benchmarks.run.benchmark_works import read_given, source_of
-from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
+from coeval.benchmarks.run.task_folder import TaskFolder, first_answer, read_given, source_of
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.task_registry import kind_of
 from coeval.core.errors import UsageError

@@ -18,7 +18,6 @@ from typing import NamedTuple
 from coeval.benchmarks.assets.cache import Progress
 from coeval.benchmarks.assets.library import AssetUsed, Library
 from coeval.benchmarks.benchmark import Answer, Judgment
-from coeval.benchmarks.run.benchmark_works import RETRIES, AnswerWork, JudgmentWork
 from coeval.benchmarks.run.eval_spec import (
     EvalSpec,
     find_assets,
@@ -26,6 +25,7 @@ from coeval.benchmarks.run.eval_spec import (
     judge_model,
     refuse_another_model,
 )
+from coeval.benchmarks.run.task_folder import RETRIES, AnswerWork, JudgmentWork
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, Draining, ModelUnavailable, QuotaExhausted, UsageError
 from coeval.core.model import ModelSpec

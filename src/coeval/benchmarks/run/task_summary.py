@@ -17,10 +17,10 @@ from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, served_
 from coeval.analysis.run_results import ModelCost, model_costs
 from coeval.benchmarks.assets.library import AssetOrigin, AssetUsed
 from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
-from coeval.benchmarks.run.benchmark_works import GivenCounts
 from coeval.benchmarks.run.eval_estimate import refuse_too_dear
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, held, usage_file
+from coeval.benchmarks.run.task_folder import GivenCounts
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.core.errors import GAPS, INTERRUPTED
 from coeval.core.records import Kept, Usage, is_good

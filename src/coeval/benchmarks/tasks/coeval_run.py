@@ -74,8 +74,8 @@ TASK_OPTION = "task"
 
 
 class RunTask(NamedTuple):
-    """A task of the run: ``rubric`` are the factors that judges score by the ``form``, ``computed`` the checks
-    by factor; ``elsewhere`` names those that need a process of their own: no answer has a score of them here.
+    """A task of the run: ``rubric`` are the factors that judges score by ``form``, ``computed`` the checks by
+    factor; ``elsewhere`` names those that need a process of their own: no answer has a score of them here.
     ``labels`` have their values, those that teachers proposed included."""
 
     config: TaskConfig

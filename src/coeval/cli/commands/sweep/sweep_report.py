@@ -33,10 +33,9 @@ from coeval.pricing.tariff import sources_reported
 from coeval.reports.content import ReportColumn, columns_of
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.job_table import JobTable, TaskStatus
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
-from coeval.sweeps.sweep import WORKERS, Sweep, folder_of
+from coeval.sweeps.sweep import WORKERS, JobPlan, Sweep, folder_of
 from coeval.sweeps.sweep_choice import SweepRequest, absent_program, sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import (
