@@ -8,7 +8,6 @@ set aside as ``responses.<model>-<recipe>.jsonl`` and restored with their settin
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from coeval.benchmarks.assets.library import read_records
-from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment
+from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment, file_name
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode, decoder
 from coeval.core.records import Completion, Kept, Message, Request, by_id, is_good
@@ -187,15 +186,6 @@ def _answer(item: Item, response: str, tested: RoleModel, source: str) -> Answer
 
 
 RecordT = TypeVar("RecordT", Answer, Judgment)
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-# File systems take 255 bytes; suffixes and a temporary file's mark come on top.
-_LONGEST_NAME = 100
-
-
-def file_name(name: str) -> str:
-    """Make a safe file name: no path, not hidden, the end of a very long name."""
-    return _UNSAFE.sub("_", name)[-_LONGEST_NAME:].strip("._") or "model"
 
 
 class _MadeBy(msgspec.Struct):

@@ -308,8 +308,7 @@ class CoevalRun(Benchmark):
         return canonical(templates)
 
     def _template(self, task: TaskConfig) -> str:
-        judge = self.settings.judge.model if self.settings.judge is not None else ""
-        return find_template(task.prompt_library, f"evaluate_{task.evaluation_mode}", judge)
+        return find_template(task.prompt_library, f"evaluate_{task.evaluation_mode}", self.judge)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """Return one judgment of all factors, or one per factor, by the run's ``evaluation_mode``."""
