@@ -461,19 +461,15 @@ class Fetcher:
             target = self._cache.file(asset, file)
             with self._cache.locked(file.path):
                 if not self._cache.holds(asset, file, anew=anew):
-                    self._cache.keep(asset, file, self._replacement(file, target))
+                    self._cache.keep(asset, file, self._read(file, target))
 
-    def _replacement(self, file: AssetFile, target: Path) -> bytes:
+    def _read(self, file: AssetFile, target: Path) -> bytes:
         try:
-            return self._read(file)
+            return self._content(file)
         except SourceFailed as error:
             if not target.is_file():
                 raise
             raise SourceFailed(f"{target} has changed since it was verified, and {error}") from error
-
-    def _read(self, file: AssetFile) -> bytes:
-        try:
-            return self._content(file)
         except OSError as error:
             raise store_error("take files out of", self._local or self._cache.root, error) from error
 
@@ -510,17 +506,15 @@ class Fetcher:
         if key not in self._verified:
             parcel = self._manifest.parcels[key]
             with self._cache.locked(parcel.file):
-                self._verified[key] = self._cached(parcel) or self._requested_for(key, parcel)
+                path = self._cached(parcel)
+                if path is None and key in self.failed:
+                    raise SourceFailed(self.failed[key])
+                try:
+                    self._verified[key] = path or self._fetched(parcel)
+                except SourceFailed as error:
+                    self.failed[key] = str(error)
+                    raise
         return self._verified[key]
-
-    def _requested_for(self, key: str, parcel: Parcel) -> Path:
-        if key in self.failed:
-            raise SourceFailed(self.failed[key])
-        try:
-            return self._fetched(parcel)
-        except SourceFailed as error:
-            self.failed[key] = str(error)
-            raise
 
     def _cached(self, parcel: Parcel) -> Path | None:
         path = self._cache.parcel(parcel.file)

@@ -37,41 +37,16 @@ from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json_if_whole, write_json_atomic
 from coeval.store.output_folder import cache_folder, file_name_of
 
-# --- Recently failed downloads
-
 # What could not be had is tried again once an hour, not at every start.
 AGAIN_AFTER_S = 3600.0
 
 
 class _Failure(msgspec.Struct, frozen=True):
-    """When a parcel could not be fetched (seconds since 1970), and why."""
+    """When a parcel could not be fetched (seconds since 1970), and why: a row of the cache's
+    ``unreachable.json``. Losing the file costs one more try."""
 
     at: float
     reason: str
-
-
-class Unreachable:
-    """Parcels that recently failed, in the cache's ``unreachable.json``. Losing the file costs one more
-    try."""
-
-    def __init__(self, cache: Path) -> None:
-        self._path = cache / "unreachable.json"
-
-    def lately(self) -> dict[str, str]:
-        """Return the parcels not to try now, each with its last failure."""
-        now, failed = time.time(), self._read().items()
-        return {parcel: each.reason for parcel, each in failed if 0 <= now - each.at < AGAIN_AFTER_S}
-
-    def remember(self, failed: Mapping[str, str]) -> None:
-        """Store new failures; silently skipped where the cache cannot be written."""
-        if failed:
-            now = time.time()
-            known = self._read() | {parcel: _Failure(now, reason) for parcel, reason in failed.items()}
-            with suppress(StoreError):
-                write_json_atomic(self._path, known)
-
-    def _read(self) -> dict[str, _Failure]:
-        return read_json_if_whole(self._path, dict[str, _Failure]) or {}
 
 
 # Seconds of silence after which a source of optional assets is given up: starts must not hang on them.
@@ -157,16 +132,19 @@ class Library:
 
         They are tried again after an hour, or by `ensure`.
         """
+        record, now = self.cache.root / "unreachable.json", time.time()
+        known = read_json_if_whole(record, dict[str, _Failure]) or {}
+        lately = {key: each.reason for key, each in known.items() if 0 <= now - each.at < AGAIN_AFTER_S}
         fetcher = Fetcher(self.manifest, self.cache, progress, patience_s=SOON_S)
-        unreachable = Unreachable(self.cache.root)
-        lately = unreachable.lately()
         fetcher.failed.update(lately)
         found, absent = self._gather(names, fetcher, given or {}, forgiven=(SourceFailed, StoreError))
         if failed is not None:
             for name, reason in absent.items():
                 if not lately.keys() & {*self.manifest.asset(name).parcels}:
                     failed(name, reason)
-        unreachable.remember({key: why for key, why in fetcher.failed.items() if key not in lately})
+        if fresh := {key: _Failure(now, why) for key, why in fetcher.failed.items() if key not in lately}:
+            with suppress(StoreError):
+                write_json_atomic(record, known | fresh)
         return found
 
     def _gather(
