@@ -57,7 +57,7 @@ def _round_trip() -> YAML:
     """A reader and writer that keeps comments, quotes and the order of keys."""
     yaml = YAML(typ="rt", pure=True)
     yaml.preserve_quotes = True
-    yaml.default_flow_style = None  # type: ignore[assignment]  # lists of words on a line
+    yaml.default_flow_style = None  # lists of words on a line
     yaml.width = 4096
     yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml
