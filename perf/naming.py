@@ -26,8 +26,8 @@ VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text(encoding="utf-
 _IRREGULAR = frozenset(
     """
     begun bound broken brought built caught chosen done drawn driven fallen fed found given gone grown heard
-    held hidden kept known laid learnt left lent lost made meant met paid said seen sent shown sold spent stood
-    sworn taken taught thought thrown told torn understood worn written
+    held hidden kept known laid learnt left lent lost made meant met paid said seen sent shown sold spent
+    stood sworn taken taught thought thrown told torn understood worn written
     """.split()  # noqa: SIM905
 )
 _ENDS_ALIKE = frozenset(("embed", "exceed", "feed", "need", "proceed", "seed", "speed"))
