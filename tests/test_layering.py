@@ -156,7 +156,6 @@ DECODERS = {
     "core/text.py": "finds JSON amid prose, and reads back what it wrote itself",
     "benchmarks/tasks/ifeval_checks.py": "the published verdict on JSON is what json.loads says",
     "benchmarks/assets/library.py": "CSV is read as text",
-    "models/transport/body.py": "a charset that a host names",
     "models/keys.py": "YAML",
     "pipeline/config/document.py": "YAML",
     "pricing/pricing_file.py": "YAML",
