@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coeval.benchmarks.assets.cache import AssetMissing
-from coeval.benchmarks.assets.fetch import Progress
+from coeval.benchmarks.assets.cache import AssetMissing, Progress
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.cli import streams
 from coeval.cli.command_names import Commands

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import typer
 
-from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
+from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.comparisons import compare_sides, line_up
 from coeval.analysis.load import need_run
 from coeval.analysis.training.sweep_comparison import compare_runs
@@ -65,11 +65,10 @@ def results(
         print_paper(the_folder(word, run, "results"), latex=as_latex)
         return
     folder = existing_results(the_folder(word, run, "results"))
-
     parts = None
     if by is not None:
         with reading(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
-            parts = Parts(breakdown(of_run, by), label_breakdown(of_run, by))
+            parts = breakdown(of_run, by)
     with opened(folder, shown=True) as (reader, notes):
         found = scores_of(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
