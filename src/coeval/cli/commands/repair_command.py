@@ -148,7 +148,7 @@ def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: 
     from coeval.cli import streams
     from coeval.cli.views.gaps_view import tell_way_on
     from coeval.core.text import numbered
-    from coeval.pipeline.upkeep.batch_jobs import continue_command
+    from coeval.pipeline.upkeep.gaps import continue_command
 
     for file in report.files:
         if file.damaged is not None:
