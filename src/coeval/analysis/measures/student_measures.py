@@ -44,7 +44,6 @@ from coeval.analysis.measures.score_grid import (
 from coeval.analysis.panel.mean_squares import (
     ByJudge,
     JudgeScatter,
-    judge_cells,
     judge_scatter,
     judged_share,
     pooled_scatter,
@@ -505,10 +504,10 @@ def student_score(
     return msgspec.structs.replace(recorded, score=measured, score_by_task=by_task, over_judges=over)
 
 
-def score_scatters(grid: ScoreGrid, means: Floats) -> dict[str, ScoreScatter]:
+def score_scatters(grid: ScoreGrid, means: Floats, cells: Sequence[Floats]) -> dict[str, ScoreScatter]:
     """By student whom any judge scored: what judges add, in severity and in leaning. That is one variance
-    for all students. ``means`` (S, I) are those of items, NaN where there is none."""
-    cells = [judge_cells(grid, task) for task in range(len(grid.tasks))]
+    for all students. ``means`` (S, I) are those of items, NaN where there is none; ``cells`` are by task, as
+    `judge_cells`."""
     shares = [judged_share(design) for design in grid.designs]
     own: dict[str, JudgeScatter | None] = {}
     for place, name in enumerate(grid.students):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
+import numpy as np
 
+from coeval.analysis.intervals import Floats
 from coeval.analysis.judged_answers import score_answers
 from coeval.analysis.measures.pair_measures import Comparisons, read_comparisons
 from coeval.analysis.readers.reader import Reader
@@ -399,7 +401,7 @@ def find_rows(reader: Reader, choice: ItemChoice, first: int, most: int) -> RowP
     page = reader.rows(sql, [*values, *items.values])
     if not page and first:
         return RowPage([], find_rows(reader, choice, 0, 1).total)
-    return RowPage(_rows(reader, choice, [no for no, _ in page]), page[0][1] if page else 0)
+    return RowPage(item_rows(reader, choice, [no for no, _ in page]), page[0][1] if page else 0)
 
 
 def _join(choice: ItemChoice) -> str:
@@ -445,7 +447,7 @@ def _summed(choice: ItemChoice) -> tuple[str, list[object]]:
     return sql, values
 
 
-def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, list[object]]:
+def _answers(choice: ItemChoice, page: Sequence[int] | None = None) -> tuple[str, list[object]]:
     """The chosen students' scores, item by item: as they stand, or of the chosen judges and factors; of all
     items, or those of a page. How far judges of a choice are apart takes as long again as their scores, and
     is only told where it is shown or ordered by."""
@@ -475,8 +477,8 @@ def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, li
     return f"{sql} WHERE {found.where} GROUP BY no, student", found.values
 
 
-def _rows(reader: Reader, choice: ItemChoice, page: list[int]) -> list[ItemRow]:
-    """The items of a page, in its order."""
+def item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> list[ItemRow]:
+    """The items of a page by their numbers, in its order."""
     if not page:
         return []
     answers, values = _answers(choice, page)
@@ -552,19 +554,35 @@ def item_facets(reader: Reader) -> ItemFacets:
     )
 
 
-def lost_counts(reader: Reader, students: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Of any two students, on how many items the first scored less than the second."""
-    return reader.rows(_LOST, [list(students)])
+class ItemFigures(NamedTuple):
+    """By number of the item: ``scores`` (S, I) in the order of the facets' students, ``disagreement`` (I,) as
+    in `ItemRow`, NaN where there is none; ``failed`` are those of which something failed, ``flagged`` those
+    with each flag."""
+
+    scores: Floats
+    disagreement: Floats
+    failed: Sequence[int]
+    flagged: Mapping[str, Sequence[int]]
 
 
-_LOST = """
-WITH scored AS (
-    SELECT no, student::VARCHAR AS name, score FROM answered
-    WHERE score IS NOT NULL AND list_contains(?::VARCHAR[], student::VARCHAR)
-)
-SELECT l.name, w.name, count(*) FROM scored l JOIN scored w USING (no) WHERE l.score < w.score
-GROUP BY ALL ORDER BY ALL
+def item_figures(reader: Reader, facets: ItemFacets) -> ItemFigures:
+    columns = reader.columns(_FIGURES, [facets.students])
+    scores, spreads = np.full((2, len(facets.students), facets.items), np.nan)
+    for matrix, name in ((scores, "score"), (spreads, "disagreement")):
+        matrix[columns["student"], columns["no"]] = np.ma.filled(columns[name], np.nan)
+    with np.errstate(invalid="ignore"):
+        mean = np.nansum(spreads, axis=0) / np.isfinite(spreads).sum(axis=0)
+    failed = [no for (no,) in reader.rows(_FAILED)]
+    return ItemFigures(scores, mean, failed, dict(reader.rows(_FLAGGED)))
+
+
+_FIGURES = """
+SELECT no, list_position(?::VARCHAR[], student::VARCHAR) - 1 AS student, score::DOUBLE AS score,
+       disagreement::DOUBLE AS disagreement
+FROM answered
 """
+_FAILED = "SELECT no FROM viewed WHERE failed OR no IN (SELECT no FROM answered WHERE failed > 0) ORDER BY no"
+_FLAGGED = "SELECT flag, list(no ORDER BY no) FROM flagged GROUP BY flag"
 _BINARY = f"""
 SELECT factor::VARCHAR AS name FROM cell WHERE value IS NOT NULL GROUP BY factor
 HAVING bool_and(value IN (0, 1)) AND bool_and(judge IS NULL OR judge::VARCHAR IN ('{EXACT_MATCH}', '{CHECK}'))
