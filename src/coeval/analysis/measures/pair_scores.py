@@ -76,7 +76,7 @@ class SharedScores:
         a, b = self._place[first], self._place[second]
         judges = [place for place, name in enumerate(self.grid.judges) if name not in without]
         cells = self.cells
-        if self._kinds[a] != self._kinds[b] or any(design.weights for design in self.grid.designs):
+        if self._kinds[a] != self._kinds[b] or self.grid.weighs:
             cells, a, b = self._shared_cells(first, second), 0, 1
         return [
             ByJudge(cells[place][:, b][:, judges] - cells[place][:, a][:, judges], share)

@@ -109,7 +109,7 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
     covered. Two are compared on all scores that both have, but those of the judges ``left_out``."""
     shared, left_out = SharedScores(grid), left_out or _nobody
     found = item_scores(grid)
-    recorded = mean_scores(grid, found.mean)
+    recorded = mean_scores(grid, found)
     place = {name: at for at, name in enumerate(grid.students)}
     means = {name: one.score.value for name, one in recorded.items() if one.score.value is not None}
     known = sorted(means)

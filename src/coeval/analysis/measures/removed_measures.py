@@ -52,7 +52,7 @@ def _students(reader: RunReader, everything: ScoreGrid, counts: StudentCounts) -
 
 
 def _measured(grid: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
-    return student_measures(grid, mean_scores(grid, item_scores(grid).mean), counts)
+    return student_measures(grid, mean_scores(grid, item_scores(grid)), counts)
 
 
 _COUNTS = """

@@ -244,9 +244,14 @@ class ScoreGrid(NamedTuple):
         return np.asarray(found[answer] == needed[self.task], bool)
 
     @property
+    def weighs(self) -> bool:
+        """Whether any task has weights or checks, so that not all scores count alike."""
+        return any(design.weights for design in self.designs)
+
+    @property
     def _weights(self) -> Floats | None:
         """(tasks, factors), NaN in tasks in which all scores count alike; None: in all."""
-        if not any(design.weights for design in self.designs):
+        if not self.weighs:
             return None
         return np.array(
             [[design.weights.get(name, np.nan) for name in self.factors] for design in self.designs]
