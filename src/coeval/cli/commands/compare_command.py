@@ -89,9 +89,9 @@ def compare(
     if however_unsure and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
-    from coeval.api.run_handle import sides_of
     from coeval.cli import streams
     from coeval.core.errors import GAPS, WORSE
+    from coeval.core.process_limits import need_address_space
 
     files = _ComparisonFiles(html, excel, figures)
     files.check()
@@ -99,13 +99,15 @@ def compare(
     if _are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, files, as_json=as_json)
         return
-    with sides_of(folders, names_in(students)) as (groups, notes):
-        # Here, because they load numpy.
-        from coeval.analysis.comparison.comparisons import compare_sides
-        from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
-        from coeval.cli.views.comparison_view import markdown, print_comparisons
-        from coeval.cli.views.results_view import write_json
+    need_address_space()
+    # Here, because they load duckdb and numpy.
+    from coeval.analysis.comparison.comparisons import compare_sides
+    from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
+    from coeval.cli.views.comparison_view import markdown, print_comparisons
+    from coeval.cli.views.results_view import write_json
+    from coeval.reports.compared_sides import sides_of
 
+    with sides_of(folders, names_in(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
         held = fail_if_worse_gate(groups, delta, sure=sure) if delta is not None else None
     gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []

@@ -123,7 +123,7 @@ def _status(path: Path) -> Any:
 def _compare(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
     """What ``coeval compare --html`` writes: of students in all folders, or of the ``best`` of each."""
     from coeval.analysis.comparison.comparisons import compare_sides
-    from coeval.api.run_handle import sides_of
+    from coeval.reports.compared_sides import sides_of
     from coeval.reports.comparison_page import comparison_page
     from coeval.reports.site.page import write_page
 
