@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import NOTHING, Interval, share_of_items
-from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid
+from coeval.analysis.measures.score_grid import ScoreGrid, has_task, with_removed
 from coeval.analysis.measures.student_measures import ItemScores, item_scores, mean_over_tasks
 from coeval.analysis.planned_names import Planned, Removed, removed_names
 from coeval.analysis.readers.run_reader import RunReader
@@ -91,7 +91,7 @@ _NOTHING = _Found(NOTHING, 0)
 def breakdown(reader: RunReader, by: By) -> tuple[PartScore, ...]:
     """The scores of all parts: over all tasks first, where parts go through them, then by task; by the
     part's name, and best first. What is over all tasks leaves out tasks that the configuration has lost."""
-    grid, planned = score_grid(reader, removed=True), reader.planned
+    grid, planned = with_removed(reader), reader.planned
     failed = Counter({_Cell(task, part, student): n for task, part, student, n in reader.rows(_failures(by))})
     found: dict[_Cell, _Found] = {}
     for name, scores in _parts(grid, by):

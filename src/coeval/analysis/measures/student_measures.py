@@ -511,10 +511,11 @@ def student_score(
         else one
         for task, one in recorded.score_by_task.items()
     }
-    score = mean_over_tasks(grid, means, shifts.get("", 0.0))
-    over = None if scatter is None or score.mean is None else _over_judges(score, scatter)
-    measured = of_interval(score, recorded.score.missing)
-    return msgspec.structs.replace(recorded, score=measured, score_by_task=by_task, over_judges=over)
+    score = recorded.score
+    if shift := shifts.get("", 0.0):
+        score = of_interval(mean_over_tasks(grid, means, shift), score.missing)
+    over = None if scatter is None or score.value is None else _over_judges(score, scatter)
+    return msgspec.structs.replace(recorded, score=score, score_by_task=by_task, over_judges=over)
 
 
 def score_scatters(grid: ScoreGrid, means: Floats, cells: Sequence[Floats]) -> dict[str, ScoreScatter]:
@@ -536,12 +537,11 @@ def score_scatters(grid: ScoreGrid, means: Floats, cells: Sequence[Floats]) -> d
     }
 
 
-def _over_judges(score: Interval, scatter: ScoreScatter) -> Measured:
-    if scatter.found is None or score.mean is None or score.low is None or score.high is None:
+def _over_judges(score: Measured, scatter: ScoreScatter) -> Measured:
+    if scatter.found is None or score.value is None or score.low is None or score.high is None:
         return Measured(None, None, None, score.n, None)
-    bounds = Bounds(score.low, score.high)
-    found = mean_over_judges(score.mean, bounds, score.n, scatter.found)
-    return Measured(score.mean, *found, score.n, None)
+    found = mean_over_judges(score.value, Bounds(score.low, score.high), score.n, scatter.found)
+    return Measured(score.value, *found, score.n, None)
 
 
 def mean_over_tasks(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:
