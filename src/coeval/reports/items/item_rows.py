@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import singledispatch
 from typing import Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import parse_qsl
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.judged_answers import score_answers
-from coeval.analysis.measures.pair_measures import Comparisons, read_comparisons
+from coeval.analysis.measures.pair_measures import read_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -57,15 +56,9 @@ _NAMES = {
 _SINGLE = ("q", "order", "by", "lost", "failed", "marked")
 
 
-class LostTo(msgspec.Struct, frozen=True):
-    """``loser`` scored less than ``winner``."""
-
-    loser: str
-    winner: str
-
-
 class ItemChoice(msgspec.Struct, frozen=True):
-    """Empty: all of them. ``attributes``: values by name; ``words`` are in lower case."""
+    """Empty: all of them. ``attributes``: values by name; ``words`` are in lower case; ``lost``: the first of
+    two students scored less than the second."""
 
     students: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -78,7 +71,7 @@ class ItemChoice(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     order: ItemOrder = "id"
     by: str = ""
-    lost: LostTo | None = None
+    lost: tuple[str, str] | None = None
     failed: bool = False
     marked: bool = False
 
@@ -108,13 +101,16 @@ def item_choice(query: str) -> ItemChoice:
         else:
             known = ", ".join([*_NAMES, "attribute", *_SINGLE])
             raise UsageError(f"{key}: items are not chosen by this; there are {known}")
+    loser, both, winner = given.get("lost", "").partition(",")
+    if "lost" in given and not both:
+        raise UsageError(f"lost={loser}: write lost=A,B for the items on which A scored less than B")
     return ItemChoice(
         **{field: tuple(dict.fromkeys(names[key])) for key, field in _NAMES.items()},
         attributes=attributes,
         words=tuple(given.get("q", "").lower().split()[:_MOST_WORDS]),
         order=_order(given.get("order", "id")),
         by=given.get("by", ""),
-        lost=_lost(given["lost"]) if "lost" in given else None,
+        lost=(loser, winner) if both else None,
         failed=given.get("failed", "0") == "1",
         marked=given.get("marked", "0") == "1",
     )
@@ -125,13 +121,6 @@ def _order(name: str) -> ItemOrder:
         if order == name:
             return order
     raise UsageError(f"order={name}: items are ordered by {listed(ORDERS)}")
-
-
-def _lost(value: str) -> LostTo:
-    loser, reported, winner = value.partition(",")
-    if not reported:
-        raise UsageError(f"lost={value}: write lost=A,B for the items on which A scored less than B")
-    return LostTo(loser, winner)
 
 
 # --- Item and score tables
@@ -187,6 +176,10 @@ INSERT INTO cell
     FROM won_by c JOIN viewed v USING (item)
         LEFT JOIN (SELECT DISTINCT task FROM cell JOIN viewed USING (no) WHERE shown) t ON t.task = v.task
 """  # noqa: S608
+
+_NO_ANSWER_SCORES = (
+    "CREATE TABLE answer_score (item VARCHAR, model VARCHAR, sample INTEGER, total DOUBLE, share DOUBLE)"
+)
 
 SPREAD = (
     f"CASE WHEN factor::VARCHAR <> '{WON}' AND "
@@ -252,7 +245,10 @@ def make_item_tables(reader: Reader) -> None:
     for task, metric in reader.headlines().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
     reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false"))
-    _score(reader)
+    if isinstance(reader, RunReader):
+        score_answers(reader)
+    else:  # a benchmark's scores of an item are cells as they are
+        reader.rows(_NO_ANSWER_SCORES)
     if labels:
         reader.rows(_LABELS)
     reader.rows(_WON)
@@ -260,32 +256,10 @@ def make_item_tables(reader: Reader) -> None:
         reader.rows(statement)
 
 
-@singledispatch
-def _score(reader: Reader) -> None:
-    """Make ``answer_score``; a benchmark's scores of an item are cells as they are."""
-    reader.rows(
-        "CREATE TABLE answer_score (item VARCHAR, model VARCHAR, sample INTEGER, total DOUBLE, share DOUBLE)"
-    )
-
-
-_score.register(score_answers)
-
-
-@singledispatch
-def _comparisons(reader: Reader) -> Comparisons | None:  # noqa: ARG001
-    """Pairs of answers that judges compared; None where a folder has none."""
-    return None
-
-
-@_comparisons.register
-def _(reader: RunReader) -> Comparisons | None:
-    return read_comparisons(reader)
-
-
 def _compare(reader: Reader) -> None:
     """Make ``won_by``: what both students of a comparison came to."""
     reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
-    if (found := _comparisons(reader)) is None:
+    if not isinstance(reader, RunReader) or (found := read_comparisons(reader)) is None:
         return
     items = [found.items[at] for at in found.item]
     judges = [found.judges[at] for at in found.judge]
@@ -435,7 +409,7 @@ def _summed(choice: ItemChoice) -> tuple[str, list[object]]:
     margin = "NULL::DOUBLE"
     if choice.lost is not None:
         margin = "max(score) FILTER (student::VARCHAR = ?) - max(score) FILTER (student::VARCHAR = ?)"
-        values = [choice.lost.winner, choice.lost.loser, *values]
+        values = [*reversed(choice.lost), *values]
     own = "NULL::DOUBLE"
     if choice.by:
         own, values = "max(score) FILTER (student::VARCHAR = ?)", [choice.by, *values]
@@ -452,7 +426,7 @@ def _answers(choice: ItemChoice, page: Sequence[int] | None = None) -> tuple[str
     items, or those of a page. How far judges of a choice are apart takes as long again as their scores, and
     is only told where it is shown or ordered by."""
     found = _Conditions()
-    found.coded("student", choice.students or ((lost.loser, lost.winner) if (lost := choice.lost) else ()))
+    found.coded("student", choice.students or choice.lost or ())
     if page is not None:
         found.add("no IN (SELECT unnest(?::INTEGER[]))", page)
     if not choice.judges and not choice.factors:

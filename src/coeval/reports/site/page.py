@@ -50,11 +50,7 @@ class DataBlock(NamedTuple):
 
 
 def json_block(name: str, value: Any) -> DataBlock:
-    return bytes_block(name, msgspec.json.encode(value))
-
-
-def bytes_block(name: str, data: bytes) -> DataBlock:
-    return packed_block(name, packed(data))
+    return packed_block(name, packed(msgspec.json.encode(value)))
 
 
 def packed(data: bytes) -> bytes:
@@ -287,12 +283,11 @@ def choice_data(report: Report, students: Sequence[str]) -> bytes:
 def _choice_table(table: ReportTable | None) -> dict[str, Any]:
     if table is None:
         return {"rows": [], "links": []}
-    rows = [_choice_row(table.columns, row) for row in table.rows]
+    rows = [
+        [_choice_cell(cell, column) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.rows
+    ]
     return {"rows": rows, "links": [table.links.get(at) for at in range(len(rows))] if table.links else []}
-
-
-def _choice_row(columns: Sequence[ReportColumn], row: Iterable[Cell]) -> list[Any]:
-    return [_choice_cell(cell, column) for cell, column in zip(row, columns, strict=True)]
 
 
 def _choice_cell(cell: Cell, column: ReportColumn) -> Any:
@@ -351,7 +346,6 @@ def page_template(name: str, folder: str = "site") -> jinja2.Template:
         "names": _names_with_figures,
         "opening": _opening,
         "texts": _texts,
-        "all_texts": _all_texts,
         "forest": _forest,
         "plain": plain,
     }
@@ -506,7 +500,3 @@ def _forest(table: ReportTable, students: Sequence[str]) -> _Forest:
 
 def _texts(table: ReportTable) -> list[list[str]]:
     return row_texts(table.columns, table.first_rows[:_MOST_ROWS])
-
-
-def _all_texts(table: ReportTable, most: int) -> list[list[str]]:
-    return row_texts(table.columns, table.rows[:most])
