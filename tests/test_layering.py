@@ -93,11 +93,10 @@ LATE_IMPORTS = {
     "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
     "benchmarks/tasks/ifbench_words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
     "benchmarks/words.py": {"regex": "only texts beyond ASCII need it"},
-    "judging/language_detector.py": {"langdetect": "its profiles are read where they are needed"},
     "judging/checks/rubric_check.py": {"regex": "only checks with a pattern need it"},
     "judging/checks/check_options.py": {
         "rapidfuzz": "one kind of check needs it",
-        "coeval.judging.language_detector": "one kind of check needs it, and it loads numpy",
+        "langdetect": "its profiles are read where they are needed",
     },
     "judging/checks/value_checks.py": {
         "jsonschema": "a tenth of a second, and one kind of check needs it",
@@ -159,7 +158,6 @@ DECODERS = {
     "core/text.py": "finds JSON amid prose, and reads back what it wrote itself",
     "benchmarks/tasks/ifeval_checks.py": "the published verdict on JSON is what json.loads says",
     "benchmarks/assets/library.py": "CSV is read as text",
-    "models/transport/body.py": "a charset that a host names",
     "models/keys.py": "YAML",
     "pipeline/config/document.py": "YAML",
     "pricing/pricing_file.py": "YAML",

@@ -165,7 +165,7 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
     (tmp_path / "ifeval" / "responses.jsonl").touch()
     job = PendingJob(
         tag="t", state="submitted", interface="openai", name="m", model="m", endpoint="http://127.0.0.1",
-        phases={}, requests=1, bytes=1, first_id="", written_at=0.0,
+        phases={}, requests=1, bytes=1, written_at=0.0,
     )  # fmt: skip
     RunDir(tmp_path).pending_batches.write_bytes(msgspec.json.encode({"jobs": [job]}))
 

@@ -63,7 +63,7 @@ def estimate_and_report(
         return INTERRUPTED
     assumed = Assumed(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
-    estimate = with_savings(estimate, start.config, start.preview, options, assumed)
+    estimate = with_savings(estimate, start.config, start.preview, assumed)
     stored = estimated_without(config.experiment.store, os.environ)
     notes = (*_shortfalls(start), *filter(None, [stored]))
     estimate = msgspec.structs.replace(estimate, notes=notes)
@@ -89,12 +89,14 @@ def _labels_needed(folder: RunDir) -> Iterator[str]:
     """How many labels by people ± 3 points take, where the run has some already."""
     if (folder.path / LABELS_FILE).exists() and folder.is_run():
         # Here, because they load duckdb and numpy.
-        from coeval.analysis.people.people_measures import drawn_scales, goal_sentences
+        from coeval.analysis.measures.score_grid import score_grid
+        from coeval.analysis.people.people_measures import goal_sentences, people_measures
         from coeval.pipeline.plan.run_reading import reading
 
         with reading(folder) as (reader, _):
-            for scale in list(drawn_scales(reader).values())[:1]:
-                yield from goal_sentences(scale)
+            found = people_measures(reader, score_grid(reader))
+        if found is not None and found.whole is not None:
+            yield from goal_sentences(found.whole)
 
 
 def _shortfalls(start: EstimatedStart) -> Iterator[str]:

@@ -55,7 +55,7 @@ def results(
     folder = existing_results(the_folder(word, run, "results"))
     need_address_space()
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
+    from coeval.analysis.breakdown import breakdown
     from coeval.analysis.load import need_run
     from coeval.cli import streams
     from coeval.cli.views import results_view
@@ -68,7 +68,7 @@ def results(
     parts = None
     if by is not None:
         with reading(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
-            parts = Parts(breakdown(of_run, by), label_breakdown(of_run, by))
+            parts = breakdown(of_run, by)
     with opened(folder, shown=True) as (reader, notes):
         found = scores_of(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
