@@ -115,7 +115,7 @@ class ItemBrowser:
         with self._lock:
             found = self._reader.rows(_OF_ITEM, [item, task, task])
             scores = {student: score for _, _, student, score in found}
-            return self._items.detail(*found[0][:2], scores) if found else None
+            return self._items.detail(found[0][0], found[0][1], scores) if found else None
 
     def whole(self, row: ItemRow) -> ItemDetail | None:
         """The item of a row of all students; raises as `detail`."""

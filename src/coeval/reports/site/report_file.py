@@ -69,7 +69,9 @@ def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:
 
 def _choice_data(choices: RunChoices | None, room: int) -> Iterator[bytes]:
     """The figures of the first choices, compressed, that take no more than ``room`` bytes."""
-    for pair in choices.single if choices is not None else ():
+    if choices is None:
+        return
+    for pair in choices.single:
         data = packed(choice_data(choices.report_of([pair]), choices.evidence.students))
         room -= len(data) + _BESIDE_CHOICE
         if room < 0:
