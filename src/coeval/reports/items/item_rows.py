@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
 from typing import Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import parse_qsl
 
@@ -177,10 +178,6 @@ INSERT INTO cell
         LEFT JOIN (SELECT DISTINCT task FROM cell JOIN viewed USING (no) WHERE shown) t ON t.task = v.task
 """  # noqa: S608
 
-_NO_ANSWER_SCORES = (
-    "CREATE TABLE answer_score (item VARCHAR, model VARCHAR, sample INTEGER, total DOUBLE, share DOUBLE)"
-)
-
 SPREAD = (
     f"CASE WHEN factor::VARCHAR <> '{WON}' AND "
     "min(judge) FILTER (value IS NOT NULL) <> max(judge) FILTER (value IS NOT NULL) "
@@ -238,17 +235,14 @@ def make_item_tables(reader: Reader) -> None:
     labels = "labels" in reader.views
     reader.rows(_ITEMS)
     also = f"UNION ALL SELECT attribute FROM labels UNION ALL SELECT '{EXACT_MATCH}'" if labels else ""  # noqa: S608
-    _compare(reader)
+    reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
+    _score(reader)
     for statement in _TABLE_NAMES.format(labels=also, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
     for task, metric in reader.headlines().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
     reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false"))
-    if isinstance(reader, RunReader):
-        score_answers(reader)
-    else:  # a benchmark's scores of an item are cells as they are
-        reader.rows(_NO_ANSWER_SCORES)
     if labels:
         reader.rows(_LABELS)
     reader.rows(_WON)
@@ -256,10 +250,19 @@ def make_item_tables(reader: Reader) -> None:
         reader.rows(statement)
 
 
-def _compare(reader: Reader) -> None:
-    """Make ``won_by``: what both students of a comparison came to."""
-    reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
-    if not isinstance(reader, RunReader) or (found := read_comparisons(reader)) is None:
+@singledispatch
+def _score(reader: Reader) -> None:
+    """Make ``answer_score``, and fill ``won_by`` with what both students of a comparison came to; a benchmark's
+    scores of an item are cells as they are."""
+    reader.rows(
+        "CREATE TABLE answer_score (item VARCHAR, model VARCHAR, sample INTEGER, total DOUBLE, share DOUBLE)"
+    )
+
+
+@_score.register
+def _(reader: RunReader) -> None:
+    score_answers(reader)
+    if (found := read_comparisons(reader)) is None:
         return
     items = [found.items[at] for at in found.item]
     judges = [found.judges[at] for at in found.judge]
