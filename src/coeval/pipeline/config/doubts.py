@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from coeval.core.model import NO_LIMIT, answer_limits
-from coeval.pipeline.config.draft import BENCHMARK, Suppliers
+from coeval.pipeline.config.draft import BENCHMARK
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
 from coeval.pipeline.config.schema import OPTIONS, Config
 from coeval.pipeline.config.values import OUR_KEYS
@@ -19,7 +19,7 @@ _NEAR = 0.86
 
 def doubts(config: Config) -> Iterator[str]:
     """A sentence on each thing that may not be as it was meant, on the first `MOST_SHOWN` of them."""
-    of = (_parameters, _unlimited, _cramped_reasons, _samples, _quotas, _idle_benchmarks)
+    of = (_parameters, _unlimited, _cramped_reasons, _samples, _quotas)
     found = itertools.chain.from_iterable(each(config) for each in of)
     yield from itertools.islice(found, MOST_SHOWN)
     if next(found, None) is not None:
@@ -41,18 +41,6 @@ def _parameters(config: Config) -> Iterator[str]:
                         f"models.{model.name}.{section}.{name} is passed to the provider unchanged; "
                         f"if {meant} is meant, correct it"
                     )
-
-
-def _idle_benchmarks(config: Config) -> Iterator[str]:
-    """Benchmark teachers that serve no task, so that nobody looks for their items."""
-    suppliers = Suppliers.among(config)
-    serving = {teacher for task in config.tasks for teacher in suppliers.of(task.name, task.category)}
-    for model in config.models:
-        if model.interface == BENCHMARK and model.name not in serving:
-            yield (
-                f"models.{model.name} supplies items for no task: give it parameters: {{task: NAME}}, or a "
-                "task the category benchmark"
-            )
 
 
 def _unlimited(config: Config) -> Iterator[str]:

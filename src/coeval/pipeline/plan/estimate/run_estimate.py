@@ -57,7 +57,7 @@ _FACTOR_LINE, _NEW_LEVEL = 95, 26
 _REASON = Factor(0.45, 1.4).about(130.0)
 # Factors that one teacher proposes; so many teachers propose as many times this power of their number, since
 # most of what one proposes has been proposed before: two a third more, five twice as many.
-_NEW_FACTORS, MORE_TEACHERS = Factor(0.7, 1.4).about(4.5), 0.4
+_NEW_FACTORS, _MORE_TEACHERS = Factor(0.7, 1.4).about(4.5), 0.4
 # Items whose attributes are drawn to know how long they are in the mean.
 _DRAWN = 12
 # What stands in the place of a text that is not known, which no text of a task holds.
@@ -245,8 +245,7 @@ class _TaskShapes:
             return tuple(setup.criteria), exact(len(setup.criteria))
         heard = self.preview.blueprint.heard_rubric(task)
         known = tuple(factor for factor in setup.criteria if factor in heard)
-        cell = Cell(task.name, "")
-        new = self.lengths.expected("new factors", {cell: new_factors(proposing)})[cell]
+        new = new_factors(proposing)
         if known:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
         return known, each(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)
@@ -310,7 +309,7 @@ def _reason_characters(rationale: bool) -> Span:
 
 def new_factors(teachers: int) -> Span:
     """Return how many factors so many teachers propose together."""
-    return _NEW_FACTORS * float(teachers**MORE_TEACHERS)
+    return _NEW_FACTORS * float(teachers**_MORE_TEACHERS)
 
 
 # --- An estimate in words
