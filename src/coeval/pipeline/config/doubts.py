@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from coeval.core.model import NO_LIMIT, answer_limits
 from coeval.pipeline.config.draft import BENCHMARK
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
-from coeval.pipeline.config.schema import OPTIONS, Config
-from coeval.pipeline.config.values import OUR_KEYS
+from coeval.pipeline.config.schema import OPTIONS, Config, ModelConfig
+from coeval.pipeline.config.values import OUR_KEYS, ParameterMap
 from coeval.simulation.traits import SAMPLING
 
 # ``max_tokns`` is that near to ``max_tokens``, and ``max_new_tokens`` is not.
@@ -33,8 +33,7 @@ def _parameters(config: Config) -> Iterator[str]:
         if model.interface in ("simulated", BENCHMARK):
             continue  # the parameters of one are all known, the other has no provider
         known = OUR_KEYS | SAMPLING | OPTIONS.get(model.interface, frozenset())
-        roles = {f"role_parameters.{role}": values for role, values in model.role_parameters.items()}
-        for section, values in {"parameters": model.parameters, **roles}.items():
+        for section, values in _sections(model):
             for name in sorted(values.keys() - known):
                 for meant in difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
                     yield (
@@ -43,11 +42,15 @@ def _parameters(config: Config) -> Iterator[str]:
                     )
 
 
+def _sections(model: ModelConfig) -> Iterator[tuple[str, ParameterMap]]:
+    yield "parameters", model.parameters
+    yield from ((f"role_parameters.{role}", values) for role, values in model.role_parameters.items())
+
+
 def _unlimited(config: Config) -> Iterator[str]:
     """Limits on answers that are none."""
     for model in config.models:
-        roles = {f"role_parameters.{role}": values for role, values in model.role_parameters.items()}
-        for section, values in {"parameters": model.parameters, **roles}.items():
+        for section, values in _sections(model):
             for path, limit in answer_limits(values):
                 if limit in NO_LIMIT:
                     yield (
