@@ -331,7 +331,7 @@ def test_repair_leaves_waiting_items_and_sets_aside_what_is_none(lab: Lab) -> No
     lab.run(continue_run=True)
     put(lab, *items(3, 3), {"id": 4})
     looked = repair(RunDir(lab.path), Needed(dry_run=True, examples=5))
-    assert [(line.number, line.flaw.reason) for line in looked.invalid if line.flaw] == [(4, "item")]
+    assert [(line.number, line.flaw.reason) for line in looked.invalid] == [(4, "item")]
     report = repair(RunDir(lab.path), Needed())
     assert report.aside is not None
     assert sum(file.owed for file in report.files if file.phase == "data_generation") == 1
