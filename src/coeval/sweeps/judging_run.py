@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -33,7 +33,7 @@ from coeval.engine.progress import Board
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import SharedHosts
-from coeval.store.jsonl import store_error
+from coeval.sweeps.engine import open_log
 
 # --- Messages between a sweep and its judge worker
 
@@ -360,15 +360,6 @@ class JudgingProcess:
                 process.kill()
             await reading
             raise
-
-
-def open_log(path: Path) -> BinaryIO:
-    """Raises StoreError where it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
-    except OSError as error:
-        raise store_error("write", path, error) from error
 
 
 def judging_command(log: Path, keys: Path | None) -> tuple[str, ...]:
