@@ -400,7 +400,9 @@ class Language:
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
         self._folders = folders
         remember = lru_cache(maxsize=_REMEMBERED_TEXTS)
-        self.sentences: Callable[[str], tuple[str, ...]] = remember(self._sentences)
+        self.sentences: Callable[[str], tuple[str, ...]] = remember(
+            lambda text: tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
+        )
         self.word_runs: Callable[[str], tuple[str, ...]] = remember(lambda text: tuple(word_runs(text)))
         self.detect: Callable[[str], str | None] = remember(lambda text: self._detector.detect(text))
 
@@ -440,9 +442,6 @@ class Language:
     def stop_words(self) -> frozenset[str]:
         return CLOSED_CLASSES if self._stop_word_list is None else self._stop_word_list
 
-    def _sentences(self, text: str) -> tuple[str, ...]:
-        return tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
-
     @cached_property
     def _detector(self) -> LanguageDetector:
         return LanguageDetector()
@@ -460,12 +459,9 @@ class Language:
         return self._first(STOP_WORDS, read_stopwords)
 
     def _first(self, resource: str, read: Callable[[Path], _Resource]) -> _Resource | None:
-        for path in self._places(resource):
+        for folder in self._folders:
             try:
-                return read(path)
+                return read(folder / resource)
             except OSError:
                 continue
         return None
-
-    def _places(self, resource: str) -> Iterator[Path]:
-        return (folder / resource for folder in self._folders)

@@ -430,8 +430,9 @@ class Scheduler:
             self.board.unjudged += sum(
                 self._table.requested(checkpoint, task, run) for task in judged for run in range(task.samples)
             )
+        is_there = self._table.requested if self._settings.inference else self._table.has_answers
         for due in self._due(checkpoint, owed):
-            runs = tuple(run for run in due.runs if self._is_there(checkpoint, due.task, run))
+            runs = tuple(run for run in due.runs if is_there(checkpoint, due.task, run))
             if runs:
                 self._conclusions.append(due.of(runs))
         self._tell()
@@ -445,28 +446,20 @@ class Scheduler:
             if self._settings.judge or not task.judged
         ]
 
-    def _is_there(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
-        if self._settings.inference:
-            return self._table.requested(checkpoint, task, run)
-        return self._table.has_answers(checkpoint, task, run)
-
     async def _judge(self) -> None:
         while (due := await self._next(self._conclusions, self._no_conclusion_to_come)) is not None:
             self._judged_now.append(due.checkpoint.step)
             try:
-                await self._conclude_one(due)
+                evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)
+                with self.board.concluding(due.name, self._judge_worker):
+                    concluded = await self._judge_worker.conclude(due.name, evaluation)
+                self._note_concluded(due, concluded)
             finally:
                 self._judged_now.remove(due.checkpoint.step)
                 self._tell()
 
     def _no_conclusion_to_come(self) -> bool:
         return self._no_worker_to_come() and not (self._conclusions or self._judged_now)
-
-    async def _conclude_one(self, due: ConclusionDue) -> None:
-        evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)
-        with self.board.concluding(due.name, self._judge_worker):
-            concluded = await self._judge_worker.conclude(due.name, evaluation)
-        self._note_concluded(due, concluded)
 
     def _note_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
         self.board.count_cost(due.name, concluded.cost_usd)

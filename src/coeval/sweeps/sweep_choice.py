@@ -325,19 +325,12 @@ def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]
 
 def gpus_of(settings: SweepSettings) -> list[str]:
     """Those that the user names; else those that this process may see; else all of this machine."""
-    match settings.gpus:
-        case None:
-            pass
-        case str() as text:
-            return listed_names(text)
-        case int() as number:
-            return [str(number)]
-        case several:
-            return [str(gpu) for gpu in several]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return listed_names(visible)
-    return _listed()
+    given = os.environ.get("CUDA_VISIBLE_DEVICES") if settings.gpus is None else settings.gpus
+    if given is None:
+        return _listed()
+    if isinstance(given, str):
+        return listed_names(given)
+    return list(map(str, [given] if isinstance(given, int) else given))
 
 
 def _listed() -> list[str]:
