@@ -18,7 +18,7 @@ import msgspec
 
 from coeval.benchmarks.words import treebank_words, word_runs
 from coeval.core.foreign import decode
-from coeval.judging.language_detector import LanguageDetector
+from coeval.judging.checks.check_options import detected_language
 
 # --- Sentences
 #
@@ -404,7 +404,7 @@ class Language:
             lambda text: tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
         )
         self.word_runs: Callable[[str], tuple[str, ...]] = remember(lambda text: tuple(word_runs(text)))
-        self.detect: Callable[[str], str | None] = remember(lambda text: self._detector.detect(text))
+        self.detect: Callable[[str], str | None] = remember(detected_language)
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
@@ -441,10 +441,6 @@ class Language:
     @property
     def stop_words(self) -> frozenset[str]:
         return CLOSED_CLASSES if self._stop_word_list is None else self._stop_word_list
-
-    @cached_property
-    def _detector(self) -> LanguageDetector:
-        return LanguageDetector()
 
     @cached_property
     def _punkt(self) -> PunktSplitter | None:

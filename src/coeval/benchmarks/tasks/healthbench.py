@@ -92,7 +92,7 @@ class HealthBench(Benchmark):
 
         def parse(completion: Completion) -> dict[str, Any]:
             verdict = parse_criteria_met(completion.text)
-            value = {"criteria_met": verdict.met, "explanation": verdict.explanation}
+            value = {"criteria_met": verdict.value, "explanation": verdict.reason}
             return value | ({"repaired": True} if verdict.repaired else {})
 
         return Ask(ask_id, request, parse)
