@@ -1,16 +1,24 @@
-"""The command that starts a server: a template with placeholders, run without a shell."""
+"""The commands that start a server and merge a checkpoint: templates, run without a shell."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import shlex
+import shutil
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import CoevalError, ServerDown, UsageError
 from coeval.core.plain import plain
 from coeval.core.shown_url import KEY_SHAPED, is_credential_name, url_secrets, without_credentials
-from coeval.core.text import listed
+from coeval.core.text import digest, listed
+from coeval.sweeps.checkpoints import Checkpoint, what_lacks, why_not_served
+from coeval.sweeps.server_log import ServerLog
+from coeval.sweeps.server_process import ServerProcess
 from coeval.sweeps.worker_files import Server
 
 HOST = "127.0.0.1"
@@ -47,12 +55,10 @@ PLACEHOLDERS: Mapping[str, str] = {
 
 # ``{name}``, or ``{{name}}``, which stands for the text ``{name}``. Braces of JSON are neither.
 _PLACE = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_]*)\}(?(1)\})")
-_OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
 # What a word of a command holds that is itself to be read by something: a shell, Python, JSON.
 _CODE = re.compile(r"[\s;|&$<>`'\"()\\\[\]]")
 # What stands before such a word, whatever is in it.
 _RUNS = re.compile(r"-[A-Za-z]*[cS][A-Za-z]*|-{2}(?:command|split-string)|eval")
-_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
 # The words of a command that a message quotes.
 _LONGEST_VALUE = 100
@@ -60,7 +66,6 @@ _LONGEST_VALUE = 100
 _NO_KEYS = ("empty", "none", "null")
 # The key that vLLM asks its clients for: the server's own, and no provider's.
 _SERVERS_OWN = "VLLM_API_KEY"
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class ServerCommand:
@@ -69,8 +74,8 @@ class ServerCommand:
     It is split into words as a POSIX shell does it, before anything is filled in: a path with blanks stays
     one word, and nothing of a value is expanded.
 
-    Raises UsageError: it has no words, an open quote or brace, is meant for a shell, names what is no
-    placeholder, or lacks ``{port}``.
+    Raises UsageError: it has no words, an open quote or a credential, names what is no placeholder, or lacks
+    ``{port}``.
     """
 
     flag = _FLAG
@@ -87,40 +92,8 @@ class ServerCommand:
         if not self.words:
             known = f", or one of {', '.join(self.presets)}" if self.presets else ""
             raise UsageError(f"{self.flag} is empty; give a command{known}")
-        self._refuse_shell_words()
-        self._refuse_open_ends()
         self._refuse_credentials()
         self._named = self._names()
-
-    def _refuse_shell_words(self) -> None:
-        for word in self.words:
-            if word in _OF_SHELLS:
-                raise UsageError(
-                    f"{self.flag} is run without a shell, and {word!r} is a shell's; leave it out, or "
-                    "put such a command into a script and name that"
-                )
-        if _ASSIGNMENT.match(self.words[0]):
-            raise UsageError(
-                f"{self.flag} is run without a shell, which {self.words[0]!r} needs; write `env` before it"
-            )
-
-    def _refuse_open_ends(self) -> None:
-        """Refuse braces that do not match outside of quotes, and code of a shell with an open quote."""
-        for number, word in enumerate(self.words):
-            rest, shown = _PLACE.sub("", word), repr(plain(word)[:_LONGEST_VALUE])
-            if rest.count("{") != rest.count("}") and not re.search("[\"']", rest):
-                raise UsageError(
-                    f"{self.flag}: braces do not match in {shown}. In a shell script, "
-                    "${NAME:-{port}} ends at the first }: put values with braces in single quotes"
-                )
-            shell, flag = ("", "", *self.words[:number])[-2:]
-            if _program(shell) in _SHELLS and _RUNS.fullmatch(flag):
-                try:
-                    shlex.split(word, comments=True)
-                except ValueError as error:
-                    raise UsageError(
-                        f"{self.flag}: {error} in {shown}, which {shell} reads; close it"
-                    ) from error
 
     def _refuse_credentials(self) -> None:
         """A command stands in the files of its workers, and in the list of this machine's processes."""
@@ -236,3 +209,80 @@ def _credential_in(text: str) -> str | None:
         if "://" in word and any(url_secrets(word)):
             return "a password in an address"
     return "it looks like a key" if KEY_SHAPED.search(text) else None
+
+
+# --- Merging sharded checkpoints before they are served: ``--merge-command``, run by the sweep
+
+
+class MergeCommand(ServerCommand):
+    """A command with ``{path}`` and ``{merged}``, as strict as that of a server.
+
+    Raises UsageError: as `ServerCommand`.
+    """
+
+    flag = "--merge-command"
+    presets: Mapping[str, str] = {}
+    placeholders: Mapping[str, str] = {"path": "the checkpoint", "merged": "the folder to write"}
+    needed: Mapping[str, str] = {"path": "it is what is merged", "merged": "it is what is served"}
+
+
+class Merging:
+    """Merges checkpoints, each once, into folders below ``workers``, where the command's log lies too. Of the
+    credentials the command gets those whose variables are ``passed``."""
+
+    def __init__(self, template: str, workers: Path, passed: Collection[str]) -> None:
+        self._command = MergeCommand(template)
+        self._passed = passed
+        self._workers = workers
+        self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._failed: dict[str, str] = {}
+
+    def _folder(self, checkpoint: Checkpoint) -> Path:
+        return self._workers / f"{checkpoint.name}.merge"
+
+    async def merged(self, checkpoint: Checkpoint) -> Path:
+        """Return a checkpoint's merged folder, made now unless an earlier start has.
+
+        Raises CoevalError: it cannot be merged; with the last lines of the command's log.
+        """
+        async with self._locks[checkpoint.step]:  # its shards share it
+            if checkpoint.identity in self._failed:
+                raise ServerDown(self._failed[checkpoint.identity])
+            try:
+                return await self._merge(checkpoint)
+            except CoevalError as error:
+                self._failed[checkpoint.identity] = str(error)
+                raise
+
+    async def _merge(self, checkpoint: Checkpoint) -> Path:
+        folder = self._folder(checkpoint)
+        merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
+        if merged.is_dir():
+            return merged
+        await asyncio.to_thread(self.forget, checkpoint)
+        folder.mkdir(parents=True, exist_ok=True)
+        making = merged.with_suffix(".tmp")
+        words = self._command.filled_with({"path": checkpoint.path, "merged": str(making)})
+        log = ServerLog(folder, os.environ)
+        process = await ServerProcess.begin(
+            folder, words, {}, 0, self._command.inherited(os.environ, self._passed)
+        )
+        try:
+            await process.gone.wait()
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        lacking = what_lacks(making)
+        if process.code or lacking is not None:
+            why = f"left no checkpoint: {lacking}" if not process.code else f"failed{process.exit}"
+            raise ServerDown(f"{self._command.flag} {why}. {log.reported()}")
+        if why := why_not_served(checkpoint, merged=True):
+            raise ServerDown(why)
+        making.rename(merged)
+        return merged
+
+    def forget(self, checkpoint: Checkpoint) -> None:
+        """Remove what was merged, whole or half: it takes the room of a model."""
+        self._failed.pop(checkpoint.identity, None)
+        for made in self._folder(checkpoint).glob("merged-*"):
+            shutil.rmtree(made, ignore_errors=True)

@@ -15,26 +15,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from coeval.benchmarks.assets.fetch import Progress
+from coeval.benchmarks.assets.cache import Progress
+from coeval.benchmarks.assets.library import AssetUsed, Library
 from coeval.benchmarks.benchmark import Answer, Judgment
-from coeval.benchmarks.run.benchmark_works import RETRIES, AnswerWork, JudgmentWork
 from coeval.benchmarks.run.eval_spec import (
-    AssetUsed,
     EvalSpec,
     find_assets,
     jobs_of,
     judge_model,
     refuse_another_model,
-    stamps_of,
-    used_assets,
 )
+from coeval.benchmarks.run.task_folder import RETRIES, AnswerWork, JudgmentWork
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, Draining, ModelUnavailable, QuotaExhausted, UsageError
 from coeval.core.model import ModelSpec
-from coeval.core.records import Kept, Usage, is_good
+from coeval.core.records import Kept, Purpose, Usage, is_good
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.probing import probe_models
-from coeval.engine.progress import Board, Calls, ModelCount, Watcher, WorkCounts
+from coeval.engine.progress import Board, Calls, Watcher, WorkCounts
 from coeval.engine.session import Accounts, Session, SessionContext, opened, unless_interrupted
 from coeval.engine.terms import (
     Ceiling,
@@ -87,11 +85,11 @@ def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = 
     refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
     task_runs: list[TaskRun] = []
+    library = Library()
     assets: dict[str, Mapping[str, AssetUsed]] = {}
     for request, found in zip(evaluation.tasks, paths, strict=True):
-        before = stamps_of(found)
         mine = list(jobs_of(evaluation, request, found))
-        assets[mine[0].task] = used_assets(found, before)
+        assets[mine[0].task] = {name: library.used(name, path) for name, path in found.items()}
         task_runs += mine
     if evaluation.mode == "judge":
         for task_run in task_runs:
@@ -322,7 +320,16 @@ class EvalSession:
 
     async def carry_out(self) -> None:
         """Make all missing records possible, in as many rounds as batch jobs need."""
-        self._foretell()
+        counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
+        for task_run in self._task_runs:  # show what is owed
+            phases: Mapping[str, Purpose] = {
+                task_run.label: "response_collection",
+                task_run.judging: "evaluation",
+            }
+            for phase, purpose in phases.items():
+                count = counts.total(purpose, task=task_run.label)
+                recorded, calls = count.planned - count.owed, Calls(count.calls, count.calls)
+                self._session.board.expect(phase, recorded=recorded, owed=count.owed, calls=calls)
         await self._round()
         while await self._session.another_round():
             await self._round()
@@ -338,13 +345,6 @@ class EvalSession:
                 to_come = task_run.judgments_to_come(done.work.item)
                 self._session.board.cut_off(task_run.judging, to_come)
 
-    def _foretell(self) -> None:
-        """Show what is owed."""
-        counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
-        for task_run in self._task_runs:
-            self._expect(task_run.label, counts.total("response_collection", task=task_run.label))
-            self._expect(task_run.judging, counts.total("evaluation", task=task_run.label))
-
     async def _works(self) -> AsyncIterator[Work]:
         for task_run in self._task_runs:
             of_task = self._owed(task_run)
@@ -352,10 +352,6 @@ class EvalSession:
             for work in works:
                 yield work
                 await asyncio.sleep(0)
-
-    def _expect(self, phase: str, count: ModelCount) -> None:
-        recorded, calls = count.planned - count.owed, Calls(count.calls, count.calls)
-        self._session.board.expect(phase, recorded=recorded, owed=count.owed, calls=calls)
 
     def _owed(self, task_run: TaskRun) -> Owed:
         asks = task_run.given is None and task_run.tested is not None and self._evaluation.mode != "conclude"
