@@ -252,8 +252,8 @@ def make_item_tables(reader: Reader) -> None:
 
 @singledispatch
 def _score(reader: Reader) -> None:
-    """Make ``answer_score``, and fill ``won_by`` with what both students of a comparison came to; a benchmark's
-    scores of an item are cells as they are."""
+    """Make ``answer_score``, and fill ``won_by`` with what both students of a comparison came to; scores of a
+    benchmark's items are cells as they are."""
     reader.rows(
         "CREATE TABLE answer_score (item VARCHAR, model VARCHAR, sample INTEGER, total DOUBLE, share DOUBLE)"
     )
