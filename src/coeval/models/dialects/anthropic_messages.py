@@ -32,14 +32,15 @@ from coeval.models.dialects.dialect import (
     finished,
     name_of,
     problem_of,
+    read_window,
     reply_reader,
     schema_for,
     seed_of,
 )
-from coeval.models.dialects.openai_answer import Counts, cache_apart, read_count
+from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.faults import excerpt, from_status, said
+from coeval.models.transport.faults import behind_200, excerpt, said
 
 # --- Model list, ``GET /v1/models``
 
@@ -69,7 +70,7 @@ def _path(last: str | None) -> str:
 def _page(body: bytes) -> ModelPage:
     page = _read_page(body)
     models = tuple(
-        ListedModel(model.id, read_count(model.max_input_tokens) or None, bounds=False)
+        ListedModel(model.id, read_window(model.max_input_tokens), bounds=False)
         for model in page.data
         if model.lifecycle != _GONE
     )
@@ -190,13 +191,6 @@ class Anthropic(Dialect):
         return "/v1/messages"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The JSON body of a request; ``structured=False`` leaves its schema out.
-
-        What the provider has besides, and then ``extra_body``, are laid over what is ours.
-
-        Raises BadRequest: it asks for what the API or the model's family does not take; `FieldRejected` where
-        a parameter that nobody asked for may be left out.
-        """
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
         family = family_of(spec.model)
@@ -232,9 +226,7 @@ class Anthropic(Dialect):
         answer, notes = _read_answer(body)
         if answer.error:
             status = status_of_error(body, 502)
-            raise explain(status, body, redactor) or from_status(
-                status, body, "the host, behind a 200,", redactor
-            )
+            raise behind_200(status, body, redactor, explain(status, body, redactor))
         if answer.content is None:
             raise Misshapen("no content")
         usage = _booked(bytes(answer.usage))
@@ -278,11 +270,15 @@ def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
     return size >= _LEAST_BYTES_PER_TOKEN * family_of(spec.model).cached_from
 
 
+def split_shared(text: str, shared: int) -> tuple[str, str]:
+    """A text in what the cache keeps and what follows; no block may be blank."""
+    head, rest = text[:shared], text[shared:]
+    return (head, rest) if rest.strip() else (text, "")
+
+
 def _marked(last: Message, shared: int) -> dict[str, Any]:
     """A message in two blocks, of which the cache keeps the first and all before it."""
-    head, rest = last.content[:shared], last.content[shared:]
-    if not rest.strip():  # no block may be blank
-        head, rest = last.content, ""
+    head, rest = split_shared(last.content, shared)
     kept = {"type": "text", "text": head, "cache_control": {"type": "ephemeral"}}
     return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
 

@@ -33,6 +33,7 @@ from coeval.models.dialects.anthropic_messages import (
     drawing_of,
     family_of,
     keeps_prefix,
+    split_shared,
     thinking_of,
 )
 from coeval.models.dialects.dialect import (
@@ -245,11 +246,6 @@ class Bedrock(Dialect):
         return f"/model/{quote(spec.model, safe='')}/converse"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The JSON body of a request; ``structured=False`` leaves its schema out.
-
-        Raises BadRequest: it asks for what Converse or the model's family has nothing for; `FieldRejected`
-        where a parameter that nobody asked for may be left out.
-        """
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
         if seed_of(request) is not None:
@@ -362,10 +358,7 @@ def _blocks(message: Message, spec: ModelSpec) -> list[Body]:
 
 def _mark(content: list[Body], shared: int) -> None:
     """End what the cache is to keep within the last text: a point after its first ``shared`` characters."""
-    text = content.pop()["text"]
-    head, rest = text[:shared], text[shared:]
-    if not rest.strip():  # no block may be blank
-        head, rest = text, ""
+    head, rest = split_shared(content.pop()["text"], shared)
     content += [{"text": head}, {"cachePoint": {"type": "default"}}]
     if rest:
         content.append({"text": rest})

@@ -25,6 +25,7 @@ from coeval.models.dialects.dialect import (
     ModelPage,
     finish_of,
     finished,
+    read_window,
     reply_reader,
     schema_for,
     seed_of,
@@ -92,7 +93,7 @@ def _models_path(page: str | None) -> str:
 def _models_page(body: bytes) -> ModelPage:
     page = _read_models(body)
     listed = (
-        ListedModel(model.name, int(model.context_length) if model.context_length else None)
+        ListedModel(model.name, read_window(model.context_length))
         for model in page.models
         if not model.is_deprecated and "chat" in (model.endpoints or ["chat"])
     )

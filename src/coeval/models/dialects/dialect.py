@@ -39,7 +39,12 @@ from coeval.models.catalog import Host
 from coeval.models.transport.connection import HttpReply
 
 # No model reads four billion tokens: a larger figure is a host's "unlimited" or a mistake.
-MOST_TOKENS = 1 << 32
+_MOST_TOKENS = 1 << 32
+
+
+def read_window(reported: Any) -> int | None:
+    """Return a context window as a host lists it, in tokens; None where it is none."""
+    return int(reported) if type(reported) in (int, float) and 0 < reported <= _MOST_TOKENS else None
 
 
 class ListedModel(NamedTuple):
@@ -110,10 +115,11 @@ class Dialect(Protocol):
         URL is."""
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The body of a request; ``structured=False`` leaves its schema out.
+        """The body of a request; ``structured=False`` leaves its schema out. What the provider has besides,
+        and then ``extra_body``, are laid over what is ours.
 
-        Raises BadRequest: it sets a parameter that the host has nothing for; the message names it. A
-        `FieldRejected` is treated as the host's own: what nobody asked for is left out.
+        Raises BadRequest: it sets a parameter that the host, or this model of it, has nothing for; the
+        message names it. A `FieldRejected` is treated as the host's own: what nobody asked for is left out.
         """
 
     def keeps_prefix(self, request: Request, spec: ModelSpec, /) -> bool:  # noqa: ARG002

@@ -29,7 +29,6 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import (
-    MOST_TOKENS,
     Dialect,
     FieldRejected,
     ListedModel,
@@ -41,6 +40,7 @@ from coeval.models.dialects.dialect import (
     lay_over,
     name_of,
     problem_of,
+    read_window,
     reply_reader,
     schema_for,
     seed_of,
@@ -49,7 +49,7 @@ from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import in_first_turn
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.faults import excerpt, from_status
+from coeval.models.transport.faults import behind_200, excerpt
 
 # --- Answers
 #
@@ -276,9 +276,7 @@ def _page(body: bytes) -> ModelPage:
 
 
 def _listed(model: _GeminiModel) -> ListedModel:
-    window = model.input_token_limit
-    known = type(window) is int and 0 < window <= MOST_TOKENS
-    return ListedModel(model.name.removeprefix("models/"), window if known else None, bounds=False)
+    return ListedModel(model.name.removeprefix("models/"), read_window(model.input_token_limit), bounds=False)
 
 
 GEMINI_MODELS = ModelList(_path, _page)
@@ -334,7 +332,7 @@ class Gemini(Dialect):
         return generate_path(spec.model)
 
     def encode(self, request: Request, spec: ModelSpec, _: Host, *, structured: bool = True) -> bytes:
-        """The JSON body of a request. ``extra_body`` is laid over it, within ``generationConfig`` too."""
+        """See `Dialect`; ``extra_body`` is laid over within ``generationConfig`` too."""
         family = _family_of(spec.model)
         body = _said(request, family)
         config = _drawn(request, spec, family)
@@ -356,9 +354,7 @@ class Gemini(Dialect):
         if answer.error:
             code = answer.error.get("code") if isinstance(answer.error, dict) else None
             status = code if isinstance(code, int) and 400 <= code < 600 else 502
-            raise explain(status, body, redactor) or from_status(
-                status, body, "the host, behind a 200,", redactor
-            )
+            raise behind_200(status, body, redactor, explain(status, body, redactor))
         usage = _booked(bytes(answer.usage_metadata), answer.candidates or [])
         if not answer.candidates:
             feedback = answer.prompt_feedback

@@ -24,7 +24,7 @@ from coeval.models.dialects.dialect import (
     reply_reader,
 )
 from coeval.models.dialects.refusals import refusal_of
-from coeval.models.transport.faults import excerpt, from_status, said
+from coeval.models.transport.faults import behind_200, excerpt, said
 
 # --- Token counts
 
@@ -64,17 +64,10 @@ class Counts:
                 return msgspec.UNSET
             if (inner := inner.get(name)) is None:
                 return msgspec.UNSET
-        number = read_count(inner)
-        if number is None:
-            self.uncounted = True
-        return number or 0
-
-
-def read_count(reported: Any) -> int | None:
-    """Return a number of tokens; None where it is none that any context holds."""
-    if isinstance(reported, bool) or not isinstance(reported, int | float):
-        return None
-    return int(reported) if 0 <= reported <= _MOST_TOKENS and reported == int(reported) else None
+        if type(inner) in (int, float) and 0 <= inner <= _MOST_TOKENS and inner == int(inner):
+            return int(inner)
+        self.uncounted = True
+        return 0
 
 
 def output_of(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) -> int:
@@ -195,13 +188,7 @@ _read_answer = reply_reader(_Answer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
-    """The answer in a 200, without credentials; time and attempts are not known here.
-
-    Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``.
-
-    Raises ModelError: the body holds an error or nothing, or the host filtered or broke off the answer;
-    Undecodable: it is no chat completion.
-    """
+    """See `Dialect`. Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``."""
     answer, notes = _read_answer(body)
     if answer.error:
         raise inner_error(body, redactor)
@@ -331,9 +318,7 @@ def inner_error(body: bytes, redactor: Redactor) -> ModelError:
     words."""
     code = f"{problem_of(body, _Problem).code}"
     status = int(code) if _STATUS.fullmatch(code) else None
-    return explain(status or 400, body, redactor) or from_status(
-        status or 502, body, "the host, behind a 200,", redactor
-    )
+    return behind_200(status or 502, body, redactor, explain(status or 400, body, redactor))
 
 
 def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = False) -> ModelError | None:

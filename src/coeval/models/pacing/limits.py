@@ -285,10 +285,6 @@ class Limiter:
         tokens_per_minute: float | None = None,
     ) -> None:
         """Keep to these limits from now on, and to all that the host has taught."""
-        if ceiling < 1 or start < 1:
-            raise ValueError(f"concurrency must be at least 1, not ceiling={ceiling}, start={start}")
-        if any(rate is not None and rate <= 0 for rate in (requests_per_minute, tokens_per_minute)):
-            raise ValueError("requests_per_minute and tokens_per_minute must be above 0")
         self._window.limit_to(ceiling, start)
         self.gate.set_rates(requests_per_minute, tokens_per_minute)
 

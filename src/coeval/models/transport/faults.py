@@ -220,6 +220,11 @@ def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> Mod
     return _KINDS.get(status, BadRequest if status < 500 else ServerFault)(message, status=status)
 
 
+def behind_200(status: int, body: bytes, redactor: Redactor, explained: ModelError | None) -> ModelError:
+    """The error in a 200 that holds one, of that status: as its words say, else by the status alone."""
+    return explained or from_status(status, body, "the host, behind a 200,", redactor)
+
+
 def from_garbage(status: int, body: bytes, cause: Exception, where: str, redactor: Redactor) -> Unreadable:
     """The error for a body that should be an answer and is none."""
     said = excerpt(body, redactor) or "nothing"
