@@ -144,7 +144,7 @@ class Models(Mapping[str, Model]):
 
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         free = all(limit is None for limit in limits)
-        return self._here(spec, SimulatedModel(spec), None if free else EndpointLimits.of([spec]).limiter())
+        return self._here(spec, SimulatedModel(spec), None if free else Limiter(EndpointLimits.of([spec])))
 
     def _open_hosted(
         self,
@@ -183,7 +183,7 @@ class Models(Mapping[str, Model]):
             model = CommandModel(spec, self._admission(spec), self._guard)
         opened.push_async_callback(model.aclose)
         free = spec.requests_per_minute is None and spec.tokens_per_minute is None
-        return self._here(spec, model, None if free else EndpointLimits.of([spec]).limiter())
+        return self._here(spec, model, None if free else Limiter(EndpointLimits.of([spec])))
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """A model in this process, its weights loaded; freed with the others."""

@@ -308,7 +308,7 @@ async def _cancel(job: PendingJob, keys: Keys) -> None:
     base_url = None if job.endpoint == host.url else job.endpoint
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
     address = address_of(spec, host, keys)
-    endpoint = Endpoint(address.url, address.signer, Limiter(1), address.secrets, host.headers)
+    endpoint = Endpoint(address.url, address.signer, Limiter(), address.secrets, host.headers)
     from coeval.models.batch.batch_http import BatchHttp
 
     http = BatchHttp(endpoint, explain=address.dialect.explain)

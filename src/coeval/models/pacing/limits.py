@@ -204,6 +204,46 @@ _ONE_TROUBLE_S = 120.0
 _SHORTEST_TIMER_S = 0.001
 
 
+# Hosts refuse before; from here on one process is bound by its CPU (docs/decisions/0003).
+DEFAULT_CONCURRENCY = 256
+# Doubling reaches 256 in four round trips; a small host is not met with hundreds at once.
+DEFAULT_START = 16
+
+
+class EndpointLimits(NamedTuple):
+    """Requests in flight that are never exceeded, requests in flight to begin with, and the paces kept
+    besides; None where the user sets none. Of several models, the largest numbers in flight and the smallest
+    rates."""
+
+    max_concurrency: int | None = None
+    start_concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    @classmethod
+    def of(cls, specs: Iterable[ModelSpec]) -> Self:
+        limits = cls()
+        for spec in specs:
+            limits = limits.joined(cls(*(getattr(spec, name) for name in cls._fields)))
+        return limits
+
+    def joined(self, other: Self) -> Self:
+        """Those of more models."""
+        pairs = zip((max, max, min, min), self, other, strict=True)
+        return type(self)._make(
+            choose((one for one in (mine, theirs) if one is not None), default=None)
+            for choose, mine, theirs in pairs
+        )
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """The most requests in flight, and those to begin with."""
+        return self.max_concurrency or DEFAULT_CONCURRENCY, self.start_concurrency or DEFAULT_START
+
+
+NO_LIMITS = EndpointLimits()
+
+
 class Lane:
     """The requests of one model among those of an endpoint: a host may hold them alone, or refuse them."""
 
@@ -236,13 +276,9 @@ class Limiter:
 
     Parameters
     ----------
-    ceiling:
-        requests in flight that are never exceeded.
-    start:
-        requests in flight to begin with; ``start=ceiling`` gives full concurrency at once.
-    requests_per_minute, tokens_per_minute:
-        paces kept besides; tokens are charged by the mean when a request goes, and set right by
-        what its answer says it took.
+    limits:
+        ``start_concurrency=max_concurrency`` gives full concurrency at once; tokens are charged by the mean
+        when a request goes, and set right by what its answer says it took.
     turn:
         its turn among the requests of all processes, where there is a throttle.
     clock:
@@ -251,15 +287,12 @@ class Limiter:
 
     def __init__(
         self,
-        ceiling: int = 256,
+        limits: EndpointLimits = NO_LIMITS,
         *,
-        start: int = 16,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
         turn: Turn | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._window = Window(ceiling, start)
+        self._window = Window(*limits.in_flight)
         self.gate = Gate(turn)
         self._clock = clock
         self._host = Lane()  # of requests that name no lane of their own
@@ -269,24 +302,12 @@ class Limiter:
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self.limit_to(
-            ceiling,
-            start=start,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-        )
+        self.limit_to(limits)
 
-    def limit_to(
-        self,
-        ceiling: int,
-        *,
-        start: int,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
-    ) -> None:
+    def limit_to(self, limits: EndpointLimits) -> None:
         """Keep to these limits from now on, and to all that the host has taught."""
-        self._window.limit_to(ceiling, start)
-        self.gate.set_rates(requests_per_minute, tokens_per_minute)
+        self._window.limit_to(*limits.in_flight)
+        self.gate.set_rates(limits.requests_per_minute, limits.tokens_per_minute)
 
     @property
     def limit(self) -> int:
@@ -451,49 +472,3 @@ class Limiter:
         if self._parked:
             self._look_again_in(min(lane.held_until for lane in self._parked) - now)
         self._grant()
-
-
-# --- Limits of an endpoint, from all its models
-
-# Hosts refuse before; from here on one process is bound by its CPU (docs/decisions/0003).
-DEFAULT_CONCURRENCY = 256
-# Doubling reaches 256 in four round trips; a small host is not met with hundreds at once.
-DEFAULT_START = 16
-
-
-class EndpointLimits(NamedTuple):
-    """The largest numbers in flight that any model sets, and the smallest rates; None where none sets one."""
-
-    max_concurrency: int | None = None
-    start_concurrency: int | None = None
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-
-    @classmethod
-    def of(cls, specs: Iterable[ModelSpec]) -> Self:
-        limits = cls()
-        for spec in specs:
-            limits = limits.joined(cls(*(getattr(spec, name) for name in cls._fields)))
-        return limits
-
-    def joined(self, other: Self) -> Self:
-        """Those of more models."""
-        pairs = zip((max, max, min, min), self, other, strict=True)
-        return type(self)._make(
-            choose((one for one in (mine, theirs) if one is not None), default=None)
-            for choose, mine, theirs in pairs
-        )
-
-    def limiter(self, turn: Turn | None = None) -> Limiter:
-        """A new limiter with these limits, and its turn among all processes, where there is a throttle."""
-        limiter = Limiter(turn=turn)
-        self.apply_to(limiter)
-        return limiter
-
-    def apply_to(self, limiter: Limiter) -> None:
-        limiter.limit_to(
-            self.max_concurrency or DEFAULT_CONCURRENCY,
-            start=self.start_concurrency or DEFAULT_START,
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
-        )
