@@ -484,9 +484,7 @@ class BatchJobRunner:
                 await self._index.release(job.tag)
         job.state = "collected"
         self._index.jobs.put(job)
-        self._tell(
-            f"{self.job.label}: {count:,} collected" + (f", {job.note}" if lacking > job.unknown else "")
-        )
+        self._tell(f"{job.label}: {count:,} collected" + (f", {job.note}" if lacking > job.unknown else ""))
         return JobEnd.COLLECTED
 
     # --- ends that were not meant ------------------------------------------------------------
@@ -536,8 +534,8 @@ class BatchJobRunner:
         await self._index.release(self.job.tag)
         self._index.forget(self.job.tag)
         self._tell(
-            f"{self.job.label} is given up ({self.queue.source.reported(str(error))}): it may have been paid, "
-            "and counts as perhaps spent"
+            f"{self.job.label} is given up ({self.queue.source.reported(str(error))}): it may have been "
+            "paid, and counts as perhaps spent"
         )
         return JobEnd.RELEASED
 
