@@ -18,7 +18,7 @@ import msgspec
 from coeval.core import foreign
 from coeval.core.errors import BadRequest, ContentFiltered, Misshapen, ModelError, NotFound
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import (
@@ -37,7 +37,7 @@ from coeval.models.dialects.dialect import (
     schema_for,
     seed_of,
 )
-from coeval.models.dialects.openai_answer import Counts, cache_apart
+from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import behind_200, excerpt, said
@@ -229,7 +229,13 @@ class Anthropic(Dialect):
             raise behind_200(status, body, redactor, explain(status, body, redactor))
         if answer.content is None:
             raise Misshapen("no content")
-        usage = _booked(bytes(answer.usage))
+        usage = Counts(answer.usage).cache_apart(
+            "input_tokens",
+            "output_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            *("output_tokens_details", "thinking_tokens"),
+        )
         if answer.stop_reason == "refusal":
             raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
         finish = finish_of(answer.stop_reason, usage)
@@ -467,19 +473,6 @@ def _withheld(details: _AnthropicStopDetails | None, redactor: Redactor) -> str:
     reported = [part for part in (details.category, details.explanation) if part] if details else []
     why = f" ({': '.join(reported)})" if reported else ""
     return excerpt(f"the host's classifiers withheld the answer{why}", redactor)
-
-
-def _booked(reported: bytes) -> Usage:
-    """The token counts of an answer."""
-    counts = Counts(reported)
-    return cache_apart(
-        counts.needed("input_tokens"),
-        counts.needed("output_tokens"),
-        counts.optional("cache_read_input_tokens"),
-        counts.optional("cache_creation_input_tokens"),
-        counts.optional("output_tokens_details", "thinking_tokens"),
-        counts.uncounted,
-    )
 
 
 class _AnthropicProblem(msgspec.Struct):

@@ -24,7 +24,7 @@ from coeval.core.errors import (
     ServerFault,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request, Schema, Usage
+from coeval.core.records import Completion, Message, Request, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.anthropic_messages import (
@@ -48,7 +48,7 @@ from coeval.models.dialects.dialect import (
     schema_for,
     seed_of,
 )
-from coeval.models.dialects.openai_answer import Counts, cache_apart
+from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import in_first_turn
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
@@ -123,18 +123,6 @@ def _reasoning(content: list[_ConverseBlock]) -> str | None:
             reported = thought.reasoning_text
             thoughts.append(reported.text if reported is not None else REDACTED_THINKING)
     return "\n".join(thought for thought in thoughts if thought) or None
-
-
-def _booked(reported: bytes) -> Usage:
-    """The token counts of an answer."""
-    counts = Counts(reported)
-    return cache_apart(
-        counts.needed("inputTokens"),
-        counts.needed("outputTokens"),
-        counts.optional("cacheReadInputTokens"),
-        counts.optional("cacheWriteInputTokens"),
-        uncounted=counts.uncounted,
-    )
 
 
 _NO_ACCESS = (
@@ -281,7 +269,9 @@ class Bedrock(Dialect):
         message = answer.output.message if answer.output is not None else None
         if message is None:
             raise Misshapen("no message")
-        usage = _booked(bytes(answer.usage))
+        usage = Counts(answer.usage).cache_apart(
+            "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
+        )
         finish = finish_of(answer.stop_reason, usage)
         content = message.content or []
         completion = Completion(

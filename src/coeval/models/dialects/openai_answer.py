@@ -69,6 +69,21 @@ class Counts:
         self.uncounted = True
         return 0
 
+    def cache_apart(self, rest: str, output: str, read: str, written: str, *reasoning: str) -> Usage:
+        """The usage of a host that reports what its cache read and wrote apart from the rest of the prompt;
+        ours is of the whole prompt."""
+        others, made = self.needed(rest), self.needed(output)
+        cached, kept = self.optional(read), self.optional(written)
+        thoughts = self.optional(*reasoning) if reasoning else msgspec.UNSET
+        return Usage(
+            others + (cached or 0) + (kept or 0),
+            output_of(made, thoughts),
+            cached_tokens=cached,
+            cache_write_tokens=kept,
+            reasoning_tokens=thoughts,
+            uncounted=self.uncounted,
+        )
+
 
 def output_of(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) -> int:
     """Return all tokens that were made, of a host that may count those of its reasoning apart.
@@ -79,26 +94,6 @@ def output_of(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) 
     if reasoning is msgspec.UNSET:
         return output + max(beyond, 0)
     return output + reasoning if reasoning > output or reasoning == beyond else output
-
-
-def cache_apart(
-    rest: int,
-    output: int,
-    read: int | msgspec.UnsetType,
-    written: int | msgspec.UnsetType,
-    reasoning: int | msgspec.UnsetType = msgspec.UNSET,
-    uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET,
-) -> Usage:
-    """The usage of a host that reports what its cache read and wrote apart from the ``rest`` of the prompt;
-    ours is of the whole prompt."""
-    return Usage(
-        rest + (read or 0) + (written or 0),
-        output_of(output, reasoning),
-        cached_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=reasoning,
-        uncounted=uncounted,
-    )
 
 
 FROM_REASONING = "the answer was in `reasoning` and its content null (the reasoning parser does not fit)"
