@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
-from urllib.parse import quote
 
 import msgspec
 
@@ -44,7 +43,6 @@ from coeval.models.transport.faults import behind_200, excerpt, said
 
 # --- Model list, ``GET /v1/models``
 
-_PATH = "/v1/models?limit=1000"
 _GONE = "retired"
 
 
@@ -63,10 +61,6 @@ class _ClaudePage(msgspec.Struct):
 _read_page = foreign.decoder(_ClaudePage)
 
 
-def _path(last: str | None) -> str:
-    return _PATH if last is None else f"{_PATH}&after_id={quote(last, safe='')}"
-
-
 def _page(body: bytes) -> ModelPage:
     page = _read_page(body)
     models = tuple(
@@ -77,7 +71,7 @@ def _page(body: bytes) -> ModelPage:
     return ModelPage(models, page.last_id if page.has_more else None)
 
 
-ANTHROPIC_MODELS = ModelList(_path, _page)
+ANTHROPIC_MODELS = ModelList("/v1/models?limit=1000", _page, after="after_id")
 
 
 # --- Claude families and the parameters they take

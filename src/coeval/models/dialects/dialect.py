@@ -18,6 +18,7 @@ from typing import (
     get_origin,
     runtime_checkable,
 )
+from urllib.parse import quote
 
 import msgspec
 
@@ -71,14 +72,21 @@ class ModelPage(NamedTuple):
 class ModelList(NamedTuple):
     """How a host lists the models that it can be asked for, page by page, each by a GET without a body.
 
-    ``path`` gives what is appended to the base URL, a query included, for the first page (None) or for what
-    ``ModelPage.next`` named. ``decode`` reads a page; it leaves out what the host no longer serves and, where
-    the host tells, what answers no messages. It raises Undecodable where the body is no such list. Ids are
-    freed of credentials by whoever asks (`models.hosted`).
+    ``first`` is what is appended to the base URL, a query included, for the first page; ``after`` the
+    parameter that asks for the page which ``ModelPage.next`` named. ``decode`` reads a page; it leaves out
+    what the host no longer serves and, where the host tells, what answers no messages. It raises Undecodable
+    where the body is no such list. Ids are freed of credentials by whoever asks (`models.hosted`).
     """
 
-    path: Callable[[str | None], str]
+    first: str
     decode: Callable[[bytes], ModelPage]
+    after: str = ""
+
+    def path(self, page: str | None) -> str:
+        """Where a page is asked for, by what the host calls it; None: the first one."""
+        if page is None:
+            return self.first
+        return f"{self.first}{'&' if '?' in self.first else '?'}{self.after}={quote(page, safe='')}"
 
 
 class SchemaRejected(BadRequest):

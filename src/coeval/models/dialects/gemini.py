@@ -240,9 +240,6 @@ def _top(alternatives: Sequence[_GeminiAlternatives]) -> dict[str, float]:
 
 # --- Model list, ``GET /models``
 
-# The most models that Google puts on a page.
-_PAGE = 1000
-
 
 class _GeminiModel(msgspec.Struct, rename="camel"):
     name: str
@@ -256,11 +253,6 @@ class _GeminiList(msgspec.Struct, rename="camel"):
 
 
 _read = foreign.decoder(_GeminiList)
-
-
-def _path(page: str | None) -> str:
-    token = f"&pageToken={quote(page, safe='')}" if page is not None else ""
-    return f"/models?pageSize={_PAGE}{token}"
 
 
 def _page(body: bytes) -> ModelPage:
@@ -279,7 +271,8 @@ def _listed(model: _GeminiModel) -> ListedModel:
     return ListedModel(model.name.removeprefix("models/"), read_window(model.input_token_limit), bounds=False)
 
 
-GEMINI_MODELS = ModelList(_path, _page)
+# The most models that Google puts on a page.
+GEMINI_MODELS = ModelList("/models?pageSize=1000", _page, after="pageToken")
 
 
 Body: TypeAlias = dict[str, Any]

@@ -111,7 +111,7 @@ def _window(model: _Model) -> int | None:
     return next(filter(None, map(read_window, reported)), None)
 
 
-OPENAI_MODELS = ModelList(lambda _: "/models", _page)
+OPENAI_MODELS = ModelList("/models", _page)
 
 
 # --- Model families with parameters of their own
