@@ -296,7 +296,7 @@ class Limiter:
         self.gate = Gate(turn)
         self._clock = clock
         self._host = Lane()  # of requests that name no lane of their own
-        self._in_flight = self._waiting = 0
+        self.in_flight = self.waiting = 0
         self._queue: list[_Waiter] = []
         self._parked: dict[Lane, list[_Waiter]] = {}
         self._order = count()
@@ -313,14 +313,6 @@ class Limiter:
     def limit(self) -> int:
         """Requests that may be in flight now."""
         return int(self._window.size)
-
-    @property
-    def in_flight(self) -> int:
-        return self._in_flight
-
-    @property
-    def waiting(self) -> int:
-        return self._waiting
 
     async def acquire(
         self,
@@ -339,16 +331,16 @@ class Limiter:
         whom `turn_away` may name.
         """
         if (
-            not self._waiting
-            and self._in_flight + 1 <= self._window.size
+            not self.waiting
+            and self.in_flight + 1 <= self._window.size
             and (not self.gate.shut or self._passes(lane or self._host, refusal))
         ):
-            self._in_flight += 1
+            self.in_flight += 1
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (-rank, 0 if again else 1, next(self._order))
         heapq.heappush(self._queue, (*place, granted, refusal, lane or self._host, party))
-        self._waiting += 1
+        self.waiting += 1
         self._grant()
         if granted.done():
             granted.result()
@@ -357,8 +349,8 @@ class Limiter:
             await granted
         except asyncio.CancelledError:
             if granted.cancelled():
-                self._waiting -= 1  # its place in the queue is skipped when it comes up
-                if not self._waiting:
+                self.waiting -= 1  # its place in the queue is skipped when it comes up
+                if not self.waiting:
                     self._queue.clear()
                     self._parked.clear()
             elif granted.exception() is None:
@@ -367,17 +359,17 @@ class Limiter:
 
     def release(self) -> None:
         if self.gate.counts_tokens:
-            self.gate.ended(self._in_flight, self._clock())
-        self._in_flight -= 1
-        if self._waiting:
+            self.gate.ended(self.in_flight, self._clock())
+        self.in_flight -= 1
+        if self.waiting:
             self._grant()
 
     def succeeded(self, rank: int, latency_s: float, tokens: int = 0) -> None:
         """An answer came; called before its slot is released."""
         now = self._clock()
-        self._window.answered(rank, latency_s, self._in_flight, now)
+        self._window.answered(rank, latency_s, self.in_flight, now)
         if self.gate.counts_tokens:
-            self.gate.answered(tokens, self._in_flight, now)
+            self.gate.answered(tokens, self.in_flight, now)
 
     def refused(self, sent_at: float) -> None:
         """The host would not take a request sent at ``sent_at``, because it has too many."""
@@ -408,8 +400,8 @@ class Limiter:
         for *_, granted, _, _, whose in chain(self._queue, *self._parked.values()):
             if not granted.done() and (party is None or whose is party):
                 granted.set_exception(error)  # its place in the queue is skipped when it comes up
-                self._waiting -= 1
-        if not self._waiting:
+                self.waiting -= 1
+        if not self.waiting:
             self._queue.clear()
             self._parked.clear()
             if self._timer is not None:
@@ -418,14 +410,14 @@ class Limiter:
 
     def _grant(self) -> None:
         """Hand free slots to those who wait, as far as the window and the gate allow."""
-        while self._queue and self._in_flight + 1 <= self._window.size:
+        while self._queue and self.in_flight + 1 <= self._window.size:
             *_, granted, refusal, lane, _ = self._queue[0]
             if granted.done():  # cancelled, or turned away
                 heapq.heappop(self._queue)
                 continue
             if (error := refusal()) is not None:
                 heapq.heappop(self._queue)
-                self._waiting -= 1
+                self.waiting -= 1
                 granted.set_exception(error)
                 continue
             if self.gate.shut:
@@ -440,8 +432,8 @@ class Limiter:
                     return
                 self.gate.passed(now)
             heapq.heappop(self._queue)
-            self._waiting -= 1
-            self._in_flight += 1
+            self.waiting -= 1
+            self.in_flight += 1
             granted.set_result(None)
 
     def _passes(self, lane: Lane, refusal: _Refusal) -> bool:
