@@ -27,6 +27,7 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     Undecided,
+    download_results,
     made_before,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
@@ -153,7 +154,9 @@ class MessageBatches:
         )
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        async for reply in self._http.results(self._results_of(await self._retrieve(job_id)), into, _reply):
+        async for reply in download_results(
+            self._http, self._results_of(await self._retrieve(job_id)), into, _reply
+        ):
             yield reply
 
     async def cancel(self, job_id: str) -> None:
@@ -178,7 +181,7 @@ class MessageBatches:
         into = job.lines.with_suffix(".part")
         into.mkdir(exist_ok=True)
         try:
-            found = self._http.results(self._results_of(batch), into, _reply)
+            found = download_results(self._http, self._results_of(batch), into, _reply)
             reported = {line.custom_id async for line in found if isinstance(line, BatchReply)}
             sent = (_read_custom_id(line.text).custom_id for line in whole_lines(job.lines))
             return not reported or not reported.isdisjoint(sent)

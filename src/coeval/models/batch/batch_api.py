@@ -260,6 +260,16 @@ def readable(
         yield reply
 
 
+async def download_results(
+    http: BatchHttp, path: str, into: Path, read: Callable[[bytes], BatchReply]
+) -> AsyncIterator[BatchReply | DamagedResult]:
+    """The lines of a file of results, which is put into the folder ``into``; see `readable`."""
+    file = into / "results.jsonl"
+    await http.download(path, file)
+    for reply in readable(result_lines(file), read):
+        yield reply
+
+
 def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
     """What became of a request of which no error is told: its answer. Raises Unreadable where there is none:
     that says nothing of what was done."""

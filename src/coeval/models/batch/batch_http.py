@@ -33,7 +33,6 @@ from coeval.core.errors import (
 )
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
-from coeval.models.batch.batch_api import BatchReply, DamagedResult, readable, result_lines
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.transport.body import Body
 from coeval.models.transport.call import Fault, Tries, requested_retry, requested_wait_s
@@ -215,15 +214,6 @@ class BatchHttp:
         """Write what a GET gives to a file, which takes the place of any that is there. A body that is cut
         off is an error, and asked for anew from its beginning."""
         await self._until_taken(_Sending("GET", path, None, _NOTHING, repeatable=True), into)
-
-    async def results(
-        self, path: str, into: Path, read: Callable[[bytes], BatchReply]
-    ) -> AsyncIterator[BatchReply | DamagedResult]:
-        """The lines of a file of results, which is put into the folder ``into``; see `readable`."""
-        file = into / "results.jsonl"
-        await self.download(path, file)
-        for reply in readable(result_lines(file), read):
-            yield reply
 
     async def pause(self, seconds: float) -> None:
         """Wait for what the host has yet to do."""

@@ -25,6 +25,7 @@ from coeval.models.batch.batch_api import (
     DamagedResult,
     answered_reply,
     before_the_job,
+    download_results,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.gemini import explain, generate_path
@@ -202,7 +203,7 @@ class GeminiBatches:
         output = (await self._batch(job_id)).output
         if output.responses_file:
             path = f"/{quote(output.responses_file)}:download?alt=media"
-            async for reply in self._http.results(path, into, _reply):
+            async for reply in download_results(self._http, path, into, _reply):
                 yield reply
 
     async def cancel(self, job_id: str) -> None:

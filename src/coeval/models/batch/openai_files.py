@@ -30,6 +30,7 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     before_the_job,
+    download_results,
     made_before,
 )
 from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, read_answer
@@ -142,7 +143,9 @@ class FileBatches:
         """The lines of the files of results and of errors that there are; ``into`` is the folder that they
         are put in."""
         for file_id in filter(None, file_ids):
-            async for reply in self._http.results(self._file(file_id, "/content"), into, read_result):
+            async for reply in download_results(
+                self._http, self._file(file_id, "/content"), into, read_result
+            ):
                 yield reply
 
     def _file(self, file_id: str, below: str = "") -> str:

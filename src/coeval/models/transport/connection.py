@@ -7,14 +7,11 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from coeval.models.transport.body import Body, Closed, Lost, NotHttp
-
-if TYPE_CHECKING:
-    from coeval.models.transport.pool import Pool
 
 # --- One answer on its way in: from bytes, however they are cut, to a `HttpReply`
 #
@@ -156,6 +153,17 @@ _PIECE = 1 << 18  # about a socket's buffer: written or read in one call
 _TICK_S = 0.001  # the resolution of the event loop's timers
 
 
+class Home(Protocol):
+    """Who is told what becomes of a connection: `Pool` says what each word means."""
+
+    def opened(self, connection: Connection) -> None: ...
+    def requested_first(self, connection: Connection) -> None: ...
+    def heard_first(self, connection: Connection) -> None: ...
+    def rests(self, connection: Connection) -> None: ...
+    def leaves(self, connection: Connection) -> None: ...
+    def gone(self, connection: Connection) -> None: ...
+
+
 class Connection(asyncio.Protocol):
     """A keep-alive connection with at most one request on it.
 
@@ -163,7 +171,7 @@ class Connection(asyncio.Protocol):
     ``resting`` and ``at_rest_since`` (the loop's time).
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, home: Pool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, home: Home) -> None:
         self._loop = loop
         self._home = home
         self._transport: asyncio.Transport
