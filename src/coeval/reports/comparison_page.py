@@ -42,7 +42,7 @@ from coeval.reports.content import (
     cell_text,
 )
 from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points
-from coeval.reports.plots import difference_forest, pair_matrix
+from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
 
 _P = (
     "Adjusted for all pairs: tasks are tested where overall is significant, parts where their task is, "
@@ -53,8 +53,6 @@ _DETECTABLE = declared_column(PairDifference, "minimum_detectable", "could_be_se
 _LONGEST_SIDE = 28
 # Sides that a title names; of more, it names the first.
 _MOST_IN_TITLE = 3
-# Where all differences are smaller, none has the strongest colour.
-_NOTEWORTHY = 0.1
 _DIFFERENCES, _PAIRS, _SIDES = "differences", "pairs", "sides"
 _BY = {"overall": "overall", "task": "by task", "label": "by label", "part": "by factor or metric"}
 
@@ -299,16 +297,19 @@ def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown, counted: Sen
     )
     places = tuple(dict.fromkeys(str(row[2]) for row in rows))
     title = "Every pair: row less column, in points. A dot: significant after adjustment for all pairs."
-    most = table.largest("difference", _NOTEWORTHY)
-    spec = pair_matrix(table, list(shown.names.values()), most)
-    toggles = (PictureToggle("of", places),) if len(places) > 1 else ()
-    return ReportSection(
-        _PAIRS,
-        "Which differences are significant?",
-        (counted,),
-        (Picture("matrix", title, _PAIRS, spec, toggles),),
-        (table,),
+    sides = list(shown.names.values())
+    grid = HeatMap(
+        table,
+        *("ahead", "behind", "difference"),
+        *(sides[:-1], sides[1:]),
+        least=NOTEWORTHY,
+        format="+.1f",
+        dot="sure",
+        tooltip=("difference_low", "difference_high", "p", "n"),
     )
+    toggles = [PictureToggle("of", places)] if len(places) > 1 else []
+    picture = heat_map("matrix", title, grid, toggles)
+    return ReportSection(_PAIRS, "Which differences are significant?", (counted,), (picture,), (table,))
 
 
 # --- What was compared

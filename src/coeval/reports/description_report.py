@@ -8,15 +8,17 @@ from typing import NamedTuple
 from coeval.analysis.measures.measured import Measured
 from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
+from coeval.engine.progress import Calls
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.roles import asked_as
-from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, TaskConfig
+from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, Phase, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, Kind
 from coeval.pipeline.plan.estimate.run_estimate import calls, hours, sources, summed_up
-from coeval.pipeline.plan.preview import Preview
+from coeval.pipeline.plan.preview import Forecast, Preview, expected
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.reports.content import (
@@ -82,30 +84,25 @@ def _judged(setup: TaskSetup) -> str:
     return ", ".join([*(what for what, of in scored.items() if of), "no judge is asked"])
 
 
-def tasks_table(preview: Preview) -> ReportTable:
+def tasks_table(foreseen: Forecast) -> ReportTable:
     rows = []
-    for setup in preview.plan.setups:
+    for setup in foreseen.preview.plan.setups:
         task = setup.task
         makers = [*setup.sources, *(teacher.name for teacher in setup.teachers)]
-        rows.append(
-            (
-                task.name,
-                " ".join(task.description.split()),
-                preview.plan_count.total("data_generation", task=task.name).planned,
-                ", ".join(makers),
-                _judged(setup),
-                ", ".join(task.label_attributes) or None,
-            )
-        )
+        items = foreseen.preview.plan_count.total("data_generation", task=task.name).planned
+        labels = ", ".join(task.label_attributes) or None
+        design = (", ".join(makers), _judged(setup), labels, _counted(foreseen.calls_of_task(task.name)))
+        rows.append((task.name, items, *design, " ".join(task.description.split())))
     columns = (
         ReportColumn("task", "Task"),
-        ReportColumn("description", "What has to be done"),
         ReportColumn("items", "Items", "count"),
         ReportColumn("makers", "Items by", meaning="Teachers that write them, or who supplies them."),
         ReportColumn(
             "evaluation", "Judged", meaning="In one call for all factors, in one for each, or pairwise."
         ),
         ReportColumn("labels", "Labels", meaning="Attributes of which the value is the right answer."),
+        ReportColumn("calls", "Calls", "count", "Without retries"),
+        ReportColumn("description", "What has to be done"),
     )
     return ReportTable("tasks", "Tasks", columns, tuple(rows))
 
@@ -159,26 +156,34 @@ def rubric_table(preview: Preview) -> ReportTable:
     return ReportTable("rubric", "What answers are judged by", columns, tuple(rows))
 
 
-def phases_table(config: Config, preview: Preview, options: RunOptions) -> ReportTable:
+def phases_table(config: Config, foreseen: Forecast, options: RunOptions) -> ReportTable:
     """Records planned and owed by phase; of phases 1–2 a record is a teacher's proposal."""
     rows: list[tuple[Cell, ...]] = []
     for phase in PHASES:
-        if phase in PHASES[:2]:
-            kinds = KINDS[:2] if phase == PHASES[0] else KINDS[2:]
-            tasks = config.tasks
-            owed = sum(len(preview.blueprint.owed_proposals(task, kind)) for task in tasks for kind in kinds)
-            planned = owed
-        else:
-            count = preview.plan_count.total(phase)
-            planned, owed = count.planned, count.owed
-        rows.append((phase, options.mode(config, phase), planned, owed))
+        counts = map(_counted, (foreseen.owed_of_phase(phase), foreseen.calls_of_phase(phase)))
+        rows.append((phase, _mode(config, options, phase), foreseen.planned_of_phase(phase), *counts))
+    counts = map(_counted, (foreseen.total_owed, foreseen.total))
+    rows.append(("total", "", sum(foreseen.planned.values()), *counts))
     columns = (
         ReportColumn("phase", "Phase"),
         ReportColumn("mode", "Mode", meaning="What it does with work that exists."),
         ReportColumn("records", "Records", "count"),
         ReportColumn("owed", "Missing", "count"),
+        ReportColumn("calls", "Calls", "count", "Without retries"),
     )
-    return ReportTable("phases", "The five phases", columns, tuple(rows))
+    bold = frozenset({(len(PHASES), 0)})
+    return ReportTable("phases", "The five phases", columns, tuple(rows), bold=bold)
+
+
+def _counted(calls: Calls) -> int | str:
+    return calls.low if calls.low == calls.high else str(calls)
+
+
+def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
+    """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
+    mode = options.mode(config, phase)
+    takes_over = config.experiment.resume_from is not None and not options.continue_run
+    return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
 
 
 SIMULATED = "Simulated models take part: what they say is made up, and says nothing about a real model."
@@ -258,6 +263,7 @@ def _lead(described: DescribedExperiment, coverage: Mapping[str, PlannedCoverage
 
 def _design(described: DescribedExperiment) -> ReportSection:
     config, preview = described.config, described.preview
+    foreseen = expected(config, preview)
     roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
     roles["student"] += len(_answered(config))
     cast = ", ".join(numbered(count, role) for role, count in roles.items())
@@ -267,10 +273,10 @@ def _design(described: DescribedExperiment) -> ReportSection:
         (Sentence(f"{cast}; a model may play several roles."),),
         tables=(
             models_table(config),
-            tasks_table(preview),
+            tasks_table(foreseen),
             attributes_table(preview),
             rubric_table(preview),
-            phases_table(config, preview, described.options),
+            phases_table(config, foreseen, described.options),
         ),
     )
 

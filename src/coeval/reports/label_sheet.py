@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from coeval.analysis.people.label_questions import LabelQuestion
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
+from coeval.core.plain import looks_like_formula, plain
 from coeval.core.regular_files import file_bytes
 from coeval.core.text import listed, numbered
-from coeval.reports.workbook.workbook_file import looks_like_formula, sheet_text
+from coeval.reports.writers.sheet import sheet_text
 from coeval.store.human_labels import HumanLabel
 from coeval.store.jsonl import replaced_whole, store_error
 

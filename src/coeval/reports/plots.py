@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from coeval.core.figures import IN_POINTS
 from coeval.reports.chart_spec import (
     LONGEST_NAME,
     NUMBERED,
@@ -26,7 +27,7 @@ from coeval.reports.chart_spec import (
     where,
     with_ends,
 )
-from coeval.reports.content import ReportTable
+from coeval.reports.content import Picture, PictureToggle, ReportTable
 
 # --- Judge biases
 
@@ -110,33 +111,40 @@ _FEW_COLUMNS, _MOST_WRITTEN = 4, 24
 
 class HeatMap(NamedTuple):
     """``rows`` and ``columns`` are the values of the columns ``row`` and ``column`` of the table, in order.
-    ``value`` is written. ``shade`` gives the colour: none at 0, strongest at ``most`` and at ``-most``. Where
-    the column ``dot`` is true, a dot stands before the number. ``format`` is d3's. ``points``: the columns
-    among them that are scores or differences of scores."""
+    ``value`` is written. ``shade`` (by default the same) gives the colour: none at 0, strongest at its
+    largest amount, and at no less than ``least``. Where the column ``dot`` is true, a dot stands before the
+    number. ``format`` is d3's. ``tooltip`` names further columns that a cell tells of."""
 
-    table: str
+    table: ReportTable
     row: str
     column: str
     value: str
-    shade: str
     rows: Sequence[str]
     columns: Sequence[str]
-    most: float
+    shade: str = ""
+    least: float = 0.0
     format: str = ".2f"
     dot: str = ""
     tooltip: Sequence[str] = ()
-    points: Sequence[str] = ()
+
+    @property
+    def points(self) -> list[str]:
+        """The columns shown that are scores or differences of scores."""
+        shown = {self.value, self.shade, *self.tooltip}
+        return [one.name for one in self.table.columns if one.name in shown and one.kind in IN_POINTS]
 
 
-def heat_map(grid: HeatMap) -> Spec:
-    """``tooltip`` names further columns that a cell tells of."""
+def heat_map(name: str, title: str, grid: HeatMap, toggles: Sequence[PictureToggle] = ()) -> Picture:
+    """Draw the rows of the grid's table, or those that its ``chosen`` values choose."""
+    grid, table = grid._replace(shade=grid.shade or grid.value), grid.table
     many = len(grid.columns) > _FEW_COLUMNS
     names = dict.fromkeys((*grid.rows, *grid.columns))  # together, so that a name has one label
     above = names_axis(names, narrow=LONGEST_NAME, orient="top", labelAngle=-90)
     if not many:
         above = names_axis(names, _LONGEST_LEVEL, orient="top", labelAngle=0)
     # Where all are 0, none has a colour.
-    most = (grid.most or 1.0) * (100 if grid.shade in grid.points else 1)
+    most = table.largest(grid.shade, grid.least) or 1.0
+    most *= 100 if grid.shade in grid.points else 1
     scale = {"interpolate": "rgb", "domain": [-most, 0, most], "range": "diverging", "clamp": True}
     reported = [
         *columns_noted(f"{grid.row}:N", f"{grid.column}:N"),
@@ -165,9 +173,9 @@ def heat_map(grid: HeatMap) -> Spec:
     columns = max(len(grid.columns), 1)
     narrowest = (_NARROW if written else _UNWRITTEN) if many else _least_level(grid.columns)
     height, width = max(len(grid.rows), 1) * _HEAT_STEP, _LABELS + _COLUMN * columns
-    spec = chart_spec(grid.table, layers, height, *rows, width=width)
+    spec = chart_spec(table.name, layers, height, *_conditions(table), *rows, width=width)
     spec["usermeta"] |= {"row": grid.row, "step": _HEAT_STEP, "least": _LABELS + narrowest * columns}
-    return spec
+    return Picture(name, title, table.name, spec | _parameters(table), tuple(toggles))
 
 
 def _tooltip_format(name: str, grid: HeatMap) -> str:
@@ -392,7 +400,7 @@ def difference_forest(table: ReportTable, others: Mapping[str, str]) -> Spec:
     )
     height = max(min(len(table.first_rows), _MOST_DRAWN), 1) * _DIFFERENCE_STEP
     spec = chart_spec(table.name, layers, height, *drawn)
-    return spec | {"params": _parameters(table), "usermeta": {"step": _DIFFERENCE_STEP, "most": _MOST_DRAWN}}
+    return spec | _parameters(table) | {"usermeta": {"step": _DIFFERENCE_STEP, "most": _MOST_DRAWN}}
 
 
 def _words(words: str, align: str, edge: float | str, line: int) -> Spec:
@@ -407,26 +415,6 @@ def _conditions(table: ReportTable) -> list[Spec]:
     return [where(f"datum.{name} === {name}") for name in table.chosen]
 
 
-def _parameters(table: ReportTable) -> list[Spec]:
-    return [{"name": name, "value": value} for name, value in table.chosen.items()]
-
-
-def pair_matrix(table: ReportTable, sides: Sequence[str], most: float) -> Spec:
-    """Of the columns ``ahead``, ``behind``, ``difference`` (a measure, a share of the scale), ``p``, ``sure``
-    and ``of``, of which one place is chosen; ``sides`` are the best first."""
-    grid = HeatMap(
-        table=table.name,
-        row="ahead",
-        column="behind",
-        value="difference",
-        shade="difference",
-        rows=sides[:-1],
-        columns=sides[1:],
-        most=most,
-        format="+.1f",
-        dot="sure",
-        tooltip=("difference_low", "difference_high", "p", "n"),
-        points=("difference",),
-    )
-    spec = heat_map(grid)
-    return spec | {"transform": [*_conditions(table), *spec["transform"]], "params": _parameters(table)}
+def _parameters(table: ReportTable) -> Spec:
+    params = [{"name": name, "value": value} for name, value in table.chosen.items()]
+    return {"params": params} if params else {}

@@ -30,17 +30,14 @@ from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING, bounds_text, metric_text, points_text
 from coeval.core.html_table import (
     Columns,
-    ForestRow,
     MeasureRow,
     columns,
-    forest_plot,
     html_lines,
-    html_table,
     row_columns,
 )
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
-from coeval.reports.measure_table import Named, in_points, measure_table
+from coeval.reports.measure_table import Named, in_points, measure_table, metrics_table
 from coeval.reports.writers.markup import as_html
 
 if TYPE_CHECKING:
@@ -155,6 +152,8 @@ class Results(msgspec.Struct, frozen=True):
 
     def tables(self) -> Iterator[ReportTable]:
         """Return what people read of it, but for costs."""
+        if self.metrics:
+            yield metrics_table(self.metrics)
         if self.pairs:
             yield pair_table({row.student: row_record(row, PairStudent) for row in self.pairs})
         if self.scored:
@@ -175,22 +174,10 @@ class Results(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """Tables and notes, escaped."""
-        parts = [html_lines([*[SIMULATED] * self.simulated, *self.leads])]
-        parts += map(as_html, self.tables())
-        forest = [
-            ForestRow(_named(one.student, bool(one.removed)), one.score, one.low, one.high)
-            for one in self.students
-            if one.task is None
-        ]
-        parts.append(forest_plot("Overall scores with their 95% intervals", forest))
-        if self.metrics:
-            parts.append(as_html(_metric_table(self.metrics)))
-        if reported := bill(self.costs):
-            costs = ([getattr(cost, name) for name in _COST] for cost in self.costs)
-            parts.append(html_table("Cost", _COST, costs))
-            parts.append(html_lines([f"Cost: {reported}", *map("Prices: {}".format, reported.sources)]))
+        tables = [*self.tables(), *([cost_table(self.costs)] if bill(self.costs) else [])]
         said = (*answer_warnings(self.students), *answer_notes(self.students), *self.notes, *self.missing)
-        return "".join([*parts, html_lines(said)])
+        first = html_lines([*[SIMULATED] * self.simulated, *self.leads])
+        return "".join([first, *map(as_html, tables), html_lines(said)])
 
 
 _TABLES = {
@@ -225,8 +212,6 @@ def label_columns(results: Results) -> list[LabelColumn]:
         for (task, attribute), column in found.items()
     ]
 
-
-_COST = ("model", "requests", "input_tokens", "output_tokens", "cost_usd")
 
 # --- For people
 
@@ -321,16 +306,6 @@ def part_label_table(parts: Sequence[LabelPart]) -> ReportTable:
     first = parts[0]
     title = f"Label accuracy in {first.task}: {first.label} by {first.by}"
     return ReportTable("parts", title, (*columns_of(first.by, "student"), *figures), tuple(rows), names=2)
-
-
-def _metric_table(metrics: Sequence[MetricScore]) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = []
-    for one in metrics:
-        value = in_points((one.value, one.low, one.high), one.unit)
-        rows.append((one.task, one.samples, one.metric, value, one.n, one.failed))
-    names = (*columns_of("task"), *columns_of("samples", kind="count"), *columns_of("metric"))
-    figures = (*columns_of("points", kind="points"), *columns_of("n", "failed", kind="count"))
-    return ReportTable("metrics", "Metrics", (*names, *figures), tuple(rows))
 
 
 def _part(one: PartScore | LabelPart) -> tuple[str, str]:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from coeval.analysis.readers.reader import Reader
     from coeval.core.shown_names import ShownNames
     from coeval.pipeline.upkeep.repair import Missing
-    from coeval.reports.files import ReportFiles
     from coeval.reports.folder_report import FolderReport
+    from coeval.reports.report_files import ReportFiles
 
 ReportFormat: TypeAlias = Literal["json", "csv", "markdown", "html", "excel"]
 
@@ -269,7 +269,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
 
 def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) -> ReportFiles:
     """Raises UsageError: a folder is missing, or one is a file."""
-    from coeval.reports.files import ReportFiles
+    from coeval.reports.report_files import ReportFiles
 
     out, figures = places
     if needed in ("html", "excel") and out is None:
@@ -290,8 +290,8 @@ def _write_report(
     """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
     from coeval.analysis.measures.run_measures import write_measures
     from coeval.cli import streams
-    from coeval.reports.files import files_reported, write_files
     from coeval.reports.folder_report import reported
+    from coeval.reports.report_files import files_reported, write_files
     from coeval.reports.site.report_file import PAGE, write_report_page
 
     found, section, written = reported(reader, notes, options), NAMES[name].section, list[Path]()

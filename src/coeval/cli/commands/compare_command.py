@@ -153,7 +153,7 @@ def _compare_sweeps(folders: Sequence[Path], files: _ComparisonFiles, *, as_json
     runs = read_sweeps(folders)
     found = compare_sweeps(runs)
     if any(files):
-        from coeval.reports.files import ReportFiles, files_reported, write_files
+        from coeval.reports.report_files import ReportFiles, files_reported, write_files
         from coeval.reports.training_files import write_sweep_page
         from coeval.reports.training_report import training_report
 
@@ -192,7 +192,7 @@ class _ComparisonFiles(NamedTuple):
             if path is not None and not path.parent.is_dir():
                 raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
         if any(self[1:]):
-            from coeval.reports.files import ReportFiles
+            from coeval.reports.report_files import ReportFiles
 
             ReportFiles(*self[1:]).check()
 
@@ -203,7 +203,7 @@ def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
         return ""
     # Here, because they load what draws charts.
     from coeval.reports.comparison_page import comparison_page
-    from coeval.reports.files import ReportFiles, files_reported, write_files
+    from coeval.reports.report_files import ReportFiles, files_reported, write_files
     from coeval.reports.site.page import write_page
 
     report, written = comparison_page(compared), []

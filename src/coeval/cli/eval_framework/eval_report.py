@@ -30,10 +30,9 @@ from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.commands.estimate_report import print_estimate, tell_budget
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
-from coeval.cli.views.metric_view import TaskMetrics, metric_rows, show_costs
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import write_json
-from coeval.cli.views.table_view import say_names, show_incomparable, show_table
+from coeval.cli.views.table_view import say_names, show_costs, show_incomparable, show_table
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
@@ -42,7 +41,7 @@ from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import ReportTable, columns_of
-from coeval.reports.measure_table import error_in_points, in_points
+from coeval.reports.measure_table import TaskMetrics, error_in_points, in_points, metric_rows
 from coeval.store.jsonl import write_json_atomic
 
 if TYPE_CHECKING:

@@ -35,7 +35,6 @@ from coeval.reports.content import (
     Alert,
     Cell,
     Example,
-    Picture,
     Report,
     ReportColumn,
     ReportSection,
@@ -68,21 +67,18 @@ def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
     """Strengths, who wins against whom, and how judges compare; ``opened``: the page says who leads."""
     strengths, rates = pair_table(found.students), _rates(found)
     judges = measure_table(Named("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges)
+    students = list(found.students)
     grid = HeatMap(
-        table=rates.name,
-        row="student",
-        column="other",
-        value="wins",
+        rates,
+        *("student", "other", "wins"),
+        *(students, students),
         shade="ahead",
-        rows=list(found.students),
-        columns=list(found.students),
-        most=_STRONGEST,
+        least=_STRONGEST,
         format=".1f",
         tooltip=("wins_low", "wins_high", "p", "comparisons"),
-        points=("wins", "ahead"),
     )
     title = "How often the student of a row wins against that of a column, ties half."
-    pictures = [Picture("win-matrix", title, rates.name, heat_map(grid))]
+    pictures = [heat_map("win-matrix", title, grid)]
     said = list(pair_sentences(found))[opened:]
     sentences = [Sentence(plain(text), strengths.name) for text in (*said, *_how(found))]
     question = "Who wins where answers are compared?"

@@ -74,20 +74,11 @@ def level_picture(name: str, what: str, table: ReportTable, names: Sequence[str]
 
 
 def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool = False) -> Picture:
-    grid = HeatMap(
-        table=agreement.name,
-        row="judge",
-        column="other",
-        value="kappa",
-        shade="kappa",
-        rows=judges[:-1],
-        columns=judges[1:],
-        most=agreement.largest("kappa"),
-        tooltip=("kappa_low", "kappa_high", "spa", "wpa", "count"),
-    )
     kappa = "Cohen's κ, weighted by the distance of levels" if weighted else "Cohen's κ"
     title = f"Pairwise agreement of judges. {kappa}: 1 for perfect agreement, 0 for chance."
-    return Picture("agreement-map", title, agreement.name, heat_map(grid))
+    noted = ("kappa_low", "kappa_high", "spa", "wpa", "count")
+    grid = HeatMap(agreement, "judge", "other", "kappa", judges[:-1], judges[1:], tooltip=noted)
+    return heat_map("agreement-map", title, grid)
 
 
 def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:

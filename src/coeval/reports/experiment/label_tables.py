@@ -99,21 +99,10 @@ def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
 
 def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
     parts = list(dict.fromkeys(str(row[1]) for row in recalls.rows))
-    grid = HeatMap(
-        table=recalls.name,
-        row="part",
-        column="student",
-        value="recall",
-        shade="recall",
-        rows=parts,
-        columns=students,
-        most=recalls.largest("recall"),
-        format=".1f",
-        tooltip=("recall_low", "recall_high", "n"),
-        points=("recall",),
-    )
+    noted = ("recall_low", "recall_high", "n")
+    grid = HeatMap(recalls, "part", "student", "recall", parts, students, format=".1f", tooltip=noted)
     title = "Which labels are found. Of the answers due a label, the share that states it."
-    return Picture("recalls", title, recalls.name, heat_map(grid))
+    return heat_map("recalls", title, grid)
 
 
 # --- What is taken for what

@@ -177,25 +177,19 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
 
 def _difference_map(differences: ReportTable, students: Sequence[str]) -> Picture:
     grid = HeatMap(
-        table=differences.name,
-        row="better",
-        column="other",
-        value="difference",
-        shade="difference",
-        rows=students[:-1],
-        columns=students[1:],
-        most=differences.largest("difference", NOTEWORTHY),
+        differences,
+        *("better", "other", "difference"),
+        *(students[:-1], students[1:]),
+        least=NOTEWORTHY,
         format="+.1f",
         dot="sure",
         tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),
-        points=("difference", "could_be_seen"),
     )
-    return Picture(
+    return heat_map(
         "matrix",
         "Students pairwise. How far the row's student is ahead of the column's, on the items that "
         "both have. A dot: significant after Holm's adjustment for the number of pairs.",
-        differences.name,
-        heat_map(grid),
+        grid,
     )
 
 

@@ -80,13 +80,7 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     if checks:
         tables.append(_table("checks", "Checks", checks))
     pictures = [
-        _picture(
-            tables[0],
-            "factors",
-            "Scores by task and factor",
-            list(dict.fromkeys(p.name for p in parts)),
-            students,
-        ),
+        _picture(tables[0], "factors", "Scores by task and factor", _names(parts), students),
     ]
     if widest := _widest(values):
         pictures.append(_picture(tables[1], "attributes", "Scores by what items are about", widest, students))
@@ -94,11 +88,11 @@ def where_section(evidence: RunEvidence) -> ReportSection:
         ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Scores by judge and student"),
         ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Who answers whose items how"),
     ):
-        if evidence.is_choice or (len({part.name for part in found}) > 1 and len(students) > 1):
+        rows = _names(found)
+        if evidence.is_choice or (len(rows) > 1 and len(students) > 1):
             tables.append(_table(name, what, found))
-            pictures.append(
-                _interaction(tables[-1], f"{what}. Deviation from the expected score.", found, students)
-            )
+            title = f"{what}. Deviation from the expected score."
+            pictures.append(_interaction(tables[-1], title, rows, students))
     levels = level_table(
         "levels", "Levels that students were given", {name: one.levels for name, one in of.items()}
     )
@@ -127,6 +121,10 @@ def _by(
     for student, found in students.items():
         for name, score in means(found).items():
             yield _PartScore(student, name, score, (("student", student), (what, name)))
+
+
+def _names(parts: Iterable[_PartScore]) -> list[str]:
+    return list(dict.fromkeys(part.name for part in parts))
 
 
 def _known(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:
@@ -164,37 +162,28 @@ def _table(name: str, title: str, parts: list[_PartScore]) -> ReportTable:
 
 def _picture(table: ReportTable, name: str, title: str, rows: list[str], students: list[str]) -> Picture:
     grid = HeatMap(
-        table=table.name,
-        row="part",
-        column="student",
-        value="score",
+        table,
+        *("part", "student", "score"),
+        *(rows, students),
         shade="beyond",
-        rows=rows,
-        columns=students,
+        least=NOTEWORTHY,
         format=".1f",
-        most=table.largest("beyond", NOTEWORTHY),
         tooltip=("score_low", "score_high", "score_n", "beyond", "unexpected"),
-        points=("score", "beyond", "unexpected"),
     )
     title = f"{title}. Colour: above or below the mean of all students in that row."
-    return Picture(name, title, table.name, heat_map(grid))
+    return heat_map(name, title, grid)
 
 
-def _interaction(table: ReportTable, title: str, parts: list[_PartScore], students: list[str]) -> Picture:
+def _interaction(table: ReportTable, title: str, rows: list[str], students: list[str]) -> Picture:
     grid = HeatMap(
-        table=table.name,
-        row="part",
-        column="student",
-        value="unexpected",
-        shade="unexpected",
-        rows=list(dict.fromkeys(part.name for part in parts)),
-        columns=students,
+        table,
+        *("part", "student", "unexpected"),
+        *(rows, students),
+        least=NOTEWORTHY,
         format="+.1f",
-        most=table.largest("unexpected", NOTEWORTHY),
         tooltip=("score", "score_low", "score_high", "score_n"),
-        points=("score", "unexpected"),
     )
-    return Picture(f"{table.name}-map", title, table.name, heat_map(grid))
+    return heat_map(f"{table.name}-map", title, grid)
 
 
 def _widest(parts: list[_PartScore]) -> list[str]:
@@ -205,7 +194,7 @@ def _widest(parts: list[_PartScore]) -> list[str]:
     few = of_few_values(scores)
     spread = sorted(few, key=lambda name: (min(scores[name]) - max(scores[name]), name))
     kept = set(spread[:MOST_VALUES])
-    return [name for name in dict.fromkeys(part.name for part in parts) if name in kept]
+    return [name for name in _names(parts) if name in kept]
 
 
 def of_few_values(strata: Iterable[str]) -> list[str]:

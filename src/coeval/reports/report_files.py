@@ -1,0 +1,251 @@
+"""Any report as a workbook (a summary with a chart that Excel draws, then a sheet for each table), and its
+pictures as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from xlsxwriter.worksheet import Worksheet
+
+from coeval.analysis.measures.measured import Measured
+from coeval.core.errors import UsageError
+from coeval.core.figures import IN_POINTS, FigureKind
+from coeval.core.shown_names import ShownNames
+from coeval.core.text import numbered
+from coeval.reports.content import Cell, Report, ReportTable, columns_of
+from coeval.reports.drawn_pictures import LIGHT, figures
+from coeval.reports.writers.sheet import (
+    WorkbookFile,
+    WrittenTable,
+    as_sheet,
+    sheet_columns,
+    workbook_file,
+    write_rows,
+)
+from coeval.store.jsonl import write_bytes_atomic
+
+
+class ReportFiles(NamedTuple):
+    """Files that are to be written: a workbook, pictures into the folder ``figures``, and a folder's page
+    into the folder ``page``, which whoever reads that folder writes."""
+
+    excel: Path | None = None
+    figures: Path | None = None
+    page: Path | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be written, before anything is read.
+
+        Raises UsageError: a file is a folder, or the other way round.
+        """
+        if self.excel is not None and self.excel.is_dir():
+            raise UsageError(f"{self.excel} is a folder; name a file")
+        if self.figures is not None and self.figures.exists() and not self.figures.is_dir():
+            raise UsageError(f"{self.figures} is a file; name a folder, in which the pictures are written")
+
+
+def write_files(report: Report, files: ReportFiles) -> list[Path]:
+    """Write what is wanted.
+
+    Raises StoreError: a file cannot be written.
+    """
+    written: list[Path] = []
+    if files.excel is not None:
+        write_workbook(files.excel, report)
+        written.append(files.excel)
+    if files.figures is not None:
+        written += write_figures(report, files.figures)
+    return written
+
+
+def write_figures(report: Report, folder: Path) -> Iterator[Path]:
+    """Write all pictures of a report, each as it is drawn.
+
+    Raises StoreError: a file cannot be written.
+    """
+    for figure in figures(report):
+        for suffix, content in (("svg", figure.svg.encode()), ("png", figure.png)):
+            path = folder / f"{figure.name}.{suffix}"
+            write_bytes_atomic(path, content)
+            yield path
+
+
+def files_reported(written: Iterable[Path], folder: Path | None) -> str:
+    """What was written, in words; pictures in their ``folder`` are counted."""
+    paths = list(written)
+    drawn = [path for path in paths if path.parent == folder and path.suffix in (".png", ".svg")]
+    reported = [str(path) for path in paths if path not in drawn]
+    if folder is not None:
+        reported.append(f"{numbered(len(drawn) // 2, 'picture')} as PNG and SVG in {folder}")
+    return ", ".join(reported)
+
+
+# --- The chart of the summary
+
+# More bars than that have labels nobody can read at a chart's height.
+_MOST_BARS = 40
+# Pixels: the width of a chart, the height of a bar, and of all else; of a row of the sheet.
+_WIDTH, _STEP, _REST, _ROW = 620, 26, 90, 20
+
+
+def _add_chart(book: WorkbookFile, written: WrittenTable, table: ReportTable) -> int:
+    """Draw a bar below a table for each row, with the interval of its measure: of the first column that has
+    some. Return the row where it ends, 0 where there is none: names do not tell the rows apart, or are too
+    many."""
+    names = [row[0] for row in table.rows]
+    bars = ((at, _error_bars(table, at)) for at in range(1, len(table.columns)))
+    place, drawn = next((one for one in bars if one[1] is not None), (0, None))
+    if drawn is None or not 1 < len(names) <= _MOST_BARS or len(set(names)) < len(names):
+        return 0
+    column = table.columns[place]
+    chart = book.book.add_chart({"type": "bar"})
+    series = {
+        "name": column.title,
+        "categories": written.reference(table.columns[0]),
+        "values": written.reference(column),
+        "fill": {"color": LIGHT.most},
+        "gap": 60,
+        "x_error_bars": drawn,
+    }
+    chart.add_series(series)
+    chart.set_title({"name": f"{table.title}: {column.title}", "name_font": {"size": 12}})
+    chart.set_legend({"none": True})
+    chart.set_y_axis({"reverse": True})
+    chart.set_x_axis({"major_gridlines": {"visible": True, "line": {"color": LIGHT.lines}}})
+    height = _REST + _STEP * len(names)
+    chart.set_size({"width": _WIDTH, "height": height})
+    written.sheet.insert_chart(written.last + 1, 0, chart)
+    return written.last + 2 + height // _ROW
+
+
+def _error_bars(table: ReportTable, place: int) -> dict[str, Any] | None:
+    """From each value to the ends of its interval, as the sheet has them; None where no row has one."""
+    cells, kind = [row[place] for row in table.rows], table.columns[place].kind
+    ends = [_arms(cell, kind) for cell in cells]
+    if not any(low or high for low, high in ends):
+        return None
+    return {
+        "type": "custom",
+        "minus_values": [low for low, _ in ends],
+        "plus_values": [high for _, high in ends],
+        "line": {"color": LIGHT.text},
+    }
+
+
+def _arms(cell: Cell, kind: FigureKind) -> tuple[float, float]:
+    if not isinstance(cell, Measured) or cell.value is None or cell.low is None or cell.high is None:
+        return 0.0, 0.0
+    unit = 100 if kind in IN_POINTS else 1
+    return unit * (cell.value - cell.low), unit * (cell.high - cell.value)
+
+
+# --- The workbook
+
+SUMMARY = "Summary"
+# Of the table in the summary; its sheet has all.
+_SUMMARY_ROWS, _SUMMARY_COLUMNS = 12, 8
+# Of the summary, in characters: its first column, and all others up to the last under its sentences.
+_FIRST, _OTHER, _LAST = 44, 11, 8
+# Characters of a line of a sentence there, and points of the line.
+_LINE, _LINE_POINTS = 125, 15.0
+
+
+def write_workbook(path: Path, report: Report) -> None:
+    """Write a report: a summary, then a sheet for each table.
+
+    Raises StoreError: the file cannot be written.
+    """
+    with workbook_file(path, report.title) as book:
+        summary = book.sheet(SUMMARY)
+        report = _named(report)
+        places = {}
+        for number, section in enumerate(report.sections):
+            colour = LIGHT.categories[number % len(LIGHT.categories)]
+            for table in section.tables:
+                quoted = as_sheet(book, table, colour).sheet.get_name().replace("'", "''")
+                places[table.name] = f"internal:'{quoted}'!A1"
+        _summarise(book, summary, report, places)
+
+
+def _named(report: Report) -> Report:
+    """The report with short names of models, and a table of them in its first section; items keep their ids,
+    which tables of records have too."""
+    shown = ShownNames(report.labels)
+    if not shown.key or not report.sections:
+        return report
+    rows = tuple((short, name) for name, short in shown.key.items())
+    key = ReportTable("names", "Names", columns_of("Short", "Name"), rows)
+    report = shown.renamed(report)
+    first = msgspec.structs.replace(report.sections[0], tables=(*report.sections[0].tables, key))
+    return msgspec.structs.replace(report, sections=(first, *report.sections[1:]))
+
+
+def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, places: Mapping[str, str]) -> None:
+    """The answer in a few sentences, its table and chart, and links to the sheets; ``places``: of tables."""
+    lines = _SummaryLines(book, sheet)
+    lines.write(report.title, bold=True, font_size=16)
+    lines.write(" · ".join(report.facts), font_color=LIGHT.faint)
+    for alert in report.alerts:
+        lines.write(alert.text, bold=True, bg_color=LIGHT.against)
+    lines.row += 1
+    for sentence in report.lead:
+        lines.write(sentence.text)
+    if (table := _first_table(report)) is not None:
+        lines.row += 1
+        lines.table(table)
+    for section in report.sections:
+        lines.row += 1
+        lines.write(section.question, bold=True, font_size=13)
+        for sentence in section.sentences:
+            lines.write(sentence.text)
+        for one in section.tables:
+            lines.link(one.title, places[one.name])
+    sheet.set_column(0, 0, _FIRST)
+    sheet.set_column(1, _LAST, _OTHER)
+    sheet.hide_gridlines(2)
+    sheet.set_landscape()
+    sheet.fit_to_pages(1, 0)
+    sheet.activate()
+
+
+def _first_table(report: Report) -> ReportTable | None:
+    """The table of the answer, with as many rows and columns as a page has room for."""
+    table = report.front or next((one for section in report.sections for one in section.tables), None)
+    if table is None:
+        return None
+    places = [column.place for column in sheet_columns(table)]
+    many = len(places) > _SUMMARY_COLUMNS
+    columns = table.columns[: places[_SUMMARY_COLUMNS]] if many else table.columns
+    rows = tuple(row[: len(columns)] for row in table.rows[:_SUMMARY_ROWS])
+    return ReportTable(table.name, table.title, columns, rows)
+
+
+class _SummaryLines:
+    """Lines of text, and a table, below each other."""
+
+    def __init__(self, book: WorkbookFile, sheet: Worksheet) -> None:
+        self._book, self._sheet, self.row = book, sheet, 0
+
+    def write(self, text: str, **properties: object) -> None:
+        """A text over all columns; a merged cell has no height by itself."""
+        size = properties.get("font_size", 11)
+        points = _LINE_POINTS * (size if isinstance(size, int) else 11) / 11
+        self._sheet.set_row(self.row, points * (1 + len(text) // _LINE))
+        self._sheet.merge_range(
+            self.row, 0, self.row, _LAST, "", self._book.format(text_wrap=True, **properties)
+        )
+        self._book.text(self._sheet, self.row, 0, text, text_wrap=True, **properties)
+        self.row += 1
+
+    def table(self, table: ReportTable) -> None:
+        self.write(table.title, bold=True, font_size=13)
+        written = write_rows(self._book, self._sheet, table, self.row)
+        self.row = max(written.last + 1, _add_chart(self._book, written, table))
+
+    def link(self, title: str, place: str) -> None:
+        style = self._book.format(font_color=LIGHT.categories[0], underline=1, indent=1)
+        self._sheet.write_url(self.row, 0, place, style, f"→ {title}")
+        self.row += 1
