@@ -194,7 +194,7 @@ def test_an_experiment_is_shown_and_nothing_is_asked_or_written(
     for reported in (
         "72 items for 2 tasks, 216 answers to them, and 756 judgments of these answers.",
         "explain_concept  field      target   biology, economics, computing",
-        "explain_concept: every declared value (6) and every pair of values of two attributes (9) occurs.",
+        "explain_concept: every declared value (6) occurs.",
         "of each teacher alone: 12 items cannot hold all 9 pairs",
         "936 calls",
         "total",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -31,15 +32,10 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
     as_sentence,
+    columns_of,
     section_of,
 )
-from coeval.reports.planned_prompts import (
-    MOST_DRAWN,
-    PlannedCoverage,
-    PlannedPrompt,
-    planned_coverage,
-    planned_prompts,
-)
+from coeval.reports.planned_prompts import MOST_DRAWN, PlannedPrompt, planned_prompts, planned_values
 
 # --- Experiment description as tables
 
@@ -51,7 +47,7 @@ def models_table(config: Config) -> ReportTable:
         (
             model.name,
             model.interface,
-            asked_as(model) if HOSTS[model.interface].dialect == OWN_CODE else _identifier(model),
+            asked_as(model) if _is_own_code(model) else str(model.parameters.get("model", model.name)),
             model.cast,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
@@ -68,8 +64,9 @@ def models_table(config: Config) -> ReportTable:
     return ReportTable("models", "Models", columns, tuple(rows))
 
 
-def _identifier(model: ModelConfig) -> str:
-    return str(model.parameters.get("model", model.name))
+def _is_own_code(model: ModelConfig) -> bool:
+    host = HOSTS.get(model.interface)  # None: auto, not resolved
+    return host is not None and host.dialect == OWN_CODE
 
 
 def _answered(config: Config) -> list[str]:
@@ -111,8 +108,7 @@ def attributes_table(preview: Preview) -> ReportTable:
     """One row for each attribute, with its values."""
     rows = tuple(row for setup in preview.plan.setups for row in _attributes(setup.task, preview))
     columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("attribute", "Attribute"),
+        *columns_of("Task", "Attribute"),
         ReportColumn("kind", "Kind", meaning="Target: must be covered. Nuanced: keeps items varied."),
         ReportColumn("values", "Values"),
     )
@@ -147,8 +143,7 @@ def rubric_table(preview: Preview) -> ReportTable:
             weight = None if compared else task.weights.get(factor)
             rows.append((task.name, factor, " ".join(said.split()), levels, weight))
     columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("factor", "Factor"),
+        *columns_of("Task", "Factor"),
         ReportColumn("criterion", "What the best level means"),
         ReportColumn("levels", "Levels", meaning="From worst to best, with what each counts."),
         ReportColumn("weight", "Weight", "number", "In an item's score; 1 where none is given"),
@@ -202,12 +197,12 @@ class DescribedExperiment(NamedTuple):
 def description_report(described: DescribedExperiment) -> Report:
     """Everything is worked out of the file, the run's folder and the estimate; nobody is asked."""
     config, preview = described.config, described.preview
-    coverage = {setup.task.name: planned_coverage(setup, preview) for setup in preview.plan.setups}
+    values = _values(preview)
     prompts = [prompt for setup in preview.plan.setups for prompt in planned_prompts(setup, preview)]
     sections = (
         _design(described),
         _prompts(prompts),
-        _coverage(coverage, preview),
+        _coverage(values, preview),
         _takes(described.estimate),
     )
     simulated = any(model.interface == "simulated" for model in config.models)
@@ -215,7 +210,7 @@ def description_report(described: DescribedExperiment) -> Report:
         kind="description",
         title=config.experiment.id,
         facts=tuple(_facts(described)),
-        lead=tuple(_lead(described, coverage)),
+        lead=tuple(_lead(described, values)),
         sections=sections,
         alerts=(Alert(as_sentence(SIMULATED)),) if simulated else (),
         labels=_shown_names(described),
@@ -238,7 +233,7 @@ def _facts(described: DescribedExperiment) -> Iterator[str]:
     yield hours(estimate.hours)
 
 
-def _lead(described: DescribedExperiment, coverage: Mapping[str, PlannedCoverage]) -> Iterator[Sentence]:
+def _lead(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
     count = described.preview.plan_count
     items, answers, judgments = (count.total(phase).planned for phase in FLOWING)
     tasks = numbered(len(described.config.tasks), "task")
@@ -254,9 +249,8 @@ def _lead(described: DescribedExperiment, coverage: Mapping[str, PlannedCoverage
         yield Sentence(f"{task}: teachers have yet to propose what is missing of its design.", "design")
     for sentence in summed_up(described.estimate):
         yield Sentence(sentence, "takes")
-    for task, plan in coverage.items():
-        if plan.drawn and task not in described.preview.unsettled and (said := plan.lacking()):
-            yield Sentence(f"{task}: {said}.", "coverage")
+    for sentence in _absent(values, described.preview):
+        yield Sentence(sentence, "coverage")
     for warning in described.warnings:
         yield Sentence(warning)
 
@@ -304,8 +298,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         for prompt in prompts
     )
     columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("phase", "Phase"),
+        *columns_of("Task", "Phase"),
         ReportColumn("what", "Asked for"),
         ReportColumn("models", "Sent to", meaning="All of these are sent the same words."),
         ReportColumn("characters", "Characters known", "count"),
@@ -333,52 +326,44 @@ def _prompt_title(prompt: PlannedPrompt) -> str:
     return f"{prompt.task} · {prompt.phase}: {prompt.what} · {', '.join(prompt.models)}{shown}"
 
 
-def _coverage(coverage: Mapping[str, PlannedCoverage], preview: Preview) -> ReportSection:
-    rows, by_value = [], []
-    for task, plan in coverage.items():
-        known = task not in preview.unsettled or bool(plan.target)
-        held = (plan.values_held, plan.values, plan.held, plan.pairs) if known else (None,) * 4
-        rows.append((task, plan.items, *held))
-        for kind, counts in (("target", plan.target), ("nuanced", plan.nuance)):
-            for attribute, values in counts.items():
-                by_value += [(task, kind, attribute, value, items) for value, items in values.items()]
+def _coverage(values: ReportTable, preview: Preview) -> ReportSection:
+    """What occurs, and what the items of one teacher cannot hold."""
+    said = [*_absent(values, preview)]
+    said += [f"{task}: every declared value ({n:,}) occurs." for task, n in _present(values, preview).items()]
+    said += [
+        f"{setup.task.name}: {sentence}" for setup in preview.plan.setups for sentence in setup.shortfalls()
+    ]
+    return section_of("coverage", "What will the items cover?", tuple(map(Sentence, said)), (), (values,))
+
+
+def _values(preview: Preview) -> ReportTable:
+    rows = [
+        (setup.task.name, *place, items)
+        for setup in preview.plan.setups
+        for place, items in planned_values(setup, preview).items()
+    ]
+    counted = f"Of a teacher's first {MOST_DRAWN:,}, and of those that exist"
     columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("items", "Items", "count"),
-        ReportColumn("values_held", "Values that occur", "count"),
-        ReportColumn("values", "Values declared", "count"),
-        ReportColumn("pairs_held", "Pairs that occur", "count", "Of values of two target attributes."),
-        ReportColumn("pairs", "Pairs there are", "count"),
+        *columns_of("Task", "Kind", "Attribute", "Value"),
+        ReportColumn("items", "Items", "count", counted),
     )
-    value_columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("kind", "Kind"),
-        ReportColumn("attribute", "Attribute"),
-        ReportColumn("value", "Value"),
-        ReportColumn("items", "Items", "count"),
-    )
-    return ReportSection(
-        "coverage",
-        "What will the items cover?",
-        tuple(map(Sentence, _covered(coverage, preview))),
-        tables=(
-            ReportTable("plan", "The sampling plan", columns, tuple(rows)),
-            ReportTable("values", "Items by value", value_columns, tuple(by_value)),
-        ),
-    )
+    return ReportTable("values", "Items by value", columns, tuple(rows))
 
 
-def _covered(coverage: Mapping[str, PlannedCoverage], preview: Preview) -> Iterator[str]:
-    """What occurs at all, and what the items of one teacher cannot hold."""
-    for task, plan in coverage.items():
-        if task in preview.unsettled:
-            yield f"{task}: what its items cover is known when the teachers have proposed what is missing."
-        elif plan.drawn and plan.values:
-            pairs = f" and every pair of values of two attributes ({plan.pairs:,})" if plan.pairs else ""
-            yield f"{task}: {plan.lacking() or f'every declared value ({plan.values:,}){pairs} occurs'}."
-        yield from (f"{task}: {sentence}" for sentence in plan.shortfalls)
-        if MOST_DRAWN <= plan.drawn < plan.items:
-            yield f"{task}: counted over the first {plan.drawn:,} of {plan.items:,} items."
+def _absent(values: ReportTable, preview: Preview) -> Iterator[str]:
+    """Which declared values of target attributes no item of a settled task has."""
+    absent: dict[Cell, list[str]] = {}
+    for task, kind, attribute, value, items in values.rows:
+        if kind == "target" and not items and task not in preview.unsettled:
+            absent.setdefault(task, []).append(f"{attribute} = {value}")
+    yield from (f"{task}: no item has {listed(lacking)}." for task, lacking in absent.items())
+
+
+def _present(values: ReportTable, preview: Preview) -> Counter[Cell]:
+    """By settled task whose items have every value, how many there are."""
+    targets = [row for row in values.rows if row[1] == "target" and row[0] not in preview.unsettled]
+    lacking = {row[0] for row in targets if not row[-1]}
+    return Counter(row[0] for row in targets if row[0] not in lacking)
 
 
 def _takes(estimate: Estimate) -> ReportSection:

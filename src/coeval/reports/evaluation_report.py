@@ -25,6 +25,7 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    columns_of,
 )
 from coeval.reports.experiment.judges_section import (
     agreement_map,
@@ -37,8 +38,7 @@ from coeval.reports.experiment.judges_section import (
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import declared_column, error_in_points, in_points
 from coeval.reports.plots import interval_plot
-from coeval.reports.result_tables import Results, cost_table
-from coeval.reports.scores import results
+from coeval.reports.result_tables import Results, cost_table, results
 
 # --- Trust in the judges of ``eval-framework``
 
@@ -205,9 +205,7 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         "Metrics",
         (
             ReportColumn("row", "Of"),
-            ReportColumn("model", "Model"),
-            ReportColumn("task", "Task"),
-            ReportColumn("metric", "Metric"),
+            *columns_of("Model", "Task", "Metric"),
             ReportColumn("shown", "Points", "points", "With its 95% interval"),
             *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
             ReportColumn("n", "n", "count"),
@@ -250,9 +248,7 @@ def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTa
         "samples",
         "Over all samples" if sampled else "Metrics",
         (
-            ReportColumn("model", "Model"),
-            ReportColumn("task", "Task"),
-            ReportColumn("metric", "Metric"),
+            *columns_of("Model", "Task", "Metric"),
             ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
             ReportColumn("prompts", "Prompts", "count", terminal="n"),
             *(

@@ -15,6 +15,7 @@ from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.run_results import MetricScore
+    from coeval.analysis.training.sample_figures import SampleFigure
 
 _Record = TypeVar("_Record", bound=Entity)
 
@@ -124,6 +125,18 @@ def apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | Non
 
 
 # --- Benchmark metrics
+
+SAMPLED = (
+    *columns_of("mean", "SEM", kind="points"),
+    *columns_of("runs", "items", kind="count"),
+)
+"""Columns of a metric over the samples of its prompts."""
+
+
+def sampled_cells(figure: SampleFigure, ends: tuple[float, float] | None) -> tuple[Cell, ...]:
+    """What `SAMPLED` columns hold; ``ends``: of the mean's interval."""
+    mean = in_points((figure.mean, *(ends or (None, None))), figure.unit, figure.n_items)
+    return (mean, error_in_points(figure.sem, figure.unit), figure.n_runs, figure.n_items)
 
 
 class TaskMetrics(NamedTuple):

@@ -321,36 +321,6 @@ def _names_towards_middle(amount: str, models: Sequence[str], places: Spec, *, l
             yield marks("text", places, {"joinaggregate": ends}, *named, align=align, dx=dx, dy=dy)
 
 
-# Pixels per row: a bar with a figure in it.
-_SHARE_STEP = 26
-
-
-def share_bars(table: str, names: Sequence[str], levels: Sequence[str]) -> Spec:
-    """Of a table with the columns ``name``, ``level``, ``share`` (0 to 1) and ``count``; the first level has
-    the strongest of one colour."""
-    shades = [1 - 0.75 * place / max(len(levels) - 1, 1) for place in range(len(levels))]
-    scale = {"domain": list(levels), "range": shades}
-    places = {
-        "y": column("name:N", sort=list(names), title=None, axis=names_axis(names)),
-        "x": column(
-            "share:Q",
-            title=None,
-            scale={"domainMax": 1, "clamp": True},
-            axis={"format": ".0%", "tickCount": 5},
-            stack="zero",
-        ),
-        "order": column("order:Q"),
-        "tooltip": [
-            *columns_noted("name:N", "level:N"),
-            column("share:Q", format=".1%"),
-            column("count:Q", format=","),
-        ],
-        "opacity": column("level:N", sort=list(levels), scale=scale, legend=names_legend(levels)),
-    }
-    order = computed(order=f"indexof({text_list(levels)}, datum.level)")
-    return chart_spec(table, [marks("bar", places, cornerRadius=2)], max(len(names), 1) * _SHARE_STEP, *order)
-
-
 # --- Comparisons
 #
 # Differences from a baseline that a reader chooses, and every pair.

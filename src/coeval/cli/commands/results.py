@@ -62,7 +62,7 @@ def results(
     from coeval.cli.views.gaps_view import tell_missing
     from coeval.pipeline.plan.run_reading import opened, reading
     from coeval.pipeline.upkeep.repair import look_for_gaps
-    from coeval.reports.scores import results as scores_of
+    from coeval.reports.result_tables import results as scores_of
     from coeval.store.rundir import RunDir
 
     parts = None
@@ -104,7 +104,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
     from coeval.cli.views.results_view import names_of
     from coeval.pipeline.plan.run_reading import opened
     from coeval.reports.result_tables import paper_table, sweep_paper_table
-    from coeval.reports.scores import results as scores_of
+    from coeval.reports.result_tables import results as scores_of
     from coeval.reports.writers.markup import as_latex, as_markdown
 
     if sweep:

@@ -107,7 +107,7 @@ async def _load_analysis() -> None:
     await asyncio.sleep(0.2)
     if address_space_left() is not None:
         return  # little may be left, and what is missed at the end is told there
-    await asyncio.to_thread(importlib.import_module, "coeval.reports.scores")
+    await asyncio.to_thread(importlib.import_module, "coeval.reports.result_tables")
 
 
 def _way_on(file: Path, options: RunOptions) -> str:

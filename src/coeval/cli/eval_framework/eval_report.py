@@ -41,7 +41,7 @@ from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import ReportTable, columns_of
-from coeval.reports.measure_table import TaskMetrics, error_in_points, in_points, metric_rows
+from coeval.reports.measure_table import SAMPLED, TaskMetrics, in_points, metric_rows, sampled_cells
 from coeval.store.jsonl import write_json_atomic
 
 if TYPE_CHECKING:
@@ -145,23 +145,13 @@ def over_runs(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
 
 
 def _show_over_runs(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
-    rows = [
-        (
-            task,
-            name,
-            in_points((one.mean, *(one.ci95 or (None, None))), one.unit),
-            error_in_points(one.std, one.unit),
-            one.n_runs,
-        )
+    rows = tuple(
+        (task, name, *sampled_cells(one, one.ci95))
         for task, metrics in figures.items()
         for name, one in metrics.items()
-    ]
-    columns = (
-        *columns_of("task", "metric"),
-        *columns_of("mean", "std", kind="points"),
-        *columns_of("runs", kind="count"),
     )
-    show_table(console, ReportTable("", "Over runs", columns, tuple(rows), names=2))
+    columns = (*columns_of("task", "metric"), *SAMPLED)
+    show_table(console, ReportTable("", "Over runs", columns, rows, names=2))
 
 
 def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:

@@ -20,8 +20,8 @@ from coeval.core.figures import MISSING, figure
 from coeval.core.plain import guarded
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import Cell, ReportTable, Sentence, columns_of, row_texts
-from coeval.reports.experiment.label_tables import confusion_table
 from coeval.reports.experiment.part_tables import output_tables, run_tables, scores_table
+from coeval.reports.experiment.where_section import confusion_table
 from coeval.reports.writers.markup import as_markdown as table_as_markdown
 from coeval.reports.writers.markup import escaped
 

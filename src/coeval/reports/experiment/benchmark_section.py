@@ -19,6 +19,7 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    columns_of,
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -182,8 +183,7 @@ def _strata(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTabl
         "strata",
         "Values of attributes",
         (
-            ReportColumn("value", "Value"),
-            ReportColumn("teacher", "Teacher"),
+            *columns_of("Value", "Teacher"),
             ReportColumn("items", "Items", "count"),
         ),
         tuple(rows),

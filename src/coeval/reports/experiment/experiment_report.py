@@ -11,12 +11,7 @@ import msgspec
 
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.leaders import leader_sentences, opening
-from coeval.analysis.measures.pair_measures import (
-    PairJudge,
-    PairMeasures,
-    PairRate,
-    pair_sentences,
-)
+from coeval.analysis.measures.pair_measures import PairJudge, PairMeasures, PairRate, pair_sentences
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import SAME
 from coeval.analysis.measures.run_measures import RunMeasures

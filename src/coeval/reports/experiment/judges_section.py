@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
 import numpy as np
@@ -12,7 +12,6 @@ from coeval.analysis.measures.measured import ShownAs, declared
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
-from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -20,11 +19,12 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    columns_of,
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import Named, declared_column, measure_table
-from coeval.reports.plots import HeatMap, bias_plot, heat_map, share_bars
+from coeval.reports.plots import HeatMap, bias_plot, heat_map
 
 # --- Level counts
 
@@ -44,8 +44,7 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
         name,
         title,
         (
-            ReportColumn("name", "Name"),
-            ReportColumn("level", "Level"),
+            *columns_of("Name", "Level"),
             ReportColumn("share", "Share", "share"),
             ReportColumn("count", "Scores", "count"),
         ),
@@ -63,14 +62,6 @@ _WITHOUT_VERDICT = (
     "Without an interval there is no verdict: to say what is usual takes answers of three families, and more "
     "judges than favours."
 )
-
-
-def level_picture(name: str, what: str, table: ReportTable, names: Sequence[str]) -> Picture:
-    """Of a `level_table`; ``what`` says whose levels they are."""
-    levels = list(dict.fromkeys(str(row[1]) for row in table.rows))
-    bars = share_bars(table.name, names, levels)
-    words = "High, Medium and Low" if levels == ["High", "Medium", "Low"] else listed(levels)
-    return Picture(name, f"{what} {words}.", table.name, bars)
 
 
 def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool = False) -> Picture:
@@ -174,8 +165,6 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(agreement_map(agreement, judges, weighted=not grid.three_levels))
     if (leanings := bias_picture(biases, judges, evidence.models)) is not None:
         pictures.append(leanings)
-    if levels.rows and len(grid.scales) == 1:
-        pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
     tables = (
         judge_table(measures.judges),
         worth_table(measures.g_study),
@@ -213,8 +202,7 @@ def _disputed(grid: ScoreGrid) -> ReportTable:
         "disputed",
         "The most disputed items",
         (
-            ReportColumn("item", "Item"),
-            ReportColumn("task", "Task"),
+            *columns_of("Item", "Task"),
             ReportColumn(
                 "disagreement",
                 "Disagreement",

@@ -23,16 +23,13 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    columns_of,
     section_of,
 )
-from coeval.reports.experiment.label_tables import label_picture, label_table
+from coeval.reports.difference_table import with_differences
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import (
-    apart,
-    declared_column,
-    declared_columns,
-    rank_text,
-)
+from coeval.reports.experiment.where_section import label_picture, label_table
+from coeval.reports.measure_table import apart, declared_column, declared_columns, rank_text
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 from coeval.reports.result_tables import label_columns, sample_table
 
@@ -120,8 +117,7 @@ def standings(measures: RunMeasures) -> ReportTable:
         "Scores by task, with and without self-judgments",
         (
             ReportColumn("scores", "Scores", "text", "All scores, or without self-judgments"),
-            ReportColumn("task", "Task"),
-            ReportColumn("student", "Student"),
+            *columns_of("Task", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
             ReportColumn("score", "Score", "points", "Mean over items of the mean over judges and factors"),
             ReportColumn("n", "Items", "count"),
@@ -261,35 +257,18 @@ def _accuracy(label: MeasureRow | None) -> Measured | None:
 
 
 def _differences(ranking: Ranking) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
-    for better, worse, found in _ordered(ranking):
-        gap = Measured(found.difference, *found.ci95_adjusted, found.n, 0)
-        wide = found.ci95_over_judges_adjusted
-        over = None if wide is None else gap._replace(low=wide[0], high=wide[1])
-        links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
-        sure = (found.p_adjusted, found.significant, over, found.p_over_judges_adjusted, found.agreeing)
-        rows.append((better, worse, gap, *sure, gap.n, found.minimum_detectable))
-    return ReportTable(
+    pairs = list(_ordered(ranking))
+    names = ReportTable(
         "differences",
         "Pairwise differences on shared items",
-        (
-            ReportColumn("better", "Student"),
-            ReportColumn("other", "Less"),
-            declared_column(PairDifference, "difference"),
-            declared_column(PairDifference, "p_adjusted", "p"),
-            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-            declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
-            declared_column(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
-            declared_column(PairDifference, "agreeing"),
-            ReportColumn("n", "Items", "count"),
-            declared_column(PairDifference, "minimum_detectable", "could_be_seen"),
-        ),
-        tuple(rows),
+        (ReportColumn("better", "Student"), ReportColumn("other", "Less")),
+        tuple((better, worse) for better, worse, _ in pairs),
         note="Intervals and p allow for all pairs. Items are a sample of what these teachers write; over "
         "items and judges, judges are a sample too. A link leads to the items that the first of two lost.",
-        links=links,
+        links={at: urlencode({"lost": f"{better},{worse}"}) for at, (better, worse, _) in enumerate(pairs)},
     )
+    fields = ("difference", "p", "sure", "over_judges", "p_over_judges", "agreeing", "n", "could_be_seen")
+    return with_differences(names, [found for *_, found in pairs], fields)
 
 
 def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:

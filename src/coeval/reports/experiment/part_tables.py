@@ -33,8 +33,8 @@ from coeval.reports.experiment.judges_section import (
     length_table,
     worth_table,
 )
-from coeval.reports.experiment.label_tables import confusion_table, label_table, mistakes
 from coeval.reports.experiment.leading_section import standing_table
+from coeval.reports.experiment.where_section import confusion_table, label_table, mistakes
 from coeval.reports.measure_table import Named, declared_columns, measure_table
 from coeval.reports.result_tables import sample_table
 
