@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -194,11 +194,6 @@ def notes(results: Results) -> list[str]:
             f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
         )
     notes += map(plain, answer_notes(results.students))
-    if fewer := _less_scored(results.students, results.labels):
-        notes.append(
-            "With under nine tenths of another student's scores or labels in some task, so not over the same "
-            f"items or judges: {listed(map(plain, fewer))}."
-        )
     notes += _of_labels(results)
     if results.sampled:
         notes.append(
@@ -256,21 +251,3 @@ def _removed(results: Results) -> list[str]:
     if beyond:
         notes.append(f"Beyond sampling.total and in no mean: {listed(beyond)}.")
     return notes
-
-
-def _less_scored(scores: Sequence[MeasureRow], labels: Sequence[MeasureRow]) -> list[str]:
-    """Students with clearly fewer scores or labels in a task than another one has; no score at all is told
-    elsewhere."""
-    samples = {s.student: s.samples for s in scores}
-    counts = [
-        ((s.task, ""), s.student, s.valid_evals / s.samples)
-        for s in scores
-        if s.task and s.valid_evals and not s.removed
-    ]
-    counts += [
-        ((a.task, a.attribute), a.student, a.n / samples.get(a.student, 1)) for a in labels if not a.removed
-    ]
-    most: dict[tuple[str, str], float] = {}
-    for place, _, count in counts:
-        most[place] = max(most.get(place, 0), count)
-    return sorted({student for place, student, count in counts if count < 0.9 * most[place]})

@@ -28,7 +28,6 @@ from coeval.core.text import numbered
 from coeval.pipeline.upkeep.batch_jobs import continue_command
 from coeval.reports.content import (
     Alert,
-    Cell,
     Example,
     Report,
     ReportColumn,
@@ -206,7 +205,7 @@ def quoted(text: str, most: int = _WORDS, longest: int = _CHARACTERS) -> str:
 
 
 def people_section(found: PeopleMeasures) -> ReportSection:
-    """Both scales in one table, then pairs, judges, levels, and people among themselves."""
+    """Both scales in one table, then pairs, judges, and people among themselves."""
     students = {(scale, name): one for scale, of in found.scales.items() for name, one in of.students.items()}
     pairs = {(scale, *pair): one for scale, of in found.scales.items() for pair, one in of.pairs.items()}
     tables = [
@@ -219,36 +218,12 @@ def people_section(found: PeopleMeasures) -> ReportSection:
         measure_table(
             Named("people-judges", "Judges against people", ("Judge",)), AgainstPeople, found.judges
         ),
-        _levels(found),
     ]
     if found.agreement:
         named = Named("people-agreement", "People pairwise", ("Person", "Other"))
         tables.append(measure_table(named, PairAgreement, found.between))
     sentences = [Sentence(plain(text), "people") for text in people_sentences(found)]
     return section_of("by-people", "What do people say?", sentences, (), tuple(tables))
-
-
-def _levels(found: PeopleMeasures) -> ReportTable:
-    """A row for each judge and pair of levels that occurs."""
-    rows: list[tuple[Cell, ...]] = [
-        (judge, level, own, count, one.bias_by_level.get(level))
-        for judge, one in found.judges.items()
-        for level, of in one.confusion.items()
-        for own, count in of.items()
-        if count
-    ]
-    return ReportTable(
-        "people-levels",
-        "What judges take for what",
-        (
-            ReportColumn("judge", "Judge"),
-            ReportColumn("people", "People's level"),
-            ReportColumn("own", "Its level"),
-            ReportColumn("labels", "Labels", "count"),
-            ReportColumn("bias", "Bias at people's level", "points", "Judge less people, mean"),
-        ),
-        tuple(rows),
-    )
 
 
 # --- Labels of items
@@ -343,7 +318,8 @@ def _anchors(measures: RunMeasures) -> tuple[str, str, str]:
 def _sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[ReportSection]:
     measures = evidence.measured.measures
     scored = bool(measures.ranking.order or measures.labels) or measures.pairs is None
-    yield from _compared(evidence)
+    if measures.pairs is not None:
+        yield pairs_section(measures.pairs, opened=not measures.ranking.order)
     if (people := measures.people) is not None:
         yield people_section(people)
     if scored:
@@ -374,12 +350,6 @@ def _with_conclusions(
         known = {one.text for one in section.sentences}
         new = [Sentence(text, section.anchor) for text in said.get(section.anchor, ()) if text not in known]
         yield msgspec.structs.replace(section, sentences=(*new, *section.sentences))
-
-
-def _compared(evidence: RunEvidence) -> Iterator[ReportSection]:
-    """First what comparisons say, where there are any."""
-    if (found := evidence.measured.measures.pairs) is not None:
-        yield pairs_section(found, opened=not evidence.measured.measures.ranking.order)
 
 
 _AT_WORK = ("running", "stopped", "interrupted")

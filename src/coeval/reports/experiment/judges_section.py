@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-import numpy as np
-
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
-from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
+from coeval.analysis.measures.score_grid import LevelCounts
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
 from coeval.reports.content import (
@@ -148,8 +146,6 @@ def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> P
     )
 
 
-# Items that a reader opens one by one, most disputed first.
-_MOST_DISPUTED = 12
 _NO_JUDGMENT = "No judge scored an answer, so there is nothing to be trusted or doubted."
 
 
@@ -173,7 +169,6 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         biases,
         length_table(measures.length),
         levels,
-        _disputed(grid),
     )
     return section_of(
         "judges",
@@ -181,38 +176,4 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         [Sentence(text, "panel") for text in said or [_NO_JUDGMENT]],
         pictures,
         tables,
-    )
-
-
-def _disputed(grid: ScoreGrid) -> ReportTable:
-    """The items that judges differ about most: the mean, over answers and factors, of the highest score less
-    the lowest."""
-    valid = grid.valid
-    several = valid.sum(axis=1) > 1
-    values = grid.values[grid.levels]
-    highest = np.where(valid, values, 0.0).max(axis=1, initial=0.0)
-    lowest = np.where(valid, values, 1.0).min(axis=1, initial=1.0)
-    items = len(grid.items.ids)
-    total = np.bincount(grid.item[several], (highest - lowest)[several], items)
-    count = np.bincount(grid.item[several], minlength=items)
-    spread = np.divide(total, count, out=np.zeros(items), where=count > 0)
-    worst = [int(place) for place in np.argsort(-spread, kind="stable")[:_MOST_DISPUTED] if spread[place] > 0]
-    names = [grid.items.ids[place] for place in worst]
-    return ReportTable(
-        "disputed",
-        "The most disputed items",
-        (
-            *columns_of("Item", "Task"),
-            ReportColumn(
-                "disagreement",
-                "Disagreement",
-                "points",
-                "The highest score less the lowest, mean over answers",
-            ),
-        ),
-        tuple(
-            (grid.items.ids[place], grid.tasks[grid.items.task[place]], float(spread[place]))
-            for place in worst
-        ),
-        links={place: urlencode({"order": "disagreement", "item": name}) for place, name in enumerate(names)},
     )

@@ -12,6 +12,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
+from coeval.core.figures import NOT_KNOWN
 from coeval.core.html_table import MeasureRow
 from coeval.core.plain import plain
 from coeval.core.text import listed
@@ -31,7 +32,7 @@ from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import label_picture, label_table
 from coeval.reports.measure_table import apart, declared_column, declared_columns, rank_text
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
-from coeval.reports.result_tables import label_columns, sample_table
+from coeval.reports.result_tables import LabelColumn, label_columns, sample_table
 
 # --- Ranking of students
 
@@ -145,7 +146,9 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     if not judged:  # by the first label that is compared, as the page opens
         rankings = [one.ranking for names in measures.labels.values() for one in names.values()]
         ranking = next((one for one in rankings if one.order), ranking)
-    scores, differences = _students(evidence), _differences(ranking)
+    labelled = [column for column in label_columns(evidence.results) if not column.removed]
+    scores = student_table(measures, students, labelled if len(labelled) <= _MOST_LABELS else ())
+    differences = _differences(ranking)
     labels, ways = label_table(measures.labels), standings(measures)
     pictures = []
     if measures.ranking.order:
@@ -192,11 +195,10 @@ def _difference_map(differences: ReportTable, students: Sequence[str]) -> Pictur
 _UNCOMPARED = "No comparison yet: fewer than two students have scores of the same items."
 
 
-def _students(evidence: RunEvidence) -> ReportTable:
-    measures, order = evidence.measured.measures, evidence.students
-    labelled = [column for column in label_columns(evidence.results) if not column.removed]
-    if len(labelled) > _MOST_LABELS:
-        labelled = []
+def student_table(
+    measures: RunMeasures, order: Sequence[str], labelled: Sequence[LabelColumn] = ()
+) -> ReportTable:
+    """All that is known of students, by the accuracies of ``labelled`` tasks too."""
     columns = declared_columns(StudentMeasures)
     others = [field for field in columns if field not in ("score", "over_judges")]
     rows: list[tuple[Cell, ...]] = []
@@ -206,7 +208,7 @@ def _students(evidence: RunEvidence) -> ReportTable:
         failed = 0 if found.counts is None else found.counts.failed
         counts = (found.score.n, *(getattr(found, field) for field in others), failed, found.score.missing)
         beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
-        means = (found.score, found.over_judges, *beside)
+        means = (found.score, _over_judges(found.over_judges), *beside)
         rows.append((name, ranks, *means, *counts, *apart(found.bounds)))
     return ReportTable(
         "students",
@@ -220,21 +222,28 @@ def _students(evidence: RunEvidence) -> ReportTable:
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
-            ReportColumn("n", "Items", "count"),
+            ReportColumn("n", "Items", "count", terminal="n"),
             *(columns[field] for field in others),
             ReportColumn(
                 "failed",
                 "Failed",
                 "count",
                 "Answers, judgments and factors without a result, of the whole run whatever is chosen",
+                terminal="",
             ),
             ReportColumn("missing", "Missing", "count", _MISSING),
-            ReportColumn("least", "Missing at 0", "points", _AT.format(0)),
-            ReportColumn("most", "Missing at 100", "points", _AT.format(100)),
+            ReportColumn("least", "Missing at 0", "points", _AT.format(0), "least"),
+            ReportColumn("most", "Missing at 100", "points", _AT.format(100), "most"),
         ),
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},
     )
+
+
+def _over_judges(found: Measured | None) -> Measured | str | None:
+    """An interval as wide as the scale says nothing."""
+    known = found is None or found.low is None or found.high is None or found.low > 0 or found.high < 1
+    return found if known else NOT_KNOWN
 
 
 def standing_table(title: str, students: Mapping[str, StudentScores], ranking: Ranking) -> ReportTable:
@@ -290,8 +299,8 @@ def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:
 FRONT = "front"
 SCORE_TITLE = "Score"
 _RANKS = "The ranks that a student may have, by all pairwise differences after Holm's adjustment"
-_USD = "US dollars per 1,000 answers: mean cost of the answers on record, without retries"
-_SECONDS = "Median time from request to answer"
+_USD = "US dollars per 1,000 answers: mean cost of those whose price is known, without retries"
+_SECONDS = "Median time from request to answer, where it is on record: not of files and batches"
 
 
 def front_table(evidence: RunEvidence) -> ReportTable | None:
@@ -312,8 +321,8 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
             ReportColumn("student", "Student"),
             ReportColumn("score", title, "points", meaning),
             ReportColumn("ranks", "Rank", "text", _RANKS),
-            ReportColumn("usd", "$ per 1,000", "usd", _dollars_meaning(costs)),
-            ReportColumn("seconds", "Seconds", "seconds", _seconds_meaning(costs)),
+            ReportColumn("usd", "$ per 1,000", "usd", _USD),
+            ReportColumn("seconds", "Seconds", "seconds", _SECONDS),
         ),
         tuple(rows),
         links=links,
@@ -349,16 +358,3 @@ def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
 
 def _spent(cost: AnswerCost | None) -> tuple[float | None, float | None]:
     return (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
-
-
-def _dollars_meaning(costs: Mapping[str, AnswerCost]) -> str:
-    """With the reason where a student has none."""
-    partial = sum(0 < one.priced < one.answers for one in costs.values())
-    some = " Of answers whose price is known." if partial else ""
-    lacking = any(one.usd_per_1000 is None for one in costs.values()) or not costs
-    return _USD + some + (" –: the model's price is not known, or no model was called." if lacking else "")
-
-
-def _seconds_meaning(costs: Mapping[str, AnswerCost]) -> str:
-    lacking = any(one.seconds is None for one in costs.values()) or not costs
-    return _SECONDS + (". –: no time is on record, as of answers from a file or a batch" if lacking else "")
