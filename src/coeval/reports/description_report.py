@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.run_results import SIMULATED
 from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
 from coeval.engine.progress import Calls
@@ -179,9 +180,6 @@ def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
     mode = options.mode(config, phase)
     takes_over = config.experiment.resume_from is not None and not options.continue_run
     return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
-
-
-SIMULATED = "Simulated models take part: what they say is made up, and says nothing about a real model."
 
 
 class DescribedExperiment(NamedTuple):

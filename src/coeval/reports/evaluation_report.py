@@ -12,7 +12,6 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, bill
-from coeval.core.figures import metric_text
 from coeval.core.plain import plain
 from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
@@ -25,6 +24,7 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    cell_text,
     columns_of,
 )
 from coeval.reports.experiment.judges_section import (
@@ -113,9 +113,7 @@ def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
 
 def _text(metric: MetricScore) -> str:
     """``48.0 [40.2, 55.9]``"""
-    figures = (metric.value, metric.low, metric.high)
-    value, low, high = (None if each is None else metric_text(each, metric.unit) for each in figures)
-    return f"{value}{'' if low is None else f' [{low}, {high}]'}"
+    return cell_text(in_points((metric.value, metric.low, metric.high), metric.unit), "points")
 
 
 # Sentences of the first screen, and lines above it; the last section has all of these if there are more.

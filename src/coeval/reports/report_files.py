@@ -1,25 +1,21 @@
-"""Any report as a workbook (a summary with a chart that Excel draws, then a sheet for each table), and its
-pictures as files."""
+"""Any report as a workbook (a summary, then a sheet for each table), and its pictures as files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from xlsxwriter.worksheet import Worksheet
 
-from coeval.analysis.measures.measured import Measured
 from coeval.core.errors import UsageError
-from coeval.core.figures import IN_POINTS, FigureKind
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import numbered
-from coeval.reports.content import Cell, Report, ReportTable, columns_of
+from coeval.reports.content import Report, ReportTable, columns_of
 from coeval.reports.drawn_pictures import LIGHT, figures
 from coeval.reports.writers.sheet import (
     WorkbookFile,
-    WrittenTable,
     as_sheet,
     sheet_columns,
     workbook_file,
@@ -83,65 +79,6 @@ def files_reported(written: Iterable[Path], folder: Path | None) -> str:
     return ", ".join(reported)
 
 
-# --- The chart of the summary
-
-# More bars than that have labels nobody can read at a chart's height.
-_MOST_BARS = 40
-# Pixels: the width of a chart, the height of a bar, and of all else; of a row of the sheet.
-_WIDTH, _STEP, _REST, _ROW = 620, 26, 90, 20
-
-
-def _add_chart(book: WorkbookFile, written: WrittenTable, table: ReportTable) -> int:
-    """Draw a bar below a table for each row, with the interval of its measure: of the first column that has
-    some. Return the row where it ends, 0 where there is none: names do not tell the rows apart, or are too
-    many."""
-    names = [row[0] for row in table.rows]
-    bars = ((at, _error_bars(table, at)) for at in range(1, len(table.columns)))
-    place, drawn = next((one for one in bars if one[1] is not None), (0, None))
-    if drawn is None or not 1 < len(names) <= _MOST_BARS or len(set(names)) < len(names):
-        return 0
-    column = table.columns[place]
-    chart = book.book.add_chart({"type": "bar"})
-    series = {
-        "name": column.title,
-        "categories": written.reference(table.columns[0]),
-        "values": written.reference(column),
-        "fill": {"color": LIGHT.most},
-        "gap": 60,
-        "x_error_bars": drawn,
-    }
-    chart.add_series(series)
-    chart.set_title({"name": f"{table.title}: {column.title}", "name_font": {"size": 12}})
-    chart.set_legend({"none": True})
-    chart.set_y_axis({"reverse": True})
-    chart.set_x_axis({"major_gridlines": {"visible": True, "line": {"color": LIGHT.lines}}})
-    height = _REST + _STEP * len(names)
-    chart.set_size({"width": _WIDTH, "height": height})
-    written.sheet.insert_chart(written.last + 1, 0, chart)
-    return written.last + 2 + height // _ROW
-
-
-def _error_bars(table: ReportTable, place: int) -> dict[str, Any] | None:
-    """From each value to the ends of its interval, as the sheet has them; None where no row has one."""
-    cells, kind = [row[place] for row in table.rows], table.columns[place].kind
-    ends = [_arms(cell, kind) for cell in cells]
-    if not any(low or high for low, high in ends):
-        return None
-    return {
-        "type": "custom",
-        "minus_values": [low for low, _ in ends],
-        "plus_values": [high for _, high in ends],
-        "line": {"color": LIGHT.text},
-    }
-
-
-def _arms(cell: Cell, kind: FigureKind) -> tuple[float, float]:
-    if not isinstance(cell, Measured) or cell.value is None or cell.low is None or cell.high is None:
-        return 0.0, 0.0
-    unit = 100 if kind in IN_POINTS else 1
-    return unit * (cell.value - cell.low), unit * (cell.high - cell.value)
-
-
 # --- The workbook
 
 SUMMARY = "Summary"
@@ -184,7 +121,7 @@ def _named(report: Report) -> Report:
 
 
 def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, places: Mapping[str, str]) -> None:
-    """The answer in a few sentences, its table and chart, and links to the sheets; ``places``: of tables."""
+    """The answer in a few sentences, its table, and links to the sheets; ``places``: of tables."""
     lines = _SummaryLines(book, sheet)
     lines.write(report.title, bold=True, font_size=16)
     lines.write(" · ".join(report.facts), font_color=LIGHT.faint)
@@ -242,8 +179,7 @@ class _SummaryLines:
 
     def table(self, table: ReportTable) -> None:
         self.write(table.title, bold=True, font_size=13)
-        written = write_rows(self._book, self._sheet, table, self.row)
-        self.row = max(written.last + 1, _add_chart(self._book, written, table))
+        self.row = write_rows(self._book, self._sheet, table, self.row).last + 1
 
     def link(self, title: str, place: str) -> None:
         style = self._book.format(font_color=LIGHT.categories[0], underline=1, indent=1)

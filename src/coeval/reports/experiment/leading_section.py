@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking
@@ -313,7 +312,9 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
     links = {}
     for name, (measured, ranks) in found.items():
         links[len(rows)] = urlencode({"student": name})
-        rows.append((name, measured, rank_text(ranks), *_spent(costs.get(name))))
+        cost = costs.get(name)
+        spent = (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
+        rows.append((name, measured, rank_text(ranks), *spent))
     return ReportTable(
         FRONT,
         "Students",
@@ -354,7 +355,3 @@ def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
         meaning,
         {name: (found.students[name].accuracy, ranges.get(name)) for name in found.ranking.order},
     )
-
-
-def _spent(cost: AnswerCost | None) -> tuple[float | None, float | None]:
-    return (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)

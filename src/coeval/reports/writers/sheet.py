@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import xlsxwriter
 from xlsxwriter.format import Format
@@ -125,11 +125,6 @@ class WrittenTable(NamedTuple):
     top: int
     last: int
     widths: list[int]
-
-    def reference(self, column: ReportColumn) -> list[Any]:
-        """The values of a column, as charts take them."""
-        place = next(at for at, one in enumerate(self.columns) if one.of == column)
-        return [self.sheet.get_name(), self.top + 1, place, self.last, place]
 
 
 @dataclass(slots=True)
