@@ -6,6 +6,7 @@ among the rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -194,7 +195,8 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
             place[_other(*each)],
         )
     )
-    several = {one.family for one, _ in found if len(_places(compared.comparisons, one.family)) > 1}
+    places = {(one.family, one.task, one.metric) for one in compared.comparisons}
+    several = {family for family, times in Counter(family for family, *_ in places).items() if times > 1}
     rows: list[tuple[Cell, ...]] = []
     for one, base in found:
         side = shown.names[_other(one, base)]
@@ -218,10 +220,6 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
 
 def _other(one: Comparison, base: str) -> str:
     return one.a if base == one.b else one.b
-
-
-def _places(comparisons: Sequence[Comparison], family: str) -> set[tuple[str | None, str]]:
-    return {(one.task, one.metric) for one in comparisons if one.family == family}
 
 
 # --- Every pair

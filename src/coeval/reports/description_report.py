@@ -197,11 +197,15 @@ def description_report(described: DescribedExperiment) -> Report:
     config, preview = described.config, described.preview
     values = _values(preview)
     prompts = [prompt for setup in preview.plan.setups for prompt in planned_prompts(setup, preview)]
+    estimate = described.estimate
+    told = (*summed_up(estimate), *sources(estimate))
     sections = (
         _design(described),
         _prompts(prompts),
         _coverage(values, preview),
-        _takes(described.estimate),
+        section_of(
+            "takes", "What will it take?", tuple(map(Sentence, told)), (), tuple(estimate_tables(estimate))
+        ),
     )
     simulated = any(model.interface == "simulated" for model in config.models)
     return Report(
@@ -280,7 +284,13 @@ _MOST_NAMED = 3
 def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
     """A row and a passage for each prompt; what stands in for an unwritten text is marked in these."""
     passages = [
-        Passage(f"prompt-{number}", _prompt_title(prompt), prompt.parts)
+        Passage(
+            f"prompt-{number}",
+            " · ".join(
+                (f"{prompt.task} · {prompt.phase}: {prompt.what}", ", ".join(prompt.models), prompt.item)
+            ).removesuffix(" · "),
+            prompt.parts,
+        )
         for number, prompt in enumerate(prompts, 1)
     ]
     rows = tuple(
@@ -317,11 +327,6 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         tables=(table,),
         passages=tuple(passages),
     )
-
-
-def _prompt_title(prompt: PlannedPrompt) -> str:
-    shown = f" · {prompt.item}" if prompt.item else ""
-    return f"{prompt.task} · {prompt.phase}: {prompt.what} · {', '.join(prompt.models)}{shown}"
 
 
 def _coverage(values: ReportTable, preview: Preview) -> ReportSection:
@@ -362,11 +367,6 @@ def _present(values: ReportTable, preview: Preview) -> Counter[Cell]:
     targets = [row for row in values.rows if row[1] == "target" and row[0] not in preview.unsettled]
     lacking = {row[0] for row in targets if not row[-1]}
     return Counter(row[0] for row in targets if row[0] not in lacking)
-
-
-def _takes(estimate: Estimate) -> ReportSection:
-    sentences = tuple(map(Sentence, (*summed_up(estimate), *sources(estimate))))
-    return section_of("takes", "What will it take?", sentences, (), tuple(estimate_tables(estimate)))
 
 
 def estimate_tables(estimate: Estimate) -> Iterator[ReportTable]:

@@ -27,14 +27,7 @@ from coeval.reports.content import (
     cell_text,
     columns_of,
 )
-from coeval.reports.experiment.judges_section import (
-    agreement_map,
-    agreement_table,
-    bias_picture,
-    bias_table,
-    itself_table,
-    judge_table,
-)
+from coeval.reports.experiment.judges_section import section_of_judges
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import declared_column, error_in_points, in_points
 from coeval.reports.plots import interval_plot
@@ -46,23 +39,12 @@ from coeval.reports.result_tables import Results, cost_table, results
 def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> Iterator[ReportSection]:
     """Nothing where no judgment can be held against another; ``models`` were judged."""
     judges = list(measures.judges)
-    if not judges:
-        return
-    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
-    pictures: list[Picture] = [agreement_map(agreement, judges)] if agreement.rows else []
-    if (leanings := bias_picture(biases, judges, [*models, *judges])) is not None:
-        pictures.append(leanings)
-    said = measures.findings or _unsure(judges)
-    each = [judge_table(measures.judges)] if len(judges) > 1 else []  # of one there is nothing to compare
-    tables = (*each, agreement, itself_table(measures.judges), biases)
-    yield ReportSection(
-        "judges",
-        "Can the judges be trusted?",
-        tuple(Sentence(plain(text), "judges") for text in said),
-        tuple(pictures),
+    if judges:
+        said = map(plain, measures.findings or _unsure(judges))
+        section = section_of_judges(measures, list(said), [*models, *judges])
         # Not every judgment is a score that an item is chosen by.
-        tuple(msgspec.structs.replace(table, links={}) for table in tables if table.rows),
-    )
+        tables = tuple(msgspec.structs.replace(table, links={}) for table in section.tables)
+        yield msgspec.structs.replace(section, tables=tables)
 
 
 def _unsure(judges: Sequence[str]) -> list[str]:

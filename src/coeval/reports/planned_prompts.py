@@ -125,7 +125,9 @@ class _TaskPrompts:
         item_values, item = self._item()
         for alike in _alike([each for each in setup.students if each.name not in setup.given]):
             yield self._prompt("response_collection", "answer", alike, alike[0].prompt(item_values), item)
-        answer = self._stand_ins.mark(f"the answer that {_one_of(setup.students)} will give")
+        names = [student.name for student in setup.students]
+        student = names[0] if len(names) == 1 else f"one of {listed(names, 4)}"
+        answer = self._stand_ins.mark(f"the answer that {student} will give")
         if setup.pairs is not None:
             other = self._stand_ins.mark("the answer that another of the students will give")
             shown = {**item_values, "answer_a": answer, "answer_b": other}
@@ -237,8 +239,3 @@ def _alike(role_models: Sequence[RoleModel]) -> list[list[RoleModel]]:
     for each in role_models:
         groups.setdefault((each.template, each.system), []).append(each)
     return list(groups.values())
-
-
-def _one_of(students: Sequence[RoleModel]) -> str:
-    names = [student.name for student in students]
-    return names[0] if len(names) == 1 else f"one of {listed(names, 4)}"

@@ -146,13 +146,14 @@ def heat_map(name: str, title: str, grid: HeatMap, toggles: Sequence[PictureTogg
     most = table.largest(grid.shade, grid.least) or 1.0
     most *= 100 if grid.shade in grid.points else 1
     scale = {"interpolate": "rgb", "domain": [-most, 0, most], "range": "diverging", "clamp": True}
+    points = {f"{name}{end}" for name in grid.points for end in ("", "_low", "_high")}
     reported = [
         *columns_noted(f"{grid.row}:N", f"{grid.column}:N"),
         column(f"{grid.value}:Q", format=grid.format),
         *(
             column("shown_p:N", title="p")
             if name == "p"
-            else column(f"{name}:Q", title=name.replace("_", " "), format=_tooltip_format(name, grid))
+            else column(f"{name}:Q", title=name.replace("_", " "), format=".1f" if name in points else ".3~f")
             for name in grid.tooltip
         ),
     ]
@@ -171,21 +172,15 @@ def heat_map(name: str, title: str, grid: HeatMap, toggles: Sequence[PictureTogg
     if written := len(grid.columns) <= _MOST_WRITTEN:
         layers.append(_numbers(place, grid, many=many))
     columns = max(len(grid.columns), 1)
-    narrowest = (_NARROW if written else _UNWRITTEN) if many else _least_level(grid.columns)
+    # with its name level above it, or with a dot and three digits
+    longest = max(map(len, grid.columns), default=0)
+    narrowest = (
+        (_NARROW if written else _UNWRITTEN) if many else _LETTER * max(_DOTTED, min(_LONGEST_LEVEL, longest))
+    )
     height, width = max(len(grid.rows), 1) * _HEAT_STEP, _LABELS + _COLUMN * columns
     spec = chart_spec(table.name, layers, height, *_conditions(table), *rows, width=width)
     spec["usermeta"] |= {"row": grid.row, "step": _HEAT_STEP, "least": _LABELS + narrowest * columns}
     return Picture(name, title, table.name, spec | _parameters(table), tuple(toggles))
-
-
-def _tooltip_format(name: str, grid: HeatMap) -> str:
-    """Of d3: one decimal for scores."""
-    return ".1f" if name.removesuffix("_low").removesuffix("_high") in grid.points else ".3~f"
-
-
-def _least_level(columns: Sequence[str]) -> int:
-    """Pixels of a column with its name level above it, or with a dot and three digits."""
-    return _LETTER * max(_DOTTED, min(_LONGEST_LEVEL, max(map(len, columns), default=0)))
 
 
 def _numbers(place: Spec, grid: HeatMap, *, many: bool) -> Spec:

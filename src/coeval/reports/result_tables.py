@@ -201,7 +201,7 @@ class LabelColumn(NamedTuple):
 
     name: str
     removed: bool
-    accuracies: dict[str, MeasureRow]
+    accuracies: dict[str, Measured]
 
 
 def label_columns(results: Results) -> list[LabelColumn]:
@@ -210,7 +210,9 @@ def label_columns(results: Results) -> list[LabelColumn]:
     for label in results.labels:
         if label.task in results.only_labelled and "label" not in label.removed:
             column = LabelColumn(label.task, "task" in label.removed, {})
-            found.setdefault((label.task, label.attribute), column).accuracies[label.student] = label
+            found.setdefault((label.task, label.attribute), column).accuracies[label.student] = _measured(
+                label
+            )
     labels_of = Counter(task for task, _ in found)
     return [
         column._replace(name=f"{task} {attribute}") if labels_of[task] > 1 else column
@@ -226,15 +228,13 @@ def score_table(results: Results) -> ReportTable:
     overall = [score for score in results.students if score.task is None]
     students = [score.student for score in overall]
     judged = {score.task for score in results.students if score.score is not None or score.failed}
-    by_task: dict[tuple[str, bool], dict[str, MeasureRow]] = {}
+    by_task: dict[tuple[str, bool], dict[str, Measured]] = {}
     for score in results.students:
         if score.task is not None and score.task in judged - results.only_labelled:
-            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
-    tasks = {_named(*task): _cells(scores, students) for task, scores in by_task.items()}
-    tasks |= {
-        _named(column.name, column.removed, LABELS): _cells(column.accuracies, students)
-        for column in label_columns(results)
-    }
+            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = _measured(score)
+    cells = {_named(*task): scores for task, scores in by_task.items()}
+    cells |= {_named(one.name, one.removed, LABELS): one.accuracies for one in label_columns(results)}
+    tasks = {task: [scores.get(student) for student in students] for task, scores in cells.items()}
     title = "Scores of checks" if results.pairs and results.checks_alone else "Scores"
     if len(by_task) == len(tasks) == 1 and not any("task" in score.removed for score in results.students):
         [(only, _)] = by_task
@@ -315,10 +315,6 @@ def part_label_table(parts: Sequence[LabelPart]) -> ReportTable:
 
 def _part(one: PartScore | LabelPart) -> tuple[str, str]:
     return one.part, _named(one.student, "student" in one.removed)
-
-
-def _cells(found: Mapping[str, MeasureRow], students: Sequence[str]) -> list[Measured | None]:
-    return [_measured(found[student]) if student in found else None for student in students]
 
 
 def _measured(one: MeasureRow | PartScore | LabelPart) -> Measured:

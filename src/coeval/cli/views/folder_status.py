@@ -19,7 +19,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.run_records import read_errors
 from coeval.analysis.run_results import ModelCost, model_costs
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import checks_first, show_unscored_checks, tell_way_on
+from coeval.cli.views.gaps_view import checks_first, show_lacking_files, show_unscored_checks, tell_way_on
 from coeval.cli.views.progress_view import show_batches
 from coeval.cli.views.table_view import say_names, show_costs, show_rows
 from coeval.core.errors import StoreError
@@ -357,7 +357,11 @@ def _show_run(folder: RunDir, look: QuickLook, limits: Limits, console: Console)
     if look.gaps is not None and look.gaps.mixed:
         warn(console, look.gaps.mixed)
     if look.report is not None:
-        _show_files(look.report, console)
+        lacking = [
+            (f"{one.path.parent.name}/{one.path.name}", one.owed) for one in look.report.files if one.owed
+        ]
+        if left_out := show_lacking_files(lacking, console, _MOST_ROWS, "Files that lack records"):
+            console.print(f"… and {left_out:,} more")
     show_unscored_checks(folder, console)
 
 
@@ -384,21 +388,6 @@ def _show_phases(
         rows.append((name, None if ended is None else complete, *counts))
     figures = columns_of("planned", "good", "failed", "missing", kind="count")
     show_rows(console, "", (*columns_of(heading, "complete"), *figures), rows)
-
-
-def _show_files(report: RepairReport, console: Console) -> None:
-    """The files that lack records, those that lack most first."""
-    lacking = sorted((file for file in report.files if file.owed), key=lambda file: -file.owed)
-    if not lacking:
-        return
-    rows = [
-        (f"{file.path.parent.name}/{file.path.name}", file.planned, file.there, file.owed)
-        for file in lacking[:_MOST_ROWS]
-    ]
-    columns = (*columns_of("file"), *columns_of("planned", "good", "missing", kind="count"))
-    show_rows(console, "Files that lack records", columns, rows)
-    if (left_out := len(lacking) - _MOST_ROWS) > 0:
-        console.print(f"… and {left_out:,} more")
 
 
 def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console: Console) -> None:

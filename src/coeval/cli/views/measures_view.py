@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
-from coeval.analysis.measures.measured import Analysis, Leaf, leaves
+from coeval.analysis.measures.measured import Analysis, leaves
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, plain_measures, shown_parts
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
@@ -45,15 +45,11 @@ def as_csv(measures: Measures, analysis: Analysis) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for leaf in _leaves(measures, analysis):
-        place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
-        writer.writerow([*map(guarded, place), *("" if v is None else v for v in leaf.measured)])
-    return text.getvalue()
-
-
-def _leaves(measures: Measures, analysis: Analysis) -> Iterator[Leaf]:
     for name, part in shown_parts(measures, analysis):
-        yield from leaves(name, part)
+        for leaf in leaves(name, part):
+            place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
+            writer.writerow([*map(guarded, place), *("" if v is None else v for v in leaf.measured)])
+    return text.getvalue()
 
 
 # --- Sentences and tables, on a terminal and in Markdown

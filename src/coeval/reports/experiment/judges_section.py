@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
+from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.measures.score_grid import LevelCounts
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
@@ -62,7 +63,7 @@ _WITHOUT_VERDICT = (
 )
 
 
-def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool = False) -> Picture:
+def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool) -> Picture:
     kappa = "Cohen's κ, weighted by the distance of levels" if weighted else "Cohen's κ"
     title = f"Pairwise agreement of judges. {kappa}: 1 for perfect agreement, 0 for chance."
     noted = ("kappa_low", "kappa_high", "spa", "wpa", "count")
@@ -151,29 +152,31 @@ _NO_JUDGMENT = "No judge scored an answer, so there is nothing to be trusted or 
 
 def judges_section(evidence: RunEvidence) -> ReportSection:
     measures, grid = evidence.measured.measures, evidence.measured.grid
-    judges = list(measures.judges)
     said = [found.text for found in evidence.measured.conclusions if found.topic == "judges"]
-    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
     given = {name: judge.levels for name, judge in measures.judges.items()}
-    levels = level_table("judge-levels", "Levels that judges give", given)
-    pictures = []
-    if agreement.rows:
-        pictures.append(agreement_map(agreement, judges, weighted=not grid.three_levels))
-    if (leanings := bias_picture(biases, judges, evidence.models)) is not None:
-        pictures.append(leanings)
-    tables = (
-        judge_table(measures.judges),
+    more = (
         worth_table(measures.g_study),
-        agreement,
-        itself_table(measures.judges),
-        biases,
         length_table(measures.length),
-        levels,
+        level_table("judge-levels", "Levels that judges give", given),
     )
-    return section_of(
-        "judges",
-        "Can the judges be trusted?",
-        [Sentence(text, "panel") for text in said or [_NO_JUDGMENT]],
-        pictures,
-        tables,
-    )
+    weighted = not grid.three_levels
+    return section_of_judges(measures, said or [_NO_JUDGMENT], evidence.models, more, weighted=weighted)
+
+
+def section_of_judges(
+    measures: RunMeasures | OutputMeasures,
+    said: Sequence[str],
+    models: list[str],
+    more: Sequence[ReportTable] = (),
+    *,
+    weighted: bool = False,
+) -> ReportSection:
+    """``models``: all who have a colour; ``weighted``: agreement is, by the distance of levels."""
+    judges = list(measures.judges)
+    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
+    pictures = [agreement_map(agreement, judges, weighted=weighted)]
+    if (leanings := bias_picture(biases, judges, models)) is not None:
+        pictures.append(leanings)
+    tables = (judge_table(measures.judges), agreement, itself_table(measures.judges), biases, *more)
+    sentences = [Sentence(text, "panel") for text in said]
+    return section_of("judges", "Can the judges be trusted?", sentences, pictures, tables)

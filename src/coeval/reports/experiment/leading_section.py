@@ -12,7 +12,6 @@ from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.core.figures import NOT_KNOWN
-from coeval.core.html_table import MeasureRow
 from coeval.core.plain import plain
 from coeval.core.text import listed
 from coeval.reports.content import (
@@ -206,7 +205,7 @@ def student_table(
         ranks = rank_text(measures.ranking.ranges.get(name))
         failed = 0 if found.counts is None else found.counts.failed
         counts = (found.score.n, *(getattr(found, field) for field in others), failed, found.score.missing)
-        beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
+        beside = (column.accuracies.get(name) for column in labelled)
         means = (found.score, _over_judges(found.over_judges), *beside)
         rows.append((name, ranks, *means, *counts, *apart(found.bounds)))
     return ReportTable(
@@ -258,10 +257,6 @@ def standing_table(title: str, students: Mapping[str, StudentScores], ranking: R
         ReportColumn("n", "Items", "count", terminal="n"),
     )
     return ReportTable("scores", title, columns, tuple(rows))
-
-
-def _accuracy(label: MeasureRow | None) -> Measured | None:
-    return None if label is None else Measured(label.accuracy, label.low, label.high, label.n, None)
 
 
 def _differences(ranking: Ranking) -> ReportTable:
