@@ -48,26 +48,31 @@ def models_table(config: Config) -> ReportTable:
         (
             model.name,
             model.interface,
-            asked_as(model) if _is_own_code(model) else str(model.parameters.get("model", model.name)),
+            _identifier(model),
             model.cast,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
         for model in config.models
     ]
-    rows += [(name, "answers that exist", "", "student", None) for name in _answered(config)]
+    rows += [(name, "answers that exist", None, "student", None) for name in _answered(config)]
     columns = (
         ReportColumn("model", "Model"),
         ReportColumn("interface", "Interface", meaning="Who serves it."),
-        ReportColumn("identifier", "Asked as", meaning="The provider's identifier."),
+        ReportColumn(
+            "identifier", "Asked as", meaning="The provider's identifier, where it is not the name."
+        ),
         ReportColumn("roles", "Roles", meaning="Teachers write items, students answer, judges score."),
         ReportColumn("batched", "In batch jobs", meaning="Phases that go by the provider's Batch API."),
     )
     return ReportTable("models", "Models", columns, tuple(rows))
 
 
-def _is_own_code(model: ModelConfig) -> bool:
+def _identifier(model: ModelConfig) -> str | None:
+    """None: the name itself."""
     host = HOSTS.get(model.interface)  # None: auto, not resolved
-    return host is not None and host.dialect == OWN_CODE
+    own_code = host is not None and host.dialect == OWN_CODE
+    asked = asked_as(model) if own_code else str(model.parameters.get("model", model.name))
+    return None if asked == model.name else asked
 
 
 def _answered(config: Config) -> list[str]:
@@ -100,7 +105,7 @@ def tasks_table(foreseen: Forecast) -> ReportTable:
         ),
         ReportColumn("labels", "Labels", meaning="Attributes of which the value is the right answer."),
         ReportColumn("calls", "Calls", "count", "Without retries"),
-        ReportColumn("description", "What has to be done"),
+        ReportColumn("description", "What has to be done", spare=True),
     )
     return ReportTable("tasks", "Tasks", columns, tuple(rows))
 

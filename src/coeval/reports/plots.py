@@ -237,30 +237,6 @@ def item_dots(table: str, flags: Sequence[str]) -> Spec:
     return chart_spec(table, [dots], 300, *rows, width=760)
 
 
-# --- Label accuracy
-
-# Pixels per row: a line of text and an interval.
-_LABEL_STEP = 28
-
-
-def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequence[str]) -> Spec:
-    """Of a table with the columns ``student``, ``task``, ``label`` and ``accuracy`` (a measure); ``rows`` are
-    its students, tasks and labels, in order. Several labels are named beside the students."""
-    students, tasks, labels = (list(dict.fromkeys(part)) for part in zip(*rows, strict=True))
-    name = shown_name(students, of="datum.student")
-    if len({(task, label) for _, task, label in rows}) > 1:
-        task, label = shown_name(tasks, 16, of="datum.task"), shown_name(labels, 16, of="datum.label")
-        name = f"({task}) + ' (' + ({label}) + ') · ' + ({name})"
-    y = column("place:N", sort=None, title=None, axis=names_axis(()))
-    tips = [*columns_noted("student:N", "task:N", "label:N"), *measure_tips("accuracy", "answers")]
-    scale = {"domain": [0, 100]}
-    x = column("accuracy_low:Q", scale=scale, title="accuracy, points", axis={"tickCount": 6})
-    colour = student_colour(models)
-    layers = coloured_marks("accuracy", x, y=y, color=colour, tooltip=tips)
-    known = (where("isValid(datum.accuracy)"), *in_points("accuracy"), *computed(place=name))
-    return chart_spec(table, layers, max(len(rows), 1) * _LABEL_STEP, *known)
-
-
 # --- Quality against cost
 
 

@@ -27,7 +27,7 @@ from coeval.reports.content import (
 )
 from coeval.reports.difference_table import with_differences
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.experiment.where_section import label_picture, label_table
+from coeval.reports.experiment.where_section import label_table
 from coeval.reports.measure_table import apart, declared_column, declared_columns, rank_text
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 from coeval.reports.result_tables import LabelColumn, label_columns, sample_table
@@ -161,8 +161,6 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(forest)
     if differences.rows and judged:
         pictures.append(_difference_map(differences, students))
-    if labels.rows:
-        pictures.append(label_picture(labels, evidence.models))
     tables = (scores, differences, ways, labels) if judged else (labels, differences)
     if measures.samples is not None:
         tables = (*tables, sample_table(measures.samples))

@@ -27,7 +27,7 @@ from coeval.reports.content import (
 from coeval.reports.experiment.judges_section import level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import apart, declared_column, declared_columns, rank_text
-from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map, label_plot
+from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 
 # --- Residuals of a grid
 
@@ -263,19 +263,6 @@ def label_table(labels: Labels) -> ReportTable:
         tuple(rows),
         note="Labels are compared without a judge, and stand in no score.",
         links=links,
-    )
-
-
-def label_picture(labels: ReportTable, models: Sequence[str]) -> Picture:
-    rows = [(str(row[0]), str(row[1]), str(row[2])) for row in labels.rows]
-    title = (
-        "Label accuracy with its 95% interval. The share of a student's answers that state the right label."
-    )
-    return Picture(
-        "accuracies",
-        title,
-        labels.name,
-        label_plot(labels.name, rows, models),
     )
 
 
