@@ -18,7 +18,7 @@ import msgspec
 
 from coeval.benchmarks.words import treebank_words, word_runs
 from coeval.core.foreign import decode
-from coeval.judging.language_detector import LanguageDetector
+from coeval.judging.checks.check_options import detected_language
 
 # --- Sentences
 #
@@ -407,7 +407,7 @@ class Language:
         remember = lru_cache(maxsize=_REMEMBERED_TEXTS)
         self.sentences: Callable[[str], tuple[str, ...]] = remember(self._sentences)
         self.word_runs: Callable[[str], tuple[str, ...]] = remember(lambda text: tuple(word_runs(text)))
-        self.detect: Callable[[str], str | None] = remember(lambda text: self._detector.detect(text))
+        self.detect: Callable[[str], str | None] = remember(detected_language)
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
@@ -450,10 +450,6 @@ class Language:
             self.simplified += 1
             return tuple(plain_sentences(text))
         return tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
-
-    @cached_property
-    def _detector(self) -> LanguageDetector:
-        return LanguageDetector()
 
     @cached_property
     def _punkt(self) -> PunktSplitter | None:

@@ -48,7 +48,6 @@ from coeval.reports.writers.markup import as_html
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from coeval.analysis.breakdown import LabelPart, PartScore
     from coeval.analysis.comparison.comparison_report import Comparison
     from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
@@ -292,20 +291,20 @@ def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> Repor
     return measure_table(named, FactorSamples, samples)
 
 
-def part_score_table(parts: Sequence[PartScore], where: str) -> ReportTable:
+def part_score_table(parts: Sequence[MeasureRow], where: str) -> ReportTable:
     """By part and student."""
-    figures = (*columns_of("score", kind="points"), *columns_of("n", "failed", kind="count"))
-    rows = [(*_part(one), _measured(one), one.n, one.failed) for one in parts]
+    figures = (*columns_of("score", kind="points"), *columns_of("n", "missing", kind="count"))
+    rows = [(one.part, one.student, _measured(one), one.n, one.missing) for one in parts]
     by = parts[0].by
     columns = (*columns_of(by, "student"), *figures)
     return ReportTable("parts", f"Scores {where} by {by}", columns, tuple(rows), names=2)
 
 
-def part_label_table(parts: Sequence[LabelPart]) -> ReportTable:
+def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
     """By part and student, of one label."""
     figures = (*columns_of("accuracy", "right", kind="points"), *columns_of(NO_LABEL, kind="count"))
     rows = [
-        (*_part(one), _measured(one), f"{one.correct:,} of {one.n:,}", one.none_of_the_labels)
+        (one.part, one.student, _measured(one), f"{one.correct:,} of {one.n:,}", one.none_of_the_labels)
         for one in parts
     ]
     first = parts[0]
@@ -313,12 +312,8 @@ def part_label_table(parts: Sequence[LabelPart]) -> ReportTable:
     return ReportTable("parts", title, (*columns_of(first.by, "student"), *figures), tuple(rows), names=2)
 
 
-def _part(one: PartScore | LabelPart) -> tuple[str, str]:
-    return one.part, _named(one.student, "student" in one.removed)
-
-
-def _measured(one: MeasureRow | PartScore | LabelPart) -> Measured:
-    value = one.accuracy if hasattr(one, "accuracy") else one.score
+def _measured(one: MeasureRow) -> Measured:
+    value = one.accuracy if "accuracy" in one else one.score
     return Measured(value, one.low, one.high, one.n, None)
 
 
