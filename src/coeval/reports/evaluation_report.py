@@ -42,8 +42,9 @@ def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> It
     if judges:
         said = map(plain, measures.findings or _unsure(judges))
         section = section_of_judges(measures, list(said), [*models, *judges])
-        # Not every judgment is a score that an item is chosen by.
-        tables = tuple(msgspec.structs.replace(table, links={}) for table in section.tables)
+        # Of one judge there is nothing to compare; not every judgment is a score that an item is chosen by.
+        shown = [table for table in section.tables if len(judges) > 1 or table.name != "panel"]
+        tables = tuple(msgspec.structs.replace(table, links={}) for table in shown)
         yield msgspec.structs.replace(section, tables=tables)
 
 
