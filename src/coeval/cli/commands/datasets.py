@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coeval.benchmarks.assets.cache import AssetMissing, Progress
-from coeval.benchmarks.assets.library import Library
+from coeval.benchmarks.assets.library import Library, Presence
 from coeval.cli import streams
 from coeval.cli.command_names import Commands
 from coeval.cli.views.table_view import show_rows
@@ -49,7 +49,7 @@ def list_assets(names: Names = None) -> None:
     for name in chosen:
         asset = library.manifest.asset(name)
         counts = (_size(asset.bytes), asset.records or "")
-        rows.append((name, asset.license, *counts, "no" if library.ready(name) is None else "yes"))
+        rows.append((name, asset.license, *counts, library.presence(name)[0]))
     sizes = columns_of("size", "records", kind="count")
     show_rows(console, "", (*columns_of("name", "licence"), *sizes, *columns_of("there")), rows)
     streams.say(console, f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)")
@@ -89,7 +89,7 @@ def fetch(
         failure = error
     for name in chosen:
         if failure is None or name not in failure.names:
-            streams.say(console, f"{name}: {library.ready(name)}")
+            streams.say(console, f"{name}: {library.presence(name)[1]}")
     if failure is not None:
         raise failure
 
@@ -106,13 +106,13 @@ def verify(names: Names = None) -> None:
     library = Library()
     absent = damaged = 0
     for check in library.verify(library.manifest.select(names or ["all"])):
-        absent += check.path is None
+        absent += check.presence is not Presence.READY
         damaged += check.problem.startswith("damaged")
         if check.problem:
             streams.say(console, f"{check.name}: {check.problem} ({check.path})")
-        elif names and check.path is None:
+        elif names and check.presence is not Presence.READY:
             streams.say(console, f"{check.name}: not fetched")
-        elif check.path is not None:
+        elif check.presence is Presence.READY:
             streams.say(console, f"{check.name}: as pinned")
     console.print(f"{damaged} damaged, {absent} not fetched")
     if damaged:
