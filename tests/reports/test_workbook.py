@@ -17,7 +17,7 @@ from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.cli.commands.analyze_command import ReportPlaces, show_analysis
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
-from coeval.reports.report_files import write_workbook
+from coeval.reports.report_workbook import write_workbook
 from coeval.reports.writers.sheet import LONGEST, sheet_text
 
 EVIL = '=HYPERLINK("http://evil","x")\x00\x1b[31m\u202e</t>]]>&<c><f>1+1</f>'

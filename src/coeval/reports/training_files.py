@@ -17,10 +17,10 @@ from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer
 from coeval.analysis.training.aggregate import Aggregated, TaskAggregate, aggregates_of, write_aggregates
 from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, training_run
+from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
 from coeval.reports.items.item_selection import ItemSelection, shortened
-from coeval.reports.report_files import write_figures
 from coeval.reports.site.page import write_page
 from coeval.reports.training_report import ErrorBar, checkpoint_name, overview_report, training_report
 from coeval.store.jsonl import write_bytes_atomic

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -26,7 +26,7 @@ from coeval.core.entry_points import install_command
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import store_error
 from coeval.sweeps.guard import LOOK_S
-from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
+from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_result, write_worker
 
 # --- Slots and engines
 #
@@ -150,7 +150,13 @@ def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: 
             env={**os.environ, **environment},
             start_new_session=True,
         )
-    _interrupted_by_term()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    # Slurm sends SIGTERM, which would end this process without a word.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
     try:
         while process.poll() is None:
             time.sleep(LOOK_S)
@@ -164,16 +170,6 @@ def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: 
             process.stdin.close()
 
 
-def _interrupted_by_term() -> None:
-    """Slurm sends SIGTERM, which would end this process without a word."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, interrupt)
-
-
 def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[WorkerSlot]:
     """As many slots of ``per_slot`` GPUs each as there are, at most ``count``; without GPUs ``count`` slots,
     or one."""
@@ -181,6 +177,15 @@ def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) ->
         return [WorkerSlot(number) for number in range(count or 1)]
     groups = [tuple(gpus[at : at + per_slot]) for at in range(0, len(gpus) - per_slot + 1, per_slot)]
     return [WorkerSlot(number, group) for number, group in enumerate(groups[:count])]
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Raises StoreError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        raise store_error("write", path, error) from error
 
 
 class LocalEngine(SweepEngine):
@@ -215,12 +220,7 @@ class LocalEngine(SweepEngine):
         return read_result(worker) or silent_end(worker, how)
 
     async def _start(self, folder: Path) -> Process:
-        log = folder / "worker.log"
-        try:
-            said = log.open("ab")
-        except OSError as error:
-            raise store_error("write", log, error) from error
-        with said:  # what is said before the worker has opened it
+        with open_log(folder / WORKER_LOG) as said:  # what is said before the worker has opened it
             return await asyncio.create_subprocess_exec(
                 *worker_command(None if self._keeps else folder),
                 stdin=PIPE,

@@ -29,8 +29,8 @@ from coeval.store.output_folder import existing_results, existing_run
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
+    from coeval.reports.files import ReportFiles
     from coeval.reports.folder_report import FolderReport
-    from coeval.reports.report_files import ReportFiles
 
 ReportFormat: TypeAlias = Literal["json", "csv", "markdown", "html", "excel"]
 
@@ -249,7 +249,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
 
 def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) -> ReportFiles:
     """Raises UsageError: a folder is missing, or one is a file."""
-    from coeval.reports.report_files import ReportFiles
+    from coeval.reports.files import ReportFiles
 
     out, figures = places
     if needed in ("html", "excel") and out is None:
@@ -268,8 +268,8 @@ def _write_report(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
+    from coeval.reports.files import files_reported, write_files
     from coeval.reports.folder_report import reported
-    from coeval.reports.report_files import files_reported, write_files
     from coeval.reports.site.report_file import PAGE, write_report_page
 
     found, section, written = reported(reader, notes, options), NAMES[name].section, list[Path]()

@@ -17,7 +17,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.pipeline.config.schema import PHASES, Phase
-from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, Needed, RepairReport
 from coeval.pipeline.upkeep.repair import repair as repair_run
 from coeval.reports.content import columns_of
@@ -40,7 +40,6 @@ def repair(
     phase: Annotated[
         str | None, typer.Option(help="Only one phase, by name or number. Example: --phase evaluation")
     ] = None,
-    show_valid: Annotated[int, typer.Option(min=0, metavar="N", help="Show N valid lines of each file.")] = 0,
 ) -> None:
     """Set invalid records aside; --continue regenerates them.
 
@@ -59,15 +58,14 @@ def repair(
     """
     phases = PHASES if phase is None else (_phase(phase),)
     folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
-    report = repair_run(folder, Needed(phases, dry_run, examples, show_valid))
+    report = repair_run(folder, Needed(phases, dry_run, examples))
     console = streams.results()
     _show_phases(report, phases, console)
     if stats:
         _show_files(report, console)
     if breakdown:
         _show_reasons(report, console)
-    _show_lines("Invalid lines", report.invalid, folder.path, console)
-    _show_lines("Valid lines", report.valid, folder.path, console)
+    _show_lines(report.invalid, folder.path, console)
     _show_outcome(report, folder, dry_run, console)
 
 
@@ -116,12 +114,12 @@ def _show_reasons(report: RepairReport, console: Console) -> None:
     show_rows(console, "Invalid lines", columns, rows)
 
 
-def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Console) -> None:
+def _show_lines(lines: list[DamagedLine], folder: Path, console: Console) -> None:
     if lines:
-        console.print(Text(f"{title}:", style="bold"))
+        console.print(Text("Invalid lines:", style="bold"))
     for line in lines:
-        why = f"  {line.flaw.reason}: {line.flaw.detail}" if line.flaw else ""
-        streams.say(console, f"{line.path.relative_to(folder)}:{line.number}{why}")
+        why = f"{line.flaw.reason}: {line.flaw.detail}"
+        streams.say(console, f"{line.path.relative_to(folder)}:{line.number}  {why}")
         text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
         console.print(
             Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
