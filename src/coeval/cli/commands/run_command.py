@@ -28,6 +28,7 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
 from coeval.cli.views.progress_view import tell_batches, with_progress
 from coeval.cli.views.results_view import render
+from coeval.cli.views.table_view import show_each
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.core.process_limits import address_space_left
 from coeval.engine.session import SessionContext
