@@ -129,7 +129,11 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
             for name in known
             if (one := recorded[name].score_by_task.get(task)) is not None and one.value is not None
         }
-        gaps = {pair: _gap_of(strata[task]) for pair, strata in common.items() if task in strata}
+        gaps = {
+            pair: (float(np.average(of.b - of.a, weights=of.weights)), len(of.a))
+            for pair, strata in common.items()
+            if (of := strata.get(task)) is not None
+        }
         for name, shift in shifts(levels, gaps).items():
             moves[name][task] = shift
     scores, scatters = dict(recorded), score_scatters(grid, found.mean) if left_out is _nobody else {}
@@ -233,13 +237,6 @@ def ranked_by(
 
 def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairDifference]) -> dict[str, float]:
     return shifts(levels, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
-
-
-def _gap_of(pairs: PairedScores) -> tuple[float, int]:
-    difference = float(
-        np.average(pairs.b, weights=pairs.weights) - np.average(pairs.a, weights=pairs.weights)
-    )
-    return difference, len(pairs.a)
 
 
 def shifts(
