@@ -241,7 +241,7 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", pair_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in of_judges)),
-        ("leads", label_task_notes(reader)),
+        ("leads", label_task_notes(grid, labels)),
         ("leads", unscored_notes(reader, grid)),
         ("leads", label_sentences(labels)),
         ("leads", family_judges(grid, measures.judges, ranks, families)),

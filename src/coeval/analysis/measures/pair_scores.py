@@ -45,12 +45,14 @@ class SharedScores:
         left out."""
         of_a, of_b = self._shared(first, second, without)
         a, b = self._means(of_a), self._means(of_b)
-        counts = self._counts(of_a)
+        counts, alike = self._counts(of_a), self.grid.items.alike
         found = {}
         for place, task in enumerate(self.grid.tasks):
             mine = np.isfinite(a) & (self.grid.items.task == place)
             if mine.any():
-                found[task] = PairedScores(a[mine], b[mine], counts[mine], self.grid.items.alike_of(mine))
+                found[task] = PairedScores(
+                    a[mine], b[mine], counts[mine], None if alike is None else alike[mine]
+                )
         return found
 
     def by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:

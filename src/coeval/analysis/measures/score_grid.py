@@ -50,10 +50,6 @@ class GridItems(NamedTuple):
         """(I,): the datapoints of one cluster are no independent evidence."""
         return np.arange(len(self.ids)) if self.alike is None else self.alike
 
-    def alike_of(self, some: NDArray[np.bool_]) -> Codes | None:
-        """The clusters of some, None where no two are alike."""
-        return None if self.alike is None else self.alike[some]
-
 
 class TaskDesign(NamedTuple):
     """Whose scores a task is to have, by which factors: those planned, and those on record.
