@@ -52,6 +52,8 @@ LATE_IMPORTS = {
         "coeval.analysis": "duckdb, numpy and scipy are loaded when results are asked for",
         "coeval.reports": "the same, and what draws charts",
     },
+    "analysis/comparison/lower_bound.py": {"scipy.optimize": "a tenth of a second, for gates alone"},
+    "reports/files.py": {"coeval.reports.workbook": "xlsxwriter, for workbooks alone"},
     "sweeps/submission.py": {"transformers": "an extra, and seconds to load"},
     "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "reports/result_tables.py": {"pandas": "the user's own"},
@@ -110,8 +112,8 @@ LATE_IMPORTS = {
     },
     "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
 }
-"""File → what its functions import, and why not at the top. In ``cli/`` every command may import what
-it needs, so that ``coeval --help`` loads none of it."""
+"""File → what its functions import, and why not at the top. In ``cli/`` a command may import late what
+few of its calls need; ``coeval --help`` loads no command."""
 
 MOST_ENTRIES = 25
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 60, 6
@@ -125,10 +127,7 @@ with a subtraction; raising it needs a page in docs/decisions."""
 MOST_LINES_OF_WIRE = 1206
 """The connections of `models/transport` grow no more: a library was tried in their place, and what they lack
 is a reason to try one again (docs/decisions/0013-our-wire-stays.md)."""
-LARGE_FUNCTIONS = {
-    "api/__init__.py run": "keyword arguments, each explained, are what somebody in a notebook wants",
-    "api/__init__.py arun": "the same",
-}
+LARGE_FUNCTIONS: dict[str, str] = {}
 """Beside the commands in ``cli/``: their parameters are their options, and their signatures not counted."""
 WRITERS = {
     "judging/checks/check_worker.py": "the process of a user's function: what that printed is flushed",

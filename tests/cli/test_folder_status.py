@@ -17,8 +17,7 @@ from cli.warm_process import WarmProcess
 from fakes import openai_chat
 from pipeline.experiments import Lab, model, task
 
-from coeval.engine.session import ErrorLine
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import ErrorLine, RunDir
 
 
 def lab(folder: Path) -> Lab:
@@ -281,7 +280,7 @@ def repair(hurt: Lab, *words: str, code: int = 0) -> str:
 
 @pytest.mark.process
 def test_a_dry_run_shows_counts_reasons_and_examples_within_the_terminal(hurt: Lab) -> None:
-    shown = repair(hurt, "--dry-run", "--stats", "--breakdown", "--examples", "1", "--show-valid", "1")
+    shown = repair(hurt, "--dry-run", "--stats", "--breakdown", "--examples", "1")
     paths = [line for line in shown.splitlines() if ".jsonl" in line]
     assert paths, "a path stays in one piece: the terminal folds it"
     assert [line for line in shown.splitlines() if line not in paths and len(line) > 80] == []
@@ -292,7 +291,6 @@ def test_a_dry_run_shows_counts_reasons_and_examples_within_the_terminal(hurt: L
     assert "unreadable" in shown
     assert "plot: 'Great'" in shown
     assert r"garbage \x1b[2J" in shown
-    assert "Valid lines:" in shown
     assert "2 invalid records. Nothing was changed;" in shown
     assert not (hurt.path / "repaired").exists()
 

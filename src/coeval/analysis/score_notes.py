@@ -32,10 +32,11 @@ def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str
 def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
     """Report that all failed; name the factors that all answers of a student lack, so that it has no score
     in a task."""
-    [(known, *failed)] = reader.rows(_FAILURES)
-    lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
-    if lost and not known and not reader.run.files(PAIRS):
-        yield f"No scores: {' and '.join(lost)} failed."
+    if not grid.scored.any() and not reader.run.files(PAIRS):
+        [(known, *failed)] = reader.rows(_FAILURES)
+        lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
+        if lost and not known:
+            yield f"No scores: {' and '.join(lost)} failed."
     counts, scored = grid.sums().units > 0, grid.scored
     for place, (task, design) in enumerate(zip(grid.tasks, grid.designs, strict=True)):
         alike: dict[tuple[str, ...], list[str]] = {}

@@ -30,10 +30,8 @@ from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING, bounds_text, metric_text, points_text
 from coeval.core.html_table import (
     Columns,
-    ForestRow,
     MeasureRow,
     columns,
-    forest_plot,
     html_lines,
     html_table,
     row_columns,
@@ -176,12 +174,6 @@ class Results(msgspec.Struct, frozen=True):
         """Tables and notes, escaped."""
         parts = [html_lines([*[SIMULATED] * self.simulated, *self.leads])]
         parts += map(as_html, self.tables())
-        forest = [
-            ForestRow(_named(one.student, bool(one.removed)), one.score, one.low, one.high)
-            for one in self.students
-            if one.task is None
-        ]
-        parts.append(forest_plot("Overall scores with their 95% intervals", forest))
         if self.metrics:
             parts.append(as_html(_metric_table(self.metrics)))
         if reported := bill(self.costs):

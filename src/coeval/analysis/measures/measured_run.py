@@ -415,7 +415,7 @@ def measure_run(
         coverage=part("coverage", lambda: benchmark().coverage, {}),
         items=part("items", lambda: benchmark().items, {}),
         checks=part("checks", lambda: check_measures(grid, students()), None),
-        samples=part("samples", lambda: sample_measures(reader, grid), None),
+        samples=part("samples", lambda: sample_measures(reader), None),
         pairs=part("pairs", lambda: measured_pairs(read_comparisons(reader)), None),
         people=part("people", lambda: people_measures(reader, grid, again), None),
         removed=part("removed", lambda: removed_measures(reader, grid, counts()), None),

@@ -106,10 +106,11 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
         if place in best:
             continue  # what resembles it resembles the first of its text
         rarest = shingles[: int(len(shingles) * (1 - SIMILAR)) + 1].tolist()
-        own = word_shingles(prompts[place]) - template
+        others = {other for shingle in rarest for other in held[shingle]}
+        own = word_shingles(prompts[place]) - template if others else frozenset[tuple[str, ...]]()
         found = [
             NearDuplicate(place, other, jaccard(own, word_shingles(prompts[other]) - template))
-            for other in {other for shingle in rarest for other in held[shingle]}
+            for other in others
         ]
         if alike := [twin for twin in found if twin.similarity >= SIMILAR]:
             best[place] = min(alike, key=lambda twin: (-twin.similarity, twin.of))

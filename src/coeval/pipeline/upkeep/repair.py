@@ -34,7 +34,6 @@ from coeval.core.records import (
     proposal_id,
     response_id,
 )
-from coeval.engine.session import ErrorLine
 from coeval.pipeline.config.draft import ItemSource, item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
@@ -45,7 +44,7 @@ from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
 from coeval.store.legacy import is_legacy
-from coeval.store.rundir import RECORD_FILES, RunDir, finish_replacing, now, phase_of_files
+from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, now, phase_of_files
 
 # --- Valid lines, and the names of flaws
 #
@@ -229,7 +228,7 @@ class DamagedLine(NamedTuple):
     path: Path
     number: int
     text: bytes
-    flaw: Flaw | None = None
+    flaw: Flaw
 
 
 @dataclass(slots=True)
@@ -265,7 +264,6 @@ class RepairReport:
 
     files: list[FileState] = field(default_factory=list)
     invalid: list[DamagedLine] = field(default_factory=list)
-    valid: list[DamagedLine] = field(default_factory=list)
     aside: Path | None = None
     no_plan: str | None = None
     unsettled: list[str] = field(default_factory=list)
@@ -294,12 +292,11 @@ class RepairReport:
 
 
 class Needed(NamedTuple):
-    """What a repair is asked for: the phases it may change, and how many lines it shows of each kind."""
+    """What a repair is asked for: the phases it may change, and how many lines it shows of each flaw."""
 
     phases: tuple[Phase, ...] = PHASES
     dry_run: bool = False
     examples: int = 0
-    valid: int = 0
 
 
 def repair(folder: RunDir, needed: Needed) -> RepairReport:
@@ -396,15 +393,12 @@ def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
 def _examine_file(
     state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: RepairReport, needed: Needed
 ) -> FileState:
-    path, valid_shown, shown = state.path, 0, Counter[str]()
+    path, shown = state.path, Counter[str]()
     for offset, text in whole_lines(path):
         state.lines += 1
         found = examine_line(text)
         if isinstance(found, Kept):
             state.failed += not is_good(found)
-            if valid_shown < needed.valid and is_good(found):
-                valid_shown += 1
-                report.valid.append(DamagedLine(path, state.lines, text))
             continue
         state.flaws[offset] = found
         shown[found.reason] += 1
