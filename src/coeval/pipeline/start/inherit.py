@@ -15,13 +15,13 @@ from coeval.analysis.planned_names import NameKind, Planned
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode, decoder
 from coeval.core.options import CONTINUE
+from coeval.core.regular_files import open_file
 from coeval.pipeline.config.draft import item_files, resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
     read_json,
-    store_error,
+    replaced_whole,
     whole_lines,
-    write_bytes_atomic,
     write_json_atomic,
 )
 from coeval.store.legacy import convert, is_legacy
@@ -210,16 +210,8 @@ def copy_once(path: Path, target: Path) -> bool:
     """Copy a file whole, unless something stands in its place; whether it was."""
     if target.exists():
         return False
-    if path.suffix == ".json":
-        write_bytes_atomic(target, path.read_bytes())
-        return True
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, temporary)
-        temporary.replace(target)
-    except OSError as error:
-        raise store_error("copy to", target, error) from error
+    with replaced_whole(target) as copy, open_file(path) as source:
+        shutil.copyfileobj(source, copy)
     return True
 
 
