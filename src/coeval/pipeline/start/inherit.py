@@ -16,6 +16,7 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode, decoder
 from coeval.core.options import CONTINUE
 from coeval.core.regular_files import open_file
+from coeval.core.text import numbered
 from coeval.pipeline.config.draft import item_files, resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
@@ -179,7 +180,8 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
         converted = convert(source.path, target.path, phases)
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
-        counts = ", ".join(_counted(phase, count) for phase, count in converted.counts.items())
+        nouns = {phase: "file" if phase in PHASES[:2] else "record" for phase in phases}
+        counts = ", ".join(f"{numbered(n, nouns[of])} of {of}" for of, n in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
         return Taken(done, _left_out(converted.dropped))
     if "data_generation" in phases:
@@ -192,11 +194,6 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
                 continue
             copied += copy_once(path, target.folder(phase) / path.name)
     return Taken(f"took over {copied} files of {source.path}")
-
-
-def _counted(phase: str, count: int) -> str:
-    noun = "file" if phase in PHASES[:2] else "record"
-    return f"{count:,} {noun if count == 1 else noun + 's'} of {phase}"
 
 
 def _left_out(dropped: Sequence[str]) -> str | None:
