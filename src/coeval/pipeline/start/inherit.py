@@ -180,7 +180,7 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
         converted = convert(source.path, target.path, phases)
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
-        nouns = {phase: "file" if phase in PHASES[:2] else "record" for phase in phases}
+        nouns: dict[str, str] = {of: "file" if of in PHASES[:2] else "record" for of in phases}
         counts = ", ".join(f"{numbered(n, nouns[of])} of {of}" for of, n in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
         return Taken(done, _left_out(converted.dropped))
