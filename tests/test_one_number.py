@@ -326,9 +326,16 @@ def test_points_in_a_sentence_of_the_page_stand_in_one_of_its_tables(folders: Fo
     assert {" ".join(sentence.split()) for sentence in page.sentences} >= shown
 
 
-@pytest.mark.parametrize("name", _runs())
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="sums of costs, Eρ² and what more items cost are in no table"
+# Runs in whose sentences a figure is in no table: Eρ² and what more items cost.
+UNTOLD = ("balanced", "missing_judges", "ties", "failures", "mixed", "samples_and_variants")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[_unmended("Eρ² and costs are in no table")] if name in UNTOLD else [])
+        for name in RUNS
+    ],
 )
 def test_a_figure_of_a_sentence_stands_in_a_table_of_the_page(folders: Folders, name: str) -> None:
     with chdir(folders.work), folder_report(folders.paths[name][0]) as found:

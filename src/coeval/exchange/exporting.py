@@ -32,8 +32,7 @@ from coeval.core.text import canonical, digest
 from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.items.item_rows import make_item_tables
-from coeval.reports.result_tables import Results
-from coeval.reports.scores import results
+from coeval.reports.result_tables import Results, results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
 from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
 from coeval.store.rundir import now

@@ -63,36 +63,32 @@ def leader_sentence(
     """Who leads, and how far ahead of the next; ``students`` are those with and without a score."""
     if len(ranks.order) < 2:
         return _alone(students, ranks)
-    first, second = leading_pair(ranks)
-    one, other = (shown(students[name].score) for name in (first, second))
-    gap = ranks.between(first, second)
     if said := _without_leader(ranks):
         return said
-    if gap is None:
-        return f"{first} has the highest score ({one}); {second} shares no scored items with it."
-    if gap.significant:
-        return f"{lead_text(first, second, gap, at_any_look=at_any_look)}."
-    return f"{tied_text((f'{first} ({one})', f'{second} ({other})'), gap, (first, second))}."
+    scores = {name: shown(students[name].score) for name in ranks.order}
+    return _verdict_text(ranks, scores, "has the highest score", at_any_look=at_any_look)
 
 
-def lead_text(
-    first: str, second: str, gap: PairDifference, where: str = "", *, at_any_look: bool = False
+def _verdict_text(
+    ranks: Ranking, figures: Mapping[str, str], highest: str, where: str = "", *, at_any_look: bool = False
 ) -> str:
-    """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036)``"""
-    chance = chance_text(gap.p_adjusted, at_any_look=at_any_look)
-    by = f"{shown_difference(gap.leading)} points ahead of {second}"
-    return f"{first} {gap.verdict}{where}: {by} on {numbered(gap.n, 'shared item')}{chance}"
-
-
-def tied_text(shown: tuple[str, str], gap: PairDifference, names: tuple[str, str], where: str = "") -> str:
-    """``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items``; a p-value where
-    the interval alone would let one expect otherwise: it is made otherwise where few items differ."""
+    """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036).``, or
+    ``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items.``"""
+    first, second = leading_pair(ranks)
+    gap = ranks.between(first, second)
+    if gap is None:
+        return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
     by, shared = f"{shown_difference(gap.leading)} points", numbered(gap.n, "shared item")
-    tied = f"{' and '.join(shown)} are tied{where}"
-    if is_behind(*names, gap):
-        return f"{tied}: on {shared}, {names[1]} is ahead by {by}"
+    if gap.significant:
+        chance = chance_text(gap.p_adjusted, at_any_look=at_any_look)
+        return f"{first} {gap.verdict}{where}: {by} ahead of {second} on {shared}{chance}."
+    tied = f"{first} ({figures[first]}) and {second} ({figures[second]}) are tied{where}"
+    if is_behind(first, second, gap):
+        return f"{tied}: on {shared}, {second} is ahead by {by}."
     low, high = gap.ci95_adjusted
-    return f"{tied}: the gap is {by} on {shared}{'' if low <= 0 <= high else chance_text(gap.p_adjusted)}"
+    # the interval alone would let one expect otherwise: it is made otherwise where few items differ
+    chance = "" if low <= 0 <= high else chance_text(gap.p_adjusted)
+    return f"{tied}: the gap is {by} on {shared}{chance}."
 
 
 def shown(found: Measured) -> str:
@@ -280,17 +276,8 @@ def label_sentences(labels: Labels) -> Iterator[str]:
 
 def label_sentence(found: LabelMeasures, where: str) -> str:
     """Who states a label most often; some student has been compared with it."""
-    order, ranks = found.ranking.order, found.ranking
-    right = {name: shown(found.students[name].accuracy) for name in order}
-    first = order[0]
-    if len(order) == 1:
-        return f"{first} states the right {where} in {right[first]}% of its answers, the only student."
-    second = leading_pair(ranks)[1]
-    gap = ranks.between(first, second)
-    if gap is None:
-        lead = f"{first} is right most often ({where}: {right[first]})"
-        return f"{lead}; no items are shared with {second}."
-    if gap.significant:
-        return f"{lead_text(first, second, gap, f' in {where}')}."
-    names = (f"{first} ({right[first]})", f"{second} ({right[second]})")
-    return f"{tied_text(names, gap, (first, second), f' in {where}')}."
+    right = {name: shown(found.students[name].accuracy) for name in found.ranking.order}
+    if len(right) == 1:
+        [(first, share)] = right.items()
+        return f"{first} states the right {where} in {share}% of its answers, the only student."
+    return _verdict_text(found.ranking, right, f"is right most often in {where}", f" in {where}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -78,6 +78,12 @@ class CheckpointDifference(PairDifference, frozen=True):
     mean_a: float
     mean_b: float
     identical: bool
+
+    @property
+    def turned(self) -> Self:
+        return msgspec.structs.replace(
+            super().turned, a=self.b, b=self.a, mean_a=self.mean_b, mean_b=self.mean_a
+        )
 
     @property
     def trend(self) -> Literal["rising", "falling", "no significant change"]:
@@ -253,20 +259,18 @@ def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDiffere
         )
         for each in compared
     ]
-    return tuple(_difference(*each) for each in zip(compared, adjust_family(members), strict=True))
-
-
-def _difference(compared: _ComparedCheckpoints, tested: PairDifference) -> CheckpointDifference:
-    shared, a, b, found = compared
-    return CheckpointDifference(
-        **msgspec.structs.asdict(tested),
-        a=a,
-        b=b,
-        task=shared.task,
-        unit=shared.unit,
-        mean_a=shared.means[shared.at(a)],
-        mean_b=shared.means[shared.at(b)],
-        identical=found.identical,
+    return tuple(
+        CheckpointDifference(
+            **msgspec.structs.asdict(tested),
+            a=a,
+            b=b,
+            task=shared.task,
+            unit=shared.unit,
+            mean_a=shared.means[shared.at(a)],
+            mean_b=shared.means[shared.at(b)],
+            identical=found.identical,
+        )
+        for (shared, a, b, found), tested in zip(compared, adjust_family(members), strict=True)
     )
 
 

@@ -13,8 +13,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import bill
 from coeval.core.shown_names import short_names
 from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
-from coeval.reports.result_tables import Results
-from coeval.reports.scores import results
+from coeval.reports.result_tables import Results, results
 
 
 class RunEvidence(NamedTuple):
