@@ -203,7 +203,7 @@ class FolderNames(NamedTuple):
     def key(self, key: Key) -> Key:
         """A task's score is its labels' accuracy where it has nothing else, the whole where it is alone."""
         name, *subject, where = key
-        task = where.partition(" (")[0].partition("/")[0]
+        task = re.split(r" \(|/| · ", where)[0]
         if task in self.labelled:
             name, where = re.sub("^score", "accuracy", name), task
         return name, *subject, "" if self.tasks == (where,) else where

@@ -9,7 +9,7 @@ import pytest
 from opened_evidence import run_evidence
 from written_run import Run
 
-from coeval.analysis.measures.leaders import Context, score_opening
+from coeval.analysis.measures.leaders import score_opening
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import score_grid
@@ -148,7 +148,7 @@ def test_what_self_judgments_change_is_said(tmp_path: Path, without_own: Sequenc
     with RunReader(run.folder) as reader:
         grid = score_grid(reader)
     ranks, scores = ranking(grid)
-    assert score_opening(student_measures(grid, scores), ranks, Context(without_own))[1] == change
+    assert score_opening(student_measures(grid, scores), ranks, without_own)[1] == change
 
 
 def test_who_does_some_tasks_only_is_on_no_line_of_the_best_for_a_price() -> None:

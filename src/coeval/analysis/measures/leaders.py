@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from coeval.analysis.comparison.comparison_report import chance_text, half_text, shown_difference
 from coeval.analysis.comparison.family import FEWEST_JUDGES, LeadVerdict, PairDifference
@@ -19,7 +18,7 @@ from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import Bounded
 from coeval.core.figures import points
-from coeval.core.text import dollars, listed, numbered
+from coeval.core.text import listed, numbered
 
 # A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
 _LEAST_GAP, _MOST_TIMES = 0.001, 20
@@ -115,7 +114,7 @@ def _without_leader(ranks: Ranking) -> str:
     return ""
 
 
-def settling_sentence(gap: PairDifference, usd_per_item: float | None = None) -> str:
+def settling_sentence(gap: PairDifference) -> str:
     """How many items would settle a gap of this size, by these judges if there are any, four times in five;
     empty where it is settled."""
     least, by = gap.minimum_detectable, abs(gap.difference)
@@ -131,9 +130,8 @@ def settling_sentence(gap: PairDifference, usd_per_item: float | None = None) ->
             "enough."
         )
     needed = max(int(float(f"{gap.n * (least / by) ** 2:.2g}")), gap.n + 1)
-    price = "" if not usd_per_item else f", about {dollars((needed - gap.n) * usd_per_item)} more"
     by_whom = "" if gap.judges is None else " with these judges"
-    return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,}{price})."
+    return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,})."
 
 
 def _judges_must(gap: PairDifference) -> bool:
@@ -250,29 +248,27 @@ def is_behind(first: str, second: str, reported: PairDifference) -> bool:
 _OWN = "the scores that students gave themselves"
 
 
-class Context(NamedTuple):
-    """What the second sentence draws on: the order without self-judgments (empty: nobody judged itself, or
-    nothing is left), what an item costs (None: unknown), and whether p-values hold at any look."""
-
-    without_own: Sequence[str] = ()
-    usd_per_item: float | None = None
-    at_any_look: bool = False
-
-
-def opening(measures: RunMeasures, usd_per_item: float | None, *, at_any_look: bool = False) -> list[str]:
+def opening(measures: RunMeasures, *, at_any_look: bool = False) -> list[str]:
     """Return at most three sentences, the first of them about who leads."""
     ranks = measures.ranking
     if ranks.order or not (measures.labels or measures.pairs):
-        context = Context(measures.without_own.ranking.order, usd_per_item, at_any_look)
-        return score_opening(measures.students, ranks, context)
+        others = measures.without_own.ranking.order
+        return score_opening(measures.students, ranks, others, at_any_look=at_any_look)
     if measures.pairs is not None:
         return list(_of_pairs(measures.pairs))
-    return list(_of_labels(measures, usd_per_item))
+    return list(_of_labels(measures))
 
 
-def score_opening(students: Mapping[str, StudentMeasures], ranks: Ranking, context: Context) -> list[str]:
-    """Return the sentences where answers have scores."""
-    said = leader_sentence(students, ranks, at_any_look=context.at_any_look)
+def score_opening(
+    students: Mapping[str, StudentMeasures],
+    ranks: Ranking,
+    without_own: Sequence[str],
+    *,
+    at_any_look: bool = False,
+) -> list[str]:
+    """Return the sentences where answers have scores. ``without_own``: the order without self-judgments;
+    empty: nobody judged itself, or nothing is left."""
+    said = leader_sentence(students, ranks, at_any_look=at_any_look)
     if (gap := leading_gap(ranks)) is None:
         return [said]
     bounds = {
@@ -282,10 +278,10 @@ def score_opening(students: Mapping[str, StudentMeasures], ranks: Ranking, conte
     }
     change = (
         _missing([bounds[name] for name in ranks.order if name in bounds])
-        or _elsewhere(ranks.order[0], context.without_own)
-        or settling_sentence(gap, context.usd_per_item)
+        or _elsewhere(ranks.order[0], without_own)
+        or settling_sentence(gap)
         or _neighbours(ranks)
-        or _steady(ranks, context.without_own)
+        or _steady(ranks, without_own)
     )
     return [text for text in (said, change, panel_sentence(ranks, gap)) if text]
 
@@ -332,7 +328,7 @@ def _steady(ranks: Ranking, without_own: Sequence[str]) -> str:
 # --- Runs without judged scores
 
 
-def _of_labels(measures: RunMeasures, usd_per_item: float | None) -> Iterator[str]:
+def _of_labels(measures: RunMeasures) -> Iterator[str]:
     """By how often students state the right label, of the first label that is compared."""
     places = [(task, name, found) for task, names in measures.labels.items() for name, found in names.items()]
     known = [place for place in places if place[2].ranking.order]
@@ -345,7 +341,7 @@ def _of_labels(measures: RunMeasures, usd_per_item: float | None) -> Iterator[st
     yield label_sentence(found, where)
     if len(order) > 1 and (gap := leading_gap(found.ranking)) is not None:
         steady = "More items are unlikely to change who leads."
-        yield settling_sentence(gap, usd_per_item) or steady
+        yield settling_sentence(gap) or steady
     if more:
         yield f"{numbered(more, 'other label')}: see the table of labels."
     else:

@@ -83,7 +83,7 @@ from coeval.analysis.run_results import Bounded, answer_notes, answer_warnings, 
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, metric_scores, task_figures
-from coeval.core.figures import figure, figure_text, kappa_word, points
+from coeval.core.figures import figure_text, kappa_word, points
 from coeval.core.text import listed, numbered
 
 # --- What the judgments of an output folder of ``eval-framework`` say of its judges
@@ -359,14 +359,9 @@ def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
         return
     mean = sum(known.values()) / len(known)
     worst = min(known, key=lambda name: (known[name], name))
-    sentence = (
-        f"Agreement between the judges is {kappa_word(mean)} (mean {kappa} {figure(mean, 'coefficient')}"
-    )
-    if len(known) > 2:
-        sentence += (
-            f"; lowest {worst}, {kappa} {figure_text('coefficient', known[worst], *kappas[worst][1:3])}"
-        )
-    yield f"{sentence})."
+    lowest = f"{kappa} {figure_text('coefficient', known[worst], *kappas[worst][1:3])}"
+    of = f"lowest {worst}, " if len(known) > 2 else ""
+    yield f"Agreement between the judges is {kappa_word(mean)} ({of}{lowest})."
 
 
 def _why_unknown(judges: Mapping[str, JudgeMeasures]) -> str:

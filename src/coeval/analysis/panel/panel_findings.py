@@ -107,7 +107,7 @@ def reliability(study: GStudy | None) -> Iterator[str]:
     yield f"Reliability of the students' scores for other items and judges, from 0 to 1: {figure}."
     for judge, one in study.worth.items():
         if one.worth.value is not None and one.worth.high is not None and one.worth.high < 0:
-            yield f"Without {judge} it would be {found.value - one.worth.value:.2f}."
+            yield f"{judge} lowers it by {fixed(-one.worth.value, 2)}."
 
 
 # --- Judges and teachers of a leading student's family

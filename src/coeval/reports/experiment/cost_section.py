@@ -259,7 +259,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     gaps = evidence.missing.gaps
     lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
     discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
-    said = [*_money(evidence), *_by_role(spending), *map(as_sentence, (*lacking, *discarded))]
+    said = [*_money(evidence), *map(as_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
@@ -286,24 +286,6 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
     free = "at no known cost" if perhaps else "at no cost"
     yield f"{requested}, and cost {reported}." if reported else f"{requested}, {free}."
     yield from perhaps
-
-
-_ROLES = {"items": "teachers' items", "answers": "students' answers", "judgments": "judges' judgments"}
-
-
-def _by_role(spending: ReportTable) -> Iterator[str]:
-    """What each role cost, where any price is known."""
-    what, cost = (
-        next(at for at, column in enumerate(spending.columns) if column.name == name)
-        for name in ("what", "cost")
-    )
-    sums: dict[str, float] = {}
-    for row in spending.rows:
-        if isinstance(row[cost], float):
-            sums[str(row[what])] = sums.get(str(row[what]), 0.0) + float(row[cost])  # type: ignore[arg-type]
-    if any(sums.values()):
-        parts = (f"{dollars(usd)} for {_ROLES[role]}" for role, usd in sums.items())
-        yield f"On record: {listed(parts)}."
 
 
 def variance_table(study: GStudy | None) -> ReportTable:

@@ -332,7 +332,7 @@ def _lead(evidence: RunEvidence) -> Iterator[Sentence]:
     measured = evidence.measured
     looks = measured.grid.looks
     many = looks is not None and looks.many
-    said = opening(measured.measures, evidence.usd_per_item, at_any_look=many)
+    said = opening(measured.measures, at_any_look=many)
     for text, anchor in zip(said, _anchors(measured.measures), strict=False):
         yield Sentence(plain(text), anchor)
     of_judges = (found.text for found in measured.conclusions if found.topic == "judges")

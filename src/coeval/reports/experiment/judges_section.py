@@ -121,6 +121,13 @@ def length_table(length: Mapping[tuple[str, str], LengthContrast]) -> ReportTabl
     return measure_table(Named("length", title, ("Judge", "Other")), LengthContrast, length)
 
 
+def reliability_table(study: GStudy | None) -> ReportTable:
+    studies = {} if study is None else {"these judges": study}
+    return measure_table(
+        Named("reliability", "Reliability of the students' scores", ("By",)), GStudy, studies
+    )
+
+
 def worth_table(study: GStudy | None) -> ReportTable:
     worth = {} if study is None else study.worth
     return measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, worth)
@@ -187,6 +194,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
     tables = (
         judge_table(measures.judges),
+        reliability_table(measures.g_study),
         worth_table(measures.g_study),
         agreement,
         itself_table(measures.judges),

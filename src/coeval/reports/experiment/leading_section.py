@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
+
 from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.measures.measured import Measured
@@ -23,6 +25,7 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    columns_of,
     section_of,
 )
 from coeval.reports.experiment.label_tables import label_picture, label_table
@@ -145,11 +148,10 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     """Students by their score, every two of them on the same items, and how often labels are right."""
     measures, students = evidence.measured.measures, evidence.students
     judged = bool(measures.ranking.order) or not measures.labels
-    ranking = measures.ranking
-    if not judged:  # by the first label that is compared, as the page opens
-        rankings = [one.ranking for names in measures.labels.values() for one in names.values()]
-        ranking = next((one for one in rankings if one.order), ranking)
-    scores, differences = _students(evidence), _differences(ranking)
+    of_labels = {
+        (task, label): one.ranking for task, names in measures.labels.items() for label, one in names.items()
+    }
+    scores, differences = _students(evidence), _differences({(): measures.ranking} if judged else of_labels)
     labels, ways = label_table(measures.labels), standings(measures)
     pictures = []
     if measures.ranking.order:
@@ -166,7 +168,10 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(_difference_map(differences, students))
     if labels.rows:
         pictures.append(label_picture(labels, evidence.models))
-    tables = (scores, differences, ways, labels) if judged else (labels, differences)
+    tables: tuple[ReportTable, ...] = (labels, differences)
+    if judged:
+        gaps = msgspec.structs.replace(_differences(of_labels), name=f"label-{differences.name}")
+        tables = (scores, differences, ways, labels, gaps)
     if measures.samples is not None:
         tables = (*tables, sample_table(measures.samples))
     said = (*order_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
@@ -266,22 +271,26 @@ def _accuracy(label: MeasureRow | None) -> Measured | None:
     return None if label is None else Measured(label.accuracy, label.low, label.high, label.n, None)
 
 
-def _differences(ranking: Ranking) -> ReportTable:
+def _differences(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
+    """``rankings``: that of the scores, by nothing, or those of labels, by task and label."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    for better, worse, found in _ordered(ranking):
-        gap = Measured(found.difference, *found.ci95_adjusted, found.n, 0)
-        wide = found.ci95_over_judges_adjusted
-        over = None if wide is None else gap._replace(low=wide[0], high=wide[1])
-        links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
-        sure = (found.p_adjusted, found.significant, over, found.p_over_judges_adjusted, found.agreeing)
-        rows.append((better, worse, gap, *sure, gap.n, found.minimum_detectable))
+    for place, ranking in rankings.items():
+        for better, worse, found in _ordered(ranking):
+            gap = Measured(found.difference, *found.ci95_adjusted, found.n, 0)
+            wide = found.ci95_over_judges_adjusted
+            over = None if wide is None else gap._replace(low=wide[0], high=wide[1])
+            links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
+            sure = (found.p_adjusted, found.significant, over, found.p_over_judges_adjusted, found.agreeing)
+            rows.append((better, worse, *place, gap, *sure, gap.n, found.minimum_detectable))
+    of_labels = () not in rankings
     return ReportTable(
         "differences",
-        "Pairwise differences on shared items",
+        f"Pairwise differences {'of labels ' * of_labels}on shared items",
         (
             ReportColumn("better", "Student"),
             ReportColumn("other", "Less"),
+            *columns_of("Task", "Label") * of_labels,
             declared_column(PairDifference, "difference"),
             declared_column(PairDifference, "p_adjusted", "p"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from coeval.analysis.measures.leaders import Context, partial_sentences, score_opening
+from coeval.analysis.measures.leaders import partial_sentences, score_opening
 from coeval.analysis.measures.ranking import OthersAlone, ranking, without_own_measures
 from coeval.analysis.measures.score_choice import chosen_items, chosen_scores, score_choice, single_choices
 from coeval.analysis.measures.student_measures import student_measures
@@ -42,13 +42,13 @@ class RunChoices(NamedTuple):
         chosen, others = self._evidence(pairs)
         measures, grid = chosen.measured.measures, chosen.measured.grid
         ranks, front = measures.ranking, front_table(chosen)
-        context = Context(others.ranking.order, None, grid.looks is not None and grid.looks.many)
-        said = [plain(text) for text in score_opening(measures.students, ranks, context)]
+        many = grid.looks is not None and grid.looks.many
+        opened = score_opening(measures.students, ranks, others.ranking.order, at_any_look=many)
         value = None if front is None else value_section(chosen, front)
         return msgspec.structs.replace(
             self.report,
             facts=(" ".join(self._facts(chosen)),),
-            lead=tuple(map(Sentence, said, score_anchors(ranks))),
+            lead=tuple(map(Sentence, map(plain, opened), score_anchors(ranks))),
             sections=(leading_section(chosen), *([] if value is None else [value]), where_section(chosen)),
             front=front,
         )
