@@ -23,8 +23,7 @@ from scipy.special import stdtr
 from coeval.analysis.comparison.family import gatekept
 from coeval.analysis.comparison.paired_difference import PairedScores, holm
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.measures.leaders import leading_pair
-from coeval.analysis.measures.ranking import Level, Ranking, ranked
+from coeval.analysis.measures.ranking import Level, Ranking, leading_pair, ranked
 from coeval.analysis.panel.mean_squares import ByJudge
 from evidence.page import write_page
 

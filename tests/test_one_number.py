@@ -237,29 +237,16 @@ SHOWN_BY = {
 """The faces in which a run with scores and labels has to show a topic: a reader that finds nothing fails."""
 CASES = [(name, topic) for name in RUNS for topic in LEAST.get(name, LEAST["balanced"])]
 
-_SCORE = "compare shows means over the judges and items of each pair, the others the score"
-KNOWN = {
-    **{(name, "score"): _SCORE for name in ("missing_judges", "failures")},
-}
-"""Cases that fail until their cause is mended, with what that is."""
-
-
 SOON = ("missing_judges", "mixed", "labels_alone")
 """Runs of which all faces are read in ``make test``; of the others in ``make test-system``."""
 
 
-def _unmended(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)
-
-
-def _marks(name: str, topic: str) -> list[pytest.MarkDecorator]:
-    reason = KNOWN.get((name, topic), "")
-    marks = [] if name in SOON else [pytest.mark.system]
-    return [*marks, _unmended(reason)] if reason else marks
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name in SOON else [pytest.mark.system]
 
 
 def _runs() -> list[Any]:
-    return [pytest.param(name, marks=_marks(name, ""), id=name) for name in RUNS]
+    return [pytest.param(name, marks=_marks(name), id=name) for name in RUNS]
 
 
 _FIGURES: dict[Path, Figures] = {}
@@ -285,7 +272,7 @@ def figures(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 @pytest.mark.parametrize(
-    ("name", "topic"), [pytest.param(*case, marks=_marks(*case), id="-".join(case)) for case in CASES]
+    ("name", "topic"), [pytest.param(*case, marks=_marks(case[0]), id="-".join(case)) for case in CASES]
 )
 def test_a_figure_is_the_same_in_every_face(figures: Callable[[str], Figures], name: str, topic: str) -> None:
     of_topic = {key: shown for key, shown in figures(name).items() if re.fullmatch(TOPICS[topic], key[0])}

@@ -206,12 +206,13 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         row = where if shown.few else f"{where} · {side}" if where else side
         by = _BY["task"] if shown.few and one.family == "overall" else _BY[one.family]
         rows.append((row, shown.baselines[base], by, *_figures(one, base)))
+    mean, mean_of_baseline, _ = compared.headings("Score", "Baseline's")
     columns = (
         ReportColumn("row", "Of"),
         ReportColumn("baseline", "Baseline"),
         ReportColumn("by", "By"),
-        ReportColumn("mean", "Score", "points"),
-        ReportColumn("mean_baseline", "Baseline's", "points"),
+        ReportColumn("mean", mean, "points"),
+        ReportColumn("mean_baseline", mean_of_baseline, "points"),
         ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
         declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
         ReportColumn("p", "p", "probability", _P),

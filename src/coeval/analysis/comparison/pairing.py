@@ -122,6 +122,12 @@ class Pairing:
         """The mismatches, in sentences."""
         return tuple(one.said for one in self.mismatches)
 
+    @property
+    def covers_all(self) -> bool:
+        """Whether both have the same items and judges, as all students of their grids."""
+        cuts = (one.cut(*part) for one in self.grids.values() for part in one.parts)
+        return not self.apart and all(cut.even for cut in cuts)
+
     def scored(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
         """The items' means of a task by one metric, or by all factors (in a task with weights or checks an
         item needs a shared score of each); None where no item is paired."""

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from coeval.analysis.comparison.comparison_report import chance_text, half_text, shown_difference
-from coeval.analysis.comparison.family import FEWEST_JUDGES, LeadVerdict, PairDifference
+from coeval.analysis.comparison.comparison_report import (
+    chance_text,
+    half_text,
+    lead_text,
+    shown_difference,
+    tied_text,
+)
+from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.pair_measures import PairMeasures, pair_sentences
-from coeval.analysis.measures.ranking import SAME, Ranking
+from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.analysis.run_results import Bounded
@@ -32,16 +38,6 @@ def leader_sentences(
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
     if (gap := leading_gap(ranks)) is not None:
         yield from filter(None, (settling_sentence(gap), panel_sentence(ranks, gap)))
-
-
-def leading_pair(ranks: Ranking) -> tuple[str, str]:
-    """Name the best of two or more students, and its rival: the best that it is tied with, so that both may
-    have rank 1; else the best that it leads by these judges alone; else the second."""
-    first, second, *_ = ranks.order
-    whole = [name for name in ranks.order[1:] if name not in ranks.partial]
-    tied = (name for name in whole if not _is_ahead(ranks, first, name))
-    by_judges = (name for name in whole if _verdict(ranks, first, name) != "leads")
-    return first, next(tied, next(by_judges, second))
 
 
 def leading_gap(ranks: Ranking) -> PairDifference | None:
@@ -64,29 +60,27 @@ def leader_sentence(
         return said
     if gap is None:
         return f"{first} has the highest score ({one}); {second} shares no scored items with it."
-    if gap.significant:
-        return f"{lead_text(first, second, gap, at_any_look=at_any_look)}."
-    return f"{tied_text((f'{first} ({one})', f'{second} ({other})'), gap, (first, second))}."
+    shown_pair = (f"{first} ({one})", f"{second} ({other})")
+    return _pair_text((first, second), shown_pair, gap, at_any_look=at_any_look)
 
 
-def lead_text(
-    first: str, second: str, gap: PairDifference, where: str = "", *, at_any_look: bool = False
+def _pair_text(
+    names: tuple[str, str],
+    shown: tuple[str, str],
+    gap: PairDifference,
+    where: str = "",
+    *,
+    at_any_look: bool = False,
 ) -> str:
-    """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036)``"""
-    chance = chance_text(gap.p_adjusted, at_any_look=at_any_look)
-    by = f"{shown_difference(gap.leading)} points ahead of {second}"
-    return f"{first} {gap.verdict}{where}: {by} on {numbered(gap.n, 'shared item')}{chance}"
-
-
-def tied_text(shown: tuple[str, str], gap: PairDifference, names: tuple[str, str], where: str = "") -> str:
-    """``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items``; a p-value where
-    the interval alone would let one expect otherwise: it is made otherwise where few items differ."""
-    by, shared = f"{shown_difference(gap.leading)} points", numbered(gap.n, "shared item")
-    tied = f"{' and '.join(shown)} are tied{where}"
+    """The verdict on the `leading_pair`, whose order may be another than that of the pair alone. ``shown``:
+    the names with their scores."""
+    count = numbered(gap.n, "shared item")
+    if gap.significant:
+        return f"{lead_text(names, gap.leading, count, where, at_any_look=at_any_look)}."
     if is_behind(*names, gap):
-        return f"{tied}: on {shared}, {names[1]} is ahead by {by}"
-    low, high = gap.ci95_adjusted
-    return f"{tied}: the gap is {by} on {shared}{'' if low <= 0 <= high else chance_text(gap.p_adjusted)}"
+        by = f"on {count}, {names[1]} is ahead by {shown_difference(gap.leading)} points"
+        return f"{' and '.join(shown)} are tied{where}: {by}."
+    return f"{tied_text(shown, gap.leading, count, where)}."
 
 
 def shown(found: Measured) -> str:
@@ -199,7 +193,7 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
     near = [
         place
         for place, name in enumerate(order, start=1)
-        if place > 1 and name in ranks.ranges and not _is_ahead(ranks, order[0], name)
+        if place > 1 and name in ranks.ranges and ranks.verdict(order[0], name) == "tied"
     ]
     if len(near) > 1:
         yield f"Not significantly behind {order[0]}: {_places(near)}."
@@ -213,15 +207,6 @@ def _over_judges(ranks: Ranking, sure: int, pairs: int) -> str:
     both = sum(gap.verdict == "leads" for gap in ranks.differences.values())
     number = "none" if not both else "all" if both == sure == pairs else f"{both:,}"
     return f", {number} of them also when judges are treated as a sample"
-
-
-def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:
-    return _verdict(ranks, leader, other) != "tied"
-
-
-def _verdict(ranks: Ranking, one: str, other: str) -> LeadVerdict:
-    gap = ranks.between(one, other)
-    return "tied" if gap is None else gap.verdict
 
 
 def _places(places: Sequence[int]) -> str:
@@ -360,10 +345,8 @@ def label_sentence(found: LabelMeasures, where: str) -> str:
     if gap is None:
         lead = f"{first} is right most often ({where}: {right[first]})"
         return f"{lead}; no items are shared with {second}."
-    if gap.significant:
-        return f"{lead_text(first, second, gap, f' in {where}')}."
     names = (f"{first} ({right[first]})", f"{second} ({right[second]})")
-    return f"{tied_text(names, gap, (first, second), f' in {where}')}."
+    return _pair_text((first, second), names, gap, f" in {where}")
 
 
 def _of_pairs(found: PairMeasures) -> Iterator[str]:

@@ -314,7 +314,7 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("leads", label_task_notes(reader)),
         ("leads", unscored_notes(reader, grid)),
         ("leads", _labels(labels)),
-        ("leads", family_judges(grid, measures.judges, ranks, families)),
+        ("leads", family_judges(grid, ranks, families)),
         ("leads", place_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
         ("where", task_leaders(grid, students, ranks)),

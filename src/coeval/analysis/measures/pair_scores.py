@@ -92,6 +92,17 @@ class SharedScores:
             return np.asarray(total / share, np.float64), np.asarray(there, np.float64)
 
     @cached_property
+    def even(self) -> bool:
+        """Whether all students with any score have the very same ones, each of their answers."""
+        grid, known = self.grid, []
+        for rows in self._rows:
+            scored = rows[grid.scored[rows]]
+            there = np.c_[self._cell[scored], grid.valid[scored]]
+            if len(there):
+                known.append(there if grid.sample is None else np.unique(there, axis=0))
+        return all(map(np.array_equal, known, known[1:]))
+
+    @cached_property
     def _cells(self) -> list[Floats]:
         return [judge_cells(self.grid, task) for task in range(len(self.grid.tasks))]
 

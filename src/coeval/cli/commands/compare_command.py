@@ -102,12 +102,13 @@ def compare(
     with sides_of(folders, names_in(students)) as (groups, notes):
         # Here, because they load numpy.
         from coeval.analysis.comparison.comparisons import compare_sides
-        from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
+        from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
         from coeval.cli.views.comparison_view import markdown, print_comparisons
         from coeval.cli.views.results_view import write_json
 
         compared = compare_sides(groups, notes)
-        held = fail_if_worse_gate(groups, delta, sure=sure) if delta is not None else None
+        policy = None if delta is None else GatePolicy(max_drop=100 * delta)
+        held = None if policy is None else gate_sides(groups, policy, sure=sure)
     gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
     if written := _write(compared, files):
         streams.say(streams.messages(), f"written: {written}")

@@ -148,7 +148,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     """Students by their score, every two of them on the same items, and how often labels are right."""
     measures, students = evidence.measured.measures, evidence.students
     judged = bool(measures.ranking.order) or not measures.labels
-    of_labels = {
+    of_labels: dict[tuple[str, ...], Ranking] = {
         (task, label): one.ranking for task, names in measures.labels.items() for label, one in names.items()
     }
     scores, differences = _students(evidence), _differences({(): measures.ranking} if judged else of_labels)
