@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from perf.measure import ROOT, experiment, serving
+from perf.naming import read_naming
 
 SOURCE = ROOT / "src" / "coeval"
 _PRAGMAS = ("# noqa", "# type:", "# pragma", "# fmt:")
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--trace", action="store_true", help="count what one item passes, too")
     arguments = parser.parse_args()
     print(measured())
+    print(read_naming(SOURCE, ROOT / "docs" / "design.md"))
     if arguments.trace:
         print(traced())
 

@@ -166,7 +166,7 @@ def test_the_pages_for_maintainers_name_what_exists(name: str, least: int) -> No
     assert [
         path for path in named if not any((at / path).exists() for at in (root / "src" / "coeval", root))
     ] == []
-    assert page.count("\n") <= 230
+    assert page.count("\n") <= 210
 
 
 def _free_port() -> int:

@@ -19,7 +19,7 @@ from cli.terminal import on_terminal
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.main import app
 from coeval.reports.result_tables import Results
-from coeval.sweeps.health import free_port
+from coeval.sweeps.server_process import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

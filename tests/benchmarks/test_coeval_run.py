@@ -10,7 +10,7 @@ import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
 from coeval.benchmarks.benchmark import Answer, Ask, Item, JudgeSettings, Judgment, TaskSettings
-from coeval.benchmarks.run.benchmark_works import AnswerWork
+from coeval.benchmarks.run.task_folder import AnswerWork
 from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.records import Completion

@@ -21,9 +21,9 @@ from rich.console import Console
 from coeval.benchmarks.benchmark import Answer as Given
 from coeval.benchmarks.benchmark import Answer as Record
 from coeval.benchmarks.benchmark import Item, Judgment, Scored
-from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude
 from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
 from coeval.benchmarks.run.task_run import RecordCounts
+from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, conclude
 from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.eval_framework.eval_report import over_runs, show
 from coeval.cli.views.results_view import render

@@ -10,7 +10,7 @@ import pytest
 from fakes.judged_tasks import Panel, Shelf, hold_on_the_scale
 
 from coeval.benchmarks.benchmark import Item
-from coeval.benchmarks.run.benchmark_works import JudgmentWork
+from coeval.benchmarks.run.task_folder import JudgmentWork
 from coeval.benchmarks.tasks.healthbench import HealthBench, example_scores
 from coeval.engine.model_work import Asking, Recipe, RoleModel
 from coeval.store.record_index import NOT_TRIED

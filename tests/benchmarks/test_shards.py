@@ -22,10 +22,10 @@ from fakes.openai_chat import Answer, Behaviour, Fault, Server, fake
 from test_runner import lines, questions, said, summary
 
 from coeval.benchmarks.benchmark import Item
-from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard, TaskRequest
 from coeval.benchmarks.run.runner import ask_owed, held, prepare
 from coeval.benchmarks.run.task_folder import TaskFolder
+from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.benchmarks.task_registry import TASKS
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import ModelSpec

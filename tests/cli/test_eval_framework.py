@@ -17,11 +17,10 @@ from cli.eval_process import COMMAND, surroundings
 from cli.terminal import on_terminal
 from fakes.simulated_host import simulated_host
 
-from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome
 from coeval.benchmarks.run.eval_choice import evaluation_of
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.task_summary import TaskSummary
+from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, TaskSummary
 from coeval.cli import streams
 from coeval.cli.eval_framework.command import main
 from coeval.cli.eval_framework.command import make_app as eval_framework
@@ -234,7 +233,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: Any) -> bytes:
         raise SourceFailed("no network here")
 
-    monkeypatch.setattr("coeval.benchmarks.assets.fetch.Fetcher._fetched", nothing)
+    monkeypatch.setattr("coeval.benchmarks.assets.cache.Fetcher._fetched", nothing)
 
 
 @pytest.mark.usefixtures("no_network")

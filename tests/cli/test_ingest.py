@@ -317,18 +317,12 @@ def test_a_second_ingest_loses_nothing(here: Path, lab: Lab, coeval: Command) ->
     other = ("ingest", "more.csv", "--config", lab.file, "--prompt", "question", "--id", "qid")
     refused = coeval(*other)
     assert refused.code == 1
-    assert "--append adds these to them; --replace puts these in their place" in refused.err
+    assert "--replace puts these in their place" in refused.err
     assert place.read_bytes() == first
-    assert coeval(*other, "--append").code == 0
-    assert [item["id"][12:] for item in items(lab)] == ["q1", "q2", "q3", "q4"]
-    assert [origin["source"] for origin in sources(lab)] == ["qa.csv", "more.csv"]
-    twice = coeval(*other, "--append")
-    assert (twice.code, "more.csv:2: the id q4 is among the items already" in twice.err) == (1, True)
-    both = place.read_bytes()
     assert coeval(*other, "--replace").code == 0
     assert [item["id"][12:] for item in items(lab)] == ["q4"]
     [kept] = (lab.path / "replaced").rglob("*.jsonl")
-    assert kept.read_bytes() == both
+    assert kept.read_bytes() == first
     assert [origin["source"] for origin in sources(lab)] == ["more.csv"]
 
 
@@ -342,13 +336,6 @@ def test_a_damaged_account_of_sources_is_told_before_anything_is_written(
     assert ended.code == 1
     assert f"{lab.path / 'sources.json'} is damaged" in ended.err
     assert not RunDir(lab.path).datapoints("story", "own").exists()
-
-
-def test_numbers_of_items_that_are_added_go_on(here: Path, lab: Lab, coeval: Command) -> None:
-    (here / "qa.csv").write_text(QA)
-    for _ in range(2):
-        assert coeval("ingest", "qa.csv", "--config", lab.file, "--append").code == 0
-    assert [item["id"][-5:] for item in items(lab)] == [f"0000{n}" for n in range(1, 7)]
 
 
 def test_a_dry_run_reads_all_and_writes_nothing(here: Path, lab: Lab, coeval: Command) -> None:

@@ -52,8 +52,7 @@ def test_rows_that_were_left_out_are_left_out_by_the_file_too(here: Path, coeval
     ("flags", "reported"),
     [
         (("--teacher", "ann"), "--teacher chooses among the benchmark teachers of an experiment"),
-        (("--append",), "--append and --replace are for items that stand in a run"),
-        (("--replace",), "--append and --replace are for items that stand in a run"),
+        (("--replace",), "--replace is for items that stand in a run"),
         (("--run", "runs/m"), "--run, --new exclude each other"),
         (("--task", "my task"), "--task 'my task' cannot be the name of a task; my-task can"),
     ],

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coeval.sweeps.health import free_port
+from coeval.sweeps.server_process import free_port
 
 VARIABLE = "COEVAL_VLLM"
 """Names the environment that has vLLM: what `make test-vllm` makes."""

@@ -17,7 +17,7 @@ import pytest
 from engines.real_vllm import VARIABLE, Vllm, home, server_command, serving
 from fakes.vllm import vllm
 
-from coeval.sweeps.health import free_port
+from coeval.sweeps.server_process import free_port
 
 if home() is None:
     pytest.skip(f"needs a real vLLM, which {VARIABLE} names: make test-vllm", allow_module_level=True)

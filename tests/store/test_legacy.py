@@ -10,7 +10,6 @@ from written_run import append
 
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint, Evaluation, Response
-from coeval.store.jsonl import Dropped
 from coeval.store.legacy import convert, declared_attributes, is_legacy, read_legacy, target_attrs_file
 from coeval.store.rundir import FOLDERS, RunDir
 
@@ -108,11 +107,9 @@ def test_what_is_no_record_is_dropped_and_reported(older: Path, target: Path) ->
     )
     converted = convert(older, target, ["response_collection"])
     assert converted.counts == {"response_collection": 2}
-    assert len(converted.dropped) == 3
-    reasons = {dropped.offset: dropped.reason for dropped in converted.dropped}
-    assert reasons[max(reasons)] == "the last line was cut off"
-    assert any("student_model_id" in reason for reason in reasons.values())
-    assert {dropped.path for dropped in converted.dropped} == {str(answers(older))}
+    assert len(converted.dropped) == 2  # a torn last line is none
+    assert any("student_model_id" in dropped for dropped in converted.dropped)
+    assert all(f" of {answers(older)}: " in dropped for dropped in converted.dropped)
 
 
 def test_a_whole_last_record_without_a_line_end_is_kept(older: Path, target: Path) -> None:
@@ -127,7 +124,7 @@ def test_an_evaluation_takes_its_student_from_its_response(older: Path, target: 
     [record] = read_all(RunDir(target).evaluations("t", "a", "j"), Evaluation)
     assert record.student_model_id == "s.1"
     [dropped] = converted.dropped
-    assert "student_model_id" in dropped.reason
+    assert "student_model_id" in dropped
 
 
 def test_scores_keep_their_level_and_lose_nothing_silently(older: Path, target: Path) -> None:
@@ -176,7 +173,7 @@ def test_names_cannot_lead_out_of_the_run(older: Path, target: Path) -> None:
     append(answers(older), response(1, task_id="../../outside"))
     converted = convert(older, target, ["response_collection"])
     assert converted.counts == {"response_collection": 0}
-    assert "cannot be part of a file name" in converted.dropped[0].reason
+    assert "cannot be part of a file name" in converted.dropped[0]
 
 
 def test_repeating_a_conversion_changes_nothing(older: Path, target: Path) -> None:
@@ -195,7 +192,6 @@ def test_other_work_in_the_target_is_never_overwritten(older: Path, target: Path
     with pytest.raises(UsageError, match="holds something else"):
         convert(older, target, ["response_collection"])
     assert standing.read_bytes() == before
-    assert not (target / ".converting").exists()
 
 
 def test_a_current_run_is_copied_and_not_called_legacy(older: Path, target: Path) -> None:
@@ -231,7 +227,7 @@ def test_bytes_that_are_no_text_are_dropped_and_hide_no_layout(tmp_path: Path) -
     append(path, older, older | {"id": "second", "finish_reason": "odd"})
     path.write_bytes(b'{"id": "\xff"}\n' + path.read_bytes().replace(b'"odd"', b'"\xff"'))
     assert is_legacy(tmp_path)
-    dropped: list[Dropped] = []
+    dropped: list[str] = []
     assert [record.id for record in read_legacy(tmp_path, "evaluation", dropped)] == [older["id"]]
-    assert [drop.offset for drop in dropped][:1] == [0]
+    assert dropped[0].startswith("byte 0 of ")
     assert len(dropped) == 2

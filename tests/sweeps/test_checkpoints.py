@@ -13,10 +13,10 @@ from coeval.sweeps.checkpoints import (
     Checkpoint,
     CheckpointPlaces,
     CheckpointWatch,
-    Pattern,
     find_checkpoints,
     is_whole,
     refuse_doubles,
+    step_folders,
 )
 
 
@@ -33,24 +33,24 @@ def test_checkpoints_are_found_in_the_order_of_their_steps(tmp_path: Path, patte
         written(tmp_path / pattern.replace("{step}", str(step)))
     written(tmp_path / "hf" / "step_x")
     (tmp_path / "step_7").write_text("a file")
-    found = find_checkpoints(tmp_path, Pattern(pattern))
+    found = find_checkpoints(tmp_path, pattern)
     assert [checkpoint.step for checkpoint in found] == [3, 20, 100]
     assert found[0].path == str(tmp_path / pattern.replace("{step}", "3"))
-    assert [each.step for each in find_checkpoints(tmp_path, Pattern(pattern), [100, 3])] == [3, 100]
+    assert [each.step for each in find_checkpoints(tmp_path, pattern, [100, 3])] == [3, 100]
 
 
 def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     written(tmp_path / "step_10")
     with pytest.raises(UsageError, match=r"step_20 is not there; steps below .*: 10$"):
-        find_checkpoints(tmp_path, Pattern("step_{step}"), [10, 20])
+        find_checkpoints(tmp_path, "step_{step}", [10, 20])
     with pytest.raises(StoreError, match="nowhere"):
-        find_checkpoints(tmp_path / "nowhere", Pattern("step_{step}"))
+        find_checkpoints(tmp_path / "nowhere", "step_{step}")
 
 
 @pytest.mark.parametrize("text", ["step_10", "../step_{step}", "/ckpt/{step}", "{step}/{step}", ""])
 def test_a_pattern_names_one_step_below_its_folder(text: str) -> None:
     with pytest.raises(UsageError, match="is no pattern of checkpoints"):
-        Pattern(text)
+        step_folders(Path(), text)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_two_of_one_step_are_refused() -> None:
 def test_steps_may_be_written_with_zeros_before_them(tmp_path: Path) -> None:
     for name in ("step_0010", "step_0200", "step_200"):
         written(tmp_path / name)
-    found = find_checkpoints(tmp_path, Pattern("step_{step}"))
+    found = find_checkpoints(tmp_path, "step_{step}")
     assert [(each.step, Path(each.path).name) for each in found] == [(10, "step_0010"), (200, "step_200")]
-    [one] = find_checkpoints(tmp_path, Pattern("step_{step}"), [10])
+    [one] = find_checkpoints(tmp_path, "step_{step}", [10])
     assert one.path == str(tmp_path / "step_0010")
 
 

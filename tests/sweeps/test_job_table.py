@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable, OwedJobs
+from coeval.sweeps.sweep import JobPlan, TaskJobs
 
 TASKS = (
     TaskJobs(task="ifeval", label="ifeval", samples=2, judged=False, requested_with="a", judged_with=""),

@@ -15,11 +15,10 @@ from coeval.core.model import ModelSpec
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces
 from coeval.sweeps.engine import SweepEngine, WorkerSlot, local_slots
-from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.judging_run import Concluded, JudgingProcess, SampleConcluded
 from coeval.sweeps.scheduler import Scheduler, SweepBoard
-from coeval.sweeps.sweep import Sweep, SweepPhases
+from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs
 from coeval.sweeps.sweep_choice import SweepRequest
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.worker_files import TaskAnswered, Worker, WorkerResult
@@ -87,7 +86,7 @@ def swept(
     plan = JobPlan(checkpoints=checkpoints, tasks=(task,), shards=shards)
     table, keys = JobTable(tmp_path, plan), Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
     places = CheckpointPlaces(checkpoints, None, None, (), None, merged=False)
-    request = SweepRequest(SweepSettings(), keys, sweep, plan, SweepPhases(), places, None)
+    request = SweepRequest(SweepSettings(), keys, sweep, plan, places, None)
     scheduler = Scheduler(request, table, engine, judge_worker)
 
     async def work() -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from coeval.core.errors import UsageError
 from coeval.sweeps.guard import BoundedLog, older
-from coeval.sweeps.health import free_port, is_free, listening
 from coeval.sweeps.server_command import DEFAULT, PRESETS, ServerCommand
 from coeval.sweeps.server_log import LINES, ServerLog
+from coeval.sweeps.server_process import free_port, is_free, listening
 from coeval.sweeps.worker_files import Server
 
 

@@ -18,11 +18,10 @@ from sweeping import Sweeping
 import coeval
 from coeval.core.errors import StoreError, UsageError
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces, CheckpointWatch, content_of
-from coeval.sweeps.job_plan import JobPlan, TaskJobs
 from coeval.sweeps.job_table import JobTable
-from coeval.sweeps.merging import MergeCommand
+from coeval.sweeps.server_command import MergeCommand
 from coeval.sweeps.submission import submit_checkpoint
-from coeval.sweeps.sweep import folder_of, queue_of
+from coeval.sweeps.sweep import JobPlan, TaskJobs, folder_of, queue_of
 
 
 def saved(folder: Path, weights: str = "weights") -> Path:

@@ -29,10 +29,10 @@ from workers import odd
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.cli.commands.sweep.sweep_report import board_table, settings_of, tell_end
 from coeval.sweeps.engine import WorkerSlot
-from coeval.sweeps.health import free_port
 from coeval.sweeps.judging_run import SampleConcluded
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.server_command import HOST
+from coeval.sweeps.server_process import free_port
 from coeval.sweeps.sweep import Sweep
 from coeval.sweeps.worker_files import Worker, WorkerProgress, write_progress
 

@@ -23,11 +23,8 @@ def test_keys_are_the_flags_and_flags_go_over_them(tmp_path: Path) -> None:
     text = """
 out: outputs/run_a
 checkpoints:
-  folder: ckpts/run_a
-  name_pattern: global_step_{step}/actor_hf
-  steps: [120, 240]
-  more:
-    - {step: 0, path: Qwen/Qwen3-4B}
+  - {step: 0, path: Qwen/Qwen3-4B}
+steps: [120, 240]
 tasks: {ifeval: 8, alpaca-eval: 1}
 gpus: [0, 1]
 judge_base_url: http://localhost:9000/v1
@@ -36,12 +33,8 @@ task_options: {ifeval-input: prompts.jsonl}
 """
     read = settings_of({}, written(tmp_path, text))
     assert read.out == "outputs/run_a"
-    assert read.checkpoints == {
-        "folder": "ckpts/run_a",
-        "name_pattern": "global_step_{step}/actor_hf",
-        "steps": [120, 240],
-        "more": [{"step": 0, "path": "Qwen/Qwen3-4B"}],
-    }
+    assert read.checkpoints == [{"step": 0, "path": "Qwen/Qwen3-4B"}]
+    assert read.steps == [120, 240]
     assert (read.tasks, read.gpus, read.timeout) == ({"ifeval": 8, "alpaca-eval": 1}, [0, 1], 30.0)
     over = settings_of({"gpus": "3", "max_examples": 4}, tmp_path / "sweep.yaml")
     assert (over.gpus, over.max_examples, over.tasks) == ("3", 4, read.tasks)
@@ -66,7 +59,6 @@ WATCHED = ("--out", "o", "--tasks", "ifeval", "--checkpoints", ".", "--watch")
             "sweep.yaml:2  num-samples  V-18  the key 'num-samples' is unknown; did you",
         ),
         ("judge_modell: j\n", "did you mean 'judge_model'?"),
-        ("checkpoints:\n  folder: c\n  patern: step_{step}\n", "sweep.yaml:3  checkpoints.patern"),
         ("checkpoints:\n- {step: 0, path: a}\n- {step: 1, pth: b}\n", "checkpoints[1].pth"),
         ("shards: many\n", "sweep.yaml:1  shards  V-20  is text, and is to be a whole number"),
         ("slots: 0\n", "sweep.yaml:1  slots  V-20  is to be a whole number of at least 1"),

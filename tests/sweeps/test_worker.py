@@ -42,8 +42,7 @@ from coeval.models.keys import Keys
 from coeval.models.transport import endpoint
 from coeval.sweeps import server_process
 from coeval.sweeps import worker_files as worker_count
-from coeval.sweeps.health import free_port, is_free
-from coeval.sweeps.server_process import RECORD, ServerRecord, end_leftovers
+from coeval.sweeps.server_process import RECORD, ServerRecord, end_leftovers, free_port, is_free
 from coeval.sweeps.worker_files import Worker, WorkerCount, WorkerResult, read_progress, write_worker
 from coeval.sweeps.worker_run import run_worker
 

@@ -19,8 +19,7 @@ from cli.warm_process import WarmProcess
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import SamplingParameters
-from coeval.sweeps.health import is_free
-from coeval.sweeps.server_process import ServerRecord, read_record
+from coeval.sweeps.server_process import ServerRecord, is_free, read_record
 from coeval.sweeps.worker_files import Server, Worker, WorkerResult, read_progress, read_result, write_worker
 
 MODULE = "coeval.cli.eval_framework.worker_process"

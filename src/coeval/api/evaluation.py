@@ -13,11 +13,10 @@ from coeval.analysis.run_results import ModelCost
 from coeval.api import find_keys
 from coeval.api.run_handle import Run
 from coeval.api.stoppable import RunView, drawn, wait_for
-from coeval.benchmarks.run.conclusion import Outcome, conclude, entered
 from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.runner import EndOfAsking, ask_alone, prepare
-from coeval.benchmarks.run.task_summary import TaskSummary
+from coeval.benchmarks.run.task_summary import Outcome, TaskSummary, conclude, entered
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.settings import taking
 from coeval.engine.progress import Unwatched, Watcher

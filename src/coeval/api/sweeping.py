@@ -17,9 +17,8 @@ from coeval.core.settings import taking
 from coeval.engine.progress import Unwatched
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import checked
-from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.scheduler import SweepBoard
-from coeval.sweeps.sweep import folder_of
+from coeval.sweeps.sweep import JobPlan, folder_of
 from coeval.sweeps.sweep_choice import sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, has_ended, under_way
@@ -115,7 +114,7 @@ def sweep(requested: SweepCall) -> SweepRun:
         if board.exit_code == UNAVAILABLE:
             raise ModelUnavailable("; ".join(board.gaps))
         if has_ended(chosen, board):
-            if chosen.phases.plot:
+            if settings.plot:
                 need_address_space()
                 from coeval.reports.training_files import put_together
 

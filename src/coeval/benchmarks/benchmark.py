@@ -7,6 +7,7 @@ between the two are frozen and stored in a task's folder: `Answer` in ``response
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 
 from coeval.core.model import Model
 from coeval.core.records import Completion, Kept, Message, Request, SamplingParameters, is_good
+from coeval.store.jsonl import write_lines
 
 Unit: TypeAlias = Literal["share", "percent", "points", ""]
 
@@ -154,6 +156,15 @@ class Benchmark(ABC):
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
 
+    def text(self, asset: str) -> str:
+        """Read an asset that is one text, such as a judge's prompt."""
+        return self.settings.assets[asset].read_text(encoding="utf-8")
+
+    @property
+    def judge(self) -> str:
+        """The judge's model; empty where nothing is judged."""
+        return self.settings.judge.model if self.settings.judge is not None else ""
+
     @classmethod
     def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
         """Find files that are neither cached nor given by an option of their own: those of a checkout, or of
@@ -231,6 +242,23 @@ class Benchmark(ABC):
         scored: Scored,
     ) -> None:
         """Write the benchmark's own files beside the common ones."""
+
+    def write_official(self, folder: Path, answers: Sequence[object], judgments: Sequence[object]) -> None:
+        """Write lines to ``model_answer/`` and ``model_judgment/``, as official repositories lay them out."""
+        name = f"{file_name(self.settings.model)}.jsonl"
+        write_lines(folder / "model_answer" / name, answers)
+        if self.judge and judgments:
+            write_lines(folder / "model_judgment" / file_name(self.judge) / name, judgments)
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+# File systems take 255 bytes; suffixes and a temporary file's mark come on top.
+_LONGEST_NAME = 100
+
+
+def file_name(name: str) -> str:
+    """Make a safe file name: no path, not hidden, the end of a very long name."""
+    return _UNSAFE.sub("_", name)[-_LONGEST_NAME:].strip("._") or "model"
 
 
 def response_of(answer: Answer | None) -> str | None:

@@ -38,7 +38,6 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     task: Annotated[_Text, Setting("Which task, where there are several.", _INTO)] = None
     teacher: Annotated[_Text, Setting("Which benchmark teacher, where there are several.", _INTO)] = None
-    append: Annotated[bool, Setting("Add to the existing items.", _INTO)] = False
     replace: Annotated[bool, Setting("Replace existing items, which move to replaced/.", _INTO)] = False
     yes: Annotated[bool, Setting("Do not ask.", _INTO, flags=("--yes", "-y"))] = False
     dry_run: Annotated[bool, Setting("Read and check all, write nothing.", _INTO)] = False

@@ -248,8 +248,7 @@ _FAMILIES = {
 
 class ModelFacts:
     """``sent`` are the parameters that a model is asked with in its roles, by its name (see
-    `tariff_of_roles`); ``is_batched`` says of a phase and a model whether its calls go as a batch;
-    ``judged_by`` who is asked in a judge's place, by name."""
+    `tariff_of_roles`); ``is_batched`` says of a phase and a model whether its calls go as a batch."""
 
     def __init__(
         self,
@@ -257,12 +256,10 @@ class ModelFacts:
         sent: Mapping[str, Sequence[Mapping[str, Any]]],
         prices: PriceBook,
         is_batched: Callable[[str, str], bool],
-        judged_by: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._prices = prices
         self._is_batched = is_batched
-        self._judged_by = judged_by
         self._tariffs = {
             spec.name: tariff_of_roles(spec, sent.get(spec.name) or ({},), prices)
             for spec in specs
@@ -285,7 +282,7 @@ class ModelFacts:
     def requested_in(self, phase: str, role_model: RoleModel) -> RequestedModel:
         """Say how the calls of a model in a phase are priced and timed."""
         name, sampling = role_model.asked, role_model.sampling
-        spec = self._specs[self._judged_by.get(name, name) if role_model.role == "judge" else name]
+        spec = self._specs[name]
         batched = self._is_batched(phase, name)
         share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
         speed = _speed(spec)

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 
 from coeval import __version__
-from coeval.benchmarks.run.task_folder import file_name
+from coeval.benchmarks.benchmark import file_name
 from coeval.core.errors import UsageError
 from coeval.core.text import digest
 from coeval.exchange.exported import AnswerOut, Export, FigureOut, GivenScore, export_of, folders_to_export

@@ -20,8 +20,7 @@ from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
 from coeval.store.output_folder import is_sweep, output_tasks
-from coeval.sweeps.job_plan import JobPlan
-from coeval.sweeps.sweep import folder_of
+from coeval.sweeps.sweep import JobPlan, folder_of
 
 Rows: TypeAlias = dict[int, dict[str, float]]
 """By step: figures by name."""

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval import __version__
-from coeval.benchmarks.benchmark import Answer, Metric
+from coeval.benchmarks.benchmark import Answer, Metric, file_name
 from coeval.benchmarks.run.judgment_outcomes import mean_metric
-from coeval.benchmarks.run.task_folder import file_name
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure, Usage
 from coeval.core.text import digest, listed, numbered

@@ -1,4 +1,7 @@
-"""Routes, access and timing of the simulated server."""
+"""Simulated server: chat completions as OpenAI documents them, with their stream; routes, access, timing.
+
+Fields that are not listed here (``temperature``, ``top_k``, …) are accepted and change nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,285 @@ import hmac
 import logging
 import re
 import signal
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from uuid import uuid4
 
+import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
-from coeval.core.records import Completion, Request
-from coeval.simulation.chat_completions import (
-    ChatBody,
-    Refusal,
-    chat_body,
-    chat_events,
-    json_response,
-    read_chat,
-    seeded,
-    stream,
+from coeval.core.foreign import convert, decode, decoder
+from coeval.core.records import (
+    LABELS_KEY,
+    Completion,
+    Message,
+    ModelRole,
+    Request,
+    SamplingParameters,
+    Schema,
+    TokenLogprob,
 )
-from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.simulated_model import CHARACTERS_PER_TOKEN, SimulatedModel
+
+# --- Server-sent events, at the pace of a model's tokens
+
+# Events that need no waiting go out together, up to about so many bytes.
+_HELD_BYTES = 1 << 14
+
+
+class Timed(NamedTuple):
+    """An event: its body, and the characters of text in it."""
+
+    body: dict[str, Any]
+    characters: int = 0
+
+    def written(self) -> bytes:
+        return b"data: %s\n\n" % msgspec.json.encode(self.body)
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Split a text into tokens."""
+    return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
+
+
+async def stream(request: web.Request, events: Iterable[Timed], tokens_per_s: float) -> web.StreamResponse:
+    """Send the events at this pace; 0 tokens a second means without waiting."""
+    with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
+        return await _sent(request, events, tokens_per_s)
+    return web.StreamResponse()
+
+
+async def _sent(request: web.Request, events: Iterable[Timed], tokens_per_s: float) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    await response.prepare(request)
+    loop = asyncio.get_running_loop()
+    began, characters, held = loop.time(), 0, b""
+    for event in events:
+        characters += event.characters
+        held += event.written()
+        wait_s = (
+            began + characters / (CHARACTERS_PER_TOKEN * tokens_per_s) - loop.time() if tokens_per_s else 0.0
+        )
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        if tokens_per_s or len(held) > _HELD_BYTES:
+            await response.write(held)
+            held = b""
+    await response.write(held + b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+# --- Errors in OpenAI's shape
+
+
+class Refusal(Exception):
+    """A request that is refused; ``response`` says why."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body: dict[str, Any] = {
+            "error": {"message": message, "type": kind, "param": param, "code": code}
+        }
+        self._headers = headers
+
+    @property
+    def response(self) -> web.Response:
+        return json_response(self.body, self.status, self._headers)
+
+
+def json_response(
+    body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
+    return web.Response(
+        status=status, body=msgspec.json.encode(body), content_type="application/json", headers=headers
+    )
+
+
+# --- Requests and answers
+
+_ROLES: dict[str, ModelRole] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "user",
+    "function": "user",
+}
+"""OpenAI's roles → ours; a tool's result is read as the user's."""
+
+_Limit: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class TextPart(msgspec.Struct):
+    """A content part with text, of any type name; others are ignored."""
+
+    type: Literal["text", "input_text", "output_text", "refusal"]
+    text: str = ""
+
+
+Content: TypeAlias = str | list[TextPart] | None
+
+
+def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
+    """Parse the labels of a request's metadata.
+
+    Raises Refusal: they are not written as we write them.
+    """
+    reported = (metadata or {}).get(LABELS_KEY)
+    if reported is None:
+        return {}
+    try:
+        return decode(convert(reported, str), dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]])
+    except Undecodable:
+        reason = f"metadata.{LABELS_KEY} must be a JSON object that holds lists of labels"
+        raise Refusal(reason, param="metadata") from None
+
+
+def text_of(content: Content) -> str:
+    if isinstance(content, list):
+        return "".join(part.text for part in content)
+    return content or ""
+
+
+class ChatMessage(msgspec.Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Content = None
+
+
+class JsonSchema(msgspec.Struct):
+    name: str
+    schema: dict[str, Any] = {}
+
+
+class ResponseFormat(msgspec.Struct):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    def schema(self) -> Schema | None:
+        if self.type == "json_object":
+            return Schema("json_object", {"type": "object"})
+        needed = self.json_schema if self.type == "json_schema" else None
+        return Schema(needed.name, needed.schema) if needed else None
+
+
+class StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class ChatBody(msgspec.Struct):
+    """Request body; other fields are ignored."""
+
+    model: str
+    messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
+    max_tokens: _Limit | None = None
+    max_completion_tokens: _Limit | None = None
+    n: Annotated[int, msgspec.Meta(ge=1, le=1)] | None = None
+    stop: str | Annotated[list[str], msgspec.Meta(max_length=4)] | None = None
+    seed: int | None = None
+    response_format: ResponseFormat | None = None
+    tool_choice: Literal["none", "auto"] | None = None  # simulated models call no function
+    metadata: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    @property
+    def with_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def request(self) -> Request:
+        """Convert the body to a Request."""
+        sampling = {"max_tokens": self.max_completion_tokens or self.max_tokens, "stop": self.stop}
+        return Request(
+            messages=tuple(
+                Message(_ROLES[message.role], text_of(message.content)) for message in self.messages
+            ),
+            sampling=SamplingParameters.of(sampling),
+            schema=self.response_format.schema() if self.response_format else None,
+            seed=self.seed,
+            labels=labels_of(self.metadata),
+            top_logprobs=(self.top_logprobs or 0) if self.logprobs else None,
+        )
+
+
+read_chat = decoder(ChatBody)
+
+
+def chat_body(body: ChatBody, completion: Completion) -> dict[str, Any]:
+    """Make the whole answer, ``object: chat.completion``."""
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": completion.text, "refusal": None},
+        "logprobs": _logprobs(completion.logprobs) if body.logprobs else None,
+        "finish_reason": completion.finish_reason,
+    }
+    return {**_head(body.model, "chat.completion"), "choices": [choice], "usage": _usage(completion)}
+
+
+def chat_events(body: ChatBody, completion: Completion) -> Iterator[Timed]:
+    """Yield the answer as events: a role, the text in pieces, the end; then usage if requested."""
+    head = _head(body.model, "chat.completion.chunk")
+    usage = {"usage": None} if body.with_usage else {}
+
+    def event(delta: dict[str, Any], finish: str | None = None, logprobs: Any = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+        return {**head, "choices": [choice], **usage}
+
+    yield Timed(event({"role": "assistant", "content": "", "refusal": None}))
+    for at, piece in enumerate(tokens(completion.text)):
+        logprobs = _logprobs(completion.logprobs[at : at + 1]) if body.logprobs else None
+        yield Timed(event({"content": piece}, None, logprobs), characters=len(piece))
+    yield Timed(event({}, completion.finish_reason))
+    if body.with_usage:
+        yield Timed({**head, "choices": [], "usage": _usage(completion)})
+
+
+def _usage(completion: Completion) -> dict[str, int]:
+    taken, given = completion.usage.input_tokens, completion.usage.output_tokens
+    return {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
+
+
+def _head(model: str, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{uuid4().hex}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": model,
+        "system_fingerprint": "fp_simulated",
+    }
+
+
+def _logprobs(tokens: tuple[TokenLogprob, ...]) -> dict[str, Any]:
+    def entry(token: str, logprob: float) -> dict[str, Any]:
+        return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "replace"))}
+
+    content = [
+        {
+            **entry(token.token, token.logprob),
+            "top_logprobs": [entry(other, logprob) for other, logprob in token.top.items()],
+        }
+        for token in tokens
+    ]
+    return {"content": content, "refusal": None}
+
 
 STATUS_HEADER = "x-simulate-status"
 # Longer than the longest context as text, images aside.
@@ -36,8 +296,6 @@ _LONGEST_BODY_BYTES = 64 * 2**20
 _HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]{1,255}|\[[0-9a-fA-F:.]{2,45}\])(?::\d{1,5})?")
 # Characters of a prompt above which reading it takes a moment.
 _LONG = 50_000
-# Answers to one request after which others have their turn.
-_SOME = 100
 
 
 def make_app(
@@ -164,11 +422,13 @@ class _Handlers:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request)
         model = self._served(body.model)
-        answers = await _first_tokens(model, seeded(body.request(), body.n or 1))
+        answer = await _first_token(model, body.request())
+        pace = model.traits.tokens_per_s
         if body.stream:
-            return await stream(request, chat_events(body, answers), model.traits.tokens_per_s)
-        await _last_token(model, answers)
-        return json_response(chat_body(body, answers))
+            return await stream(request, chat_events(body, answer), pace)
+        if pace:
+            await asyncio.sleep(answer.usage.output_tokens / pace)
+        return json_response(chat_body(body, answer))
 
     async def _body(self, request: web.Request) -> ChatBody:
         """The body of a request for an answer, once it is clear that it gets one."""
@@ -193,25 +453,15 @@ class _Handlers:
             raise _rate_limited()
 
 
-async def _first_tokens(model: SimulatedModel, requests: list[Request]) -> list[Completion]:
-    """The answers, at the moment at which the first token of each would be there."""
-    try:
-        return await _answers(model, requests)
-    finally:
-        await asyncio.sleep(model.traits.latency_s)
+async def _first_token(model: SimulatedModel, request: Request) -> Completion:
+    """The answer, at the moment at which its first token would be there.
 
-
-async def _answers(model: SimulatedModel, requests: list[Request]) -> list[Completion]:
-    """Raises Refusal: the model fails, or cannot answer."""
-    answers = []
+    Raises Refusal: the model fails, or cannot answer.
+    """
     try:
-        for request in requests:
-            if sum(len(message.content) for message in request.messages) < _LONG:
-                answers.append(model.answer(request))
-            else:  # others are served meanwhile
-                answers.append(await asyncio.to_thread(model.answer, request))
-            if len(answers) % _SOME == 0:
-                await asyncio.sleep(0)
+        if sum(len(message.content) for message in request.messages) < _LONG:
+            return model.answer(request)
+        return await asyncio.to_thread(model.answer, request)  # others are served meanwhile
     except ServerFault as fault:
         # The header keeps clients from asking again what would fail again.
         raise Refusal(
@@ -219,14 +469,8 @@ async def _answers(model: SimulatedModel, requests: list[Request]) -> list[Compl
         ) from None
     except ModelError as error:
         raise Refusal(f"{error}", param="response_format") from None
-    return answers
-
-
-async def _last_token(model: SimulatedModel, answers: list[Completion]) -> None:
-    """Wait until the longest answer would be whole; answers to one request are written side by side."""
-    if model.traits.tokens_per_s:
-        longest = max(answer.usage.output_tokens for answer in answers)
-        await asyncio.sleep(longest / model.traits.tokens_per_s)
+    finally:
+        await asyncio.sleep(model.traits.latency_s)
 
 
 def _heed_orders(request: web.Request) -> None:

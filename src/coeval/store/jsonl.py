@@ -12,7 +12,7 @@ import asyncio
 import errno
 import os
 import subprocess
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from io import BufferedWriter, BytesIO
@@ -22,9 +22,8 @@ from typing import Any, NamedTuple, TypeVar, overload
 import msgspec
 
 from coeval.core.errors import StoreError, Undecodable
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decode
 from coeval.core.options import CONTINUE
-from coeval.core.records import Record, is_good
 from coeval.core.regular_files import file_bytes, open_file, refuse_other
 
 # --- Process identity
@@ -472,56 +471,3 @@ class Journal:
                     self._failure = error
                 finally:
                     self._busy = None
-
-
-# --- Lines that count, one per id
-
-
-class Dropped(msgspec.Struct, frozen=True):
-    """A line that is no record: its offset, and the reason."""
-
-    path: str
-    offset: int
-    reason: str
-
-
-class _Identified(msgspec.Struct):
-    id: str
-
-
-def all_lines(path: Path) -> Iterator[Line]:
-    """Yield `whole_lines`, then a torn last line if there is one."""
-    yield from whole_lines(path)
-    if torn := torn_tail(path):
-        yield Line(path.stat().st_size - len(torn), torn)
-
-
-def lines_that_count(
-    files: Sequence[Path], read: Callable[[bytes], Record], dropped: list[Dropped]
-) -> list[set[int]]:
-    """Return, per file, the offsets of the lines that count. Records are read whole only where an id has
-    several."""
-
-    def good(text: bytes) -> bool:
-        try:
-            return is_good(read(text))
-        except Undecodable:
-            return False
-
-    identify = decoder(_Identified)
-    places: dict[str, tuple[int, int]] = {}
-    for number, path in enumerate(files):
-        for line in all_lines(path):
-            try:
-                key = identify(line.text).id
-            except Undecodable as error:
-                reason = "the last line was cut off" if is_torn(line.text) else str(error)
-                dropped.append(Dropped(str(path), line.offset, reason))
-                continue
-            earlier = places.get(key)
-            if earlier is None or good(line.text) or not good(line_at(files[earlier[0]], earlier[1])):
-                places[key] = number, line.offset
-    needed: list[set[int]] = [set() for _ in files]
-    for number, offset in places.values():
-        needed[number].add(offset)
-    return needed

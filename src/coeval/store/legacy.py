@@ -7,13 +7,10 @@ File names are never parsed for names, which may hold dots: ids stand in the rec
 
 from __future__ import annotations
 
-import filecmp
 import re
-import shutil
-import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +20,8 @@ from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, decoder
 from coeval.core.options import OVERWRITE
-from coeval.core.records import Datapoint, Evaluation, Record, Response, valid_levels
-from coeval.store.jsonl import (
-    Appender,
-    Dropped,
-    all_lines,
-    lines_that_count,
-    read_json,
-    store_error,
-    write_json_atomic,
-)
+from coeval.core.records import Datapoint, Evaluation, Record, Response, by_id, valid_levels
+from coeval.store.jsonl import read_json, whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import RunDir
 
 _KINDS: dict[str, type[Datapoint] | type[Response] | type[Evaluation]] = {
@@ -51,10 +40,10 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class Converted(msgspec.Struct, frozen=True):
-    """Result of a conversion: files (phases 1–2) or records (3–5) per phase, and the lines left out."""
+    """Result of a conversion: files (phases 1–2) or records (3–5) per phase, and why lines were left out."""
 
     counts: dict[str, int]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[str, ...]
 
 
 class _Answered(msgspec.Struct):
@@ -102,26 +91,24 @@ def is_legacy(folder: Path) -> bool:
     return False
 
 
-def read_legacy(folder: Path, phase: str, dropped: list[Dropped]) -> Iterator[Record]:
+def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
     """Read the records of a phase 3–5 in the current form, one per id (see `coeval.core.records.by_id`), in
     file order.
 
-    Lines that are no record are appended to ``dropped`` with the reason. Reads current layouts
-    too. Memory grows with the number of ids, not with the texts.
+    ``dropped`` gets a sentence on each line that is no record. Reads current layouts too.
     """
     run = RunDir(folder)
-    files = run.files(phase)
     students = _students(run) if phase == "evaluation" else {}
-    read = partial(_current, phase, students)
-    needed = lines_that_count(files, read, dropped)
-    for path, offsets in zip(files, needed, strict=True):
-        for line in all_lines(path):
-            if line.offset not in offsets:
-                continue
-            try:
-                yield read(line.text)
-            except Undecodable as error:
-                dropped.append(Dropped(str(path), line.offset, str(error)))
+
+    def records() -> Iterator[Record]:
+        for path in run.files(phase):
+            for offset, text in whole_lines(path):
+                try:
+                    yield _current(phase, students, text)
+                except Undecodable as error:
+                    dropped.append(f"byte {offset} of {path}: {error}")
+
+    return list(by_id(records()).values())
 
 
 def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
@@ -134,7 +121,7 @@ def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
     """
     source_run, target_run = RunDir(source), RunDir(target)
     counts: dict[str, int] = {}
-    dropped: list[Dropped] = []
+    dropped: list[str] = []
     for phase in phases:
         if phase in _KINDS:
             counts[phase] = _convert_records(source_run, target_run, phase, dropped)
@@ -144,13 +131,9 @@ def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
 
 
 def _first_record(path: Path) -> dict[str, Any] | None:
-    for line in all_lines(path):
-        try:
-            value = decode(line.text)
-        except Undecodable:
-            continue
-        if isinstance(value, dict):
-            return value
+    for _, text in whole_lines(path):
+        with suppress(Undecodable):
+            return decode(text, dict[str, Any])
     return None
 
 
@@ -159,12 +142,10 @@ def _students(run: RunDir) -> dict[str, str]:
     read = decoder(_Answered)
     students: dict[str, str] = {}
     for path in run.files("response_collection"):
-        for line in all_lines(path):
-            try:
-                answered = read(line.text)
-            except Undecodable:
-                continue  # reported where the responses themselves are read
-            students[answered.id] = sys.intern(answered.student_model_id)
+        for _, text in whole_lines(path):
+            with suppress(Undecodable):  # reported where the responses themselves are read
+                answered = read(text)
+                students[answered.id] = answered.student_model_id
     return students
 
 
@@ -233,47 +214,19 @@ def _convert_documents(source: RunDir, target: RunDir, phase: str) -> int:
     return len(done)
 
 
-def _convert_records(source: RunDir, target: RunDir, phase: str, dropped: list[Dropped]) -> int:
-    scratch = RunDir(target.path / ".converting")
-    try:
-        shutil.rmtree(scratch.path, ignore_errors=True)
-        count = _write_regrouped(scratch, read_legacy(source.path, phase, dropped))
-        _move_files(scratch.files(phase), target.folder(phase))
-    except OSError as error:
-        raise store_error("convert a run into", target.path, error) from error
-    finally:
-        shutil.rmtree(scratch.path, ignore_errors=True)
-    return count
-
-
-def _write_regrouped(run: RunDir, records: Iterator[Record]) -> int:
-    """Append each record to its file. Neighbours mostly share one, so one file is open at a time."""
-    file: Appender | None = None
-    count = 0
-    try:
-        for record in records:
-            file_of, fields = _FILES[type(record)]
-            path = file_of(run, *(getattr(record, field) for field in fields))
-            if file is None or file.path != path:
-                if file is not None:
-                    file.close()
-                file = Appender(path)
-            file.append(record)
-            count += 1
-    finally:
-        if file is not None:
-            file.close()
-    return count
-
-
-def _move_files(files: Sequence[Path], folder: Path) -> None:
-    for path in files:
-        standing = folder / path.name
-        if standing.exists() and not filecmp.cmp(path, standing, shallow=False):
+def _convert_records(source: RunDir, target: RunDir, phase: str, dropped: list[str]) -> int:
+    records = read_legacy(source.path, phase, dropped)
+    files: defaultdict[Path, list[Record]] = defaultdict(list)
+    for record in records:
+        file_of, fields = _FILES[type(record)]
+        files[file_of(target, *(getattr(record, field) for field in fields))].append(record)
+    texts = {path: msgspec.json.Encoder().encode_lines(of) for path, of in files.items()}
+    for path, text in texts.items():
+        if path.exists() and path.read_bytes() != text:
             raise UsageError(
-                f"{standing} exists already and holds something else than the run to resume from; "
+                f"{path} exists already and holds something else than the run to resume from; "
                 f"use another experiment id, or {OVERWRITE}"
             )
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in files:
-        path.replace(folder / path.name)
+    for path, text in texts.items():
+        write_bytes_atomic(path, text)
+    return len(records)

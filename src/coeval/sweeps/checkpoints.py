@@ -56,63 +56,53 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"step_{self.step}"
 
 
-class Pattern:
-    """Where checkpoints lie below a folder: ``global_step_{step}/actor_hf``, ``step_{step}``.
+def step_folders(folder: Path, pattern: str) -> dict[int, Path]:
+    """What there is below a folder, by step, in no order: as ``global_step_{step}/actor_hf``,
+    ``step_{step}``. Steps may be written with zeros before them.
 
-    Raises UsageError: the pattern has no ``{step}``, or leads out of the folder.
+    Raises UsageError: the pattern has no ``{step}``, or leads out of the folder; StoreError: the folder
+    cannot be looked into.
     """
-
-    def __init__(self, text: str) -> None:
-        parts = Path(text).parts
-        if text.count(STEP) != 1 or Path(text).is_absolute() or ".." in parts:
-            raise UsageError(
-                f"{text!r} is no pattern of checkpoints: it is to be a path below their folder with "
-                f"{STEP} once in it, such as global_step_{STEP}/actor_hf"
-            )
-        self.text = text
-        self._parts = parts
-        self._at = next(number for number, part in enumerate(parts) if STEP in part)
-
-    def found_in(self, folder: Path) -> dict[int, Path]:
-        """What there is below a folder, by step, in no order. Steps may be written with zeros before them.
-
-        Raises StoreError: the folder cannot be looked into.
-        """
-        above = folder.joinpath(*self._parts[: self._at])
-        before, after = map(re.escape, self._parts[self._at].split(STEP))
-        needed = re.compile(f"{before}([0-9]+){after}")
-        try:
-            names = [entry.name for entry in above.iterdir()]
-        except OSError as error:
-            raise store_error("read", above, error) from error
-        found: dict[int, Path] = {}
-        for name in sorted(names, key=len, reverse=True):  # of step_010 and step_10 the last one counts
-            step = needed.fullmatch(name)
-            path = above.joinpath(name, *self._parts[self._at + 1 :])
-            if step and path.is_dir():
-                found[int(step[1])] = path
-        return found
+    parts = Path(pattern).parts
+    if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in parts:
+        raise UsageError(
+            f"{pattern!r} is no pattern of checkpoints: it is to be a path below their folder with "
+            f"{STEP} once in it, such as global_step_{STEP}/actor_hf"
+        )
+    at = next(number for number, part in enumerate(parts) if STEP in part)
+    above = folder.joinpath(*parts[:at])
+    before, after = map(re.escape, parts[at].split(STEP))
+    needed = re.compile(f"{before}([0-9]+){after}")
+    try:
+        names = [entry.name for entry in above.iterdir()]
+    except OSError as error:
+        raise store_error("read", above, error) from error
+    found: dict[int, Path] = {}
+    for name in sorted(names, key=len, reverse=True):  # of step_010 and step_10 the last one counts
+        step = needed.fullmatch(name)
+        path = above.joinpath(name, *parts[at + 1 :])
+        if step and path.is_dir():
+            found[int(step[1])] = path
+    return found
 
 
 def find_checkpoints(
-    folder: Path, pattern: Pattern, steps: Collection[int] = (), *, merged: bool = False
+    folder: Path, pattern: str, steps: Collection[int] = (), *, merged: bool = False
 ) -> list[Checkpoint]:
     """The checkpoints of ``steps``, or all that are there and whole, in order of their steps.
 
     Raises UsageError: one of ``steps`` is not there; StoreError: the folder cannot be looked into.
     """
-    there = pattern.found_in(folder)
-    if not steps:
-        found = [Checkpoint(step=step, path=str(there[step])) for step in sorted(there)]
-        return [checkpoint for checkpoint in found if merged or is_whole(Path(checkpoint.path))]
-    for step in sorted(set(steps)):
-        if step not in there:
-            known = ", ".join(map(str, sorted(there)[:20])) + (", …" if len(there) > 20 else "")
-            place = folder / pattern.text.replace(STEP, str(step))
-            raise UsageError(
-                f"{place} is not there; steps below {folder} by {pattern.text}: {known or 'none'}"
-            )
-    return [Checkpoint(step=step, path=str(there[step])) for step in sorted(set(steps))]
+    there = step_folders(folder, pattern)
+    if absent := sorted(set(steps) - there.keys()):
+        known = ", ".join(map(str, sorted(there)[:20])) + (", …" if len(there) > 20 else "")
+        place = folder / pattern.replace(STEP, str(absent[0]))
+        raise UsageError(f"{place} is not there; steps below {folder} by {pattern}: {known or 'none'}")
+    return [
+        Checkpoint(step=step, path=str(path))
+        for step, path in sorted(there.items())
+        if (step in steps if steps else merged or is_whole(path))
+    ]
 
 
 def refuse_doubles(checkpoints: Sequence[Checkpoint]) -> None:
@@ -264,45 +254,43 @@ class CheckpointPlaces:
         Raises UsageError: one that is named by its step is not there, or a pattern is none; StoreError: the
         folder cannot be looked into.
         """
-        found = self._without_submitted()
-        others = {each.step for each in found if each.step in self.submitted()}
-        found += [each.checkpoint for step, each in self.submitted().items() if step not in others]
+        submitted = self.submitted()
+        found = self._others(submitted)
+        taken = {each.step for each in found}
+        found += [each.checkpoint for step, each in submitted.items() if step not in taken]
         return sorted(found, key=lambda checkpoint: checkpoint.step)
 
-    def _without_submitted(self) -> list[Checkpoint]:
+    def _others(self, submitted: Mapping[int, Submission]) -> list[Checkpoint]:
         """Those that are listed or found, but for the same ones of the queue, which knows their content."""
         found = list(self.listed)
         if self.folder is not None:
-            found += self._below(self.folder)
-        queued = {each.checkpoint.place for each in self.submitted().values()}
+            pattern = self._pattern_in(self.folder)
+            found += find_checkpoints(self.folder, pattern, self.steps, merged=self.merged)
+        queued = {each.checkpoint.place for each in submitted.values()}
         return [each for each in found if each.place not in queued]
 
-    def _below(self, folder: Path) -> list[Checkpoint]:
-        return find_checkpoints(folder, self._pattern_in(folder), self.steps, merged=self.merged)
-
-    def _pattern_in(self, folder: Path) -> Pattern:
+    def _pattern_in(self, folder: Path) -> str:
         """The one that is named, or the first of the usual ones that finds any."""
-        patterns = [
-            Pattern(text) for text in ([self.pattern] if self.pattern is not None else USUAL_PATTERNS)
-        ]
-        return next((pattern for pattern in patterns if pattern.found_in(folder)), patterns[-1])
+        patterns = USUAL_PATTERNS if self.pattern is None else (self.pattern,)
+        return next((pattern for pattern in patterns if step_folders(folder, pattern)), patterns[-1])
 
     def passed_over(self) -> dict[str, str]:
         """Those that `found` leaves out, since they are not whole: their paths, and what they lack.
 
         Raises StoreError: the folder cannot be looked into.
         """
-        taken = {each.step: each.path for each in self._without_submitted()}
+        submitted = self.submitted()
+        taken = {each.step: each.path for each in self._others(submitted)}
+        queued = {each.checkpoint.path: step for step, each in submitted.items()}
         passed = {
-            each.checkpoint.path: f"it was submitted as step {step}, which is {taken[step]}"
-            for step, each in self.submitted().items()
+            path: f"it was submitted as step {step}, which is {taken[step]}"
+            for path, step in queued.items()
             if step in taken
         }
         if self.folder is None or self.steps:
             return passed
-        there = self._pattern_in(self.folder).found_in(self.folder)
-        lacking = {str(there[step]): what_lacks(there[step]) for step in sorted(there)}
-        queued = {each.checkpoint.path for each in self.submitted().values()}
+        there = step_folders(self.folder, self._pattern_in(self.folder))
+        lacking = {str(path): what_lacks(path) for _, path in sorted(there.items())}
         return passed | {p: why for p, why in lacking.items() if why is not None and p not in queued}
 
 

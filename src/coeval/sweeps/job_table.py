@@ -22,8 +22,7 @@ from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, 
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, task_folders
 from coeval.store.rundir import now
 from coeval.sweeps.checkpoints import Checkpoint, newest_file
-from coeval.sweeps.job_plan import JobPlan, TaskJobs
-from coeval.sweeps.sweep import Sweep, folder_of, shard_name
+from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs, folder_of, shard_name
 
 # --- Job journal: ``OUT/sweep/jobs.jsonl``
 

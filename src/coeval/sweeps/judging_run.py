@@ -21,10 +21,10 @@ import msgspec
 
 from coeval.analysis.run_results import model_costs
 from coeval.benchmarks.benchmark import count_failures
-from coeval.benchmarks.run.conclusion import Outcome, conclude
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
+from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.core.errors import CoevalError, Undecodable, WindowExceeded
 from coeval.core.foreign import decoder
 from coeval.core.text import numbered

@@ -20,20 +20,18 @@ from coeval.core.options import setting
 from coeval.core.text import listed, numbered
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_not_served
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
-from coeval.sweeps.job_plan import (
+from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
+from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
+from coeval.sweeps.server_command import PRESETS, Merging
+from coeval.sweeps.swapping import base_of
+from coeval.sweeps.sweep import (
     WORKER_ATTEMPTS,
+    WORKERS,
     ConclusionDue,
     TaskJobs,
     WorkerDue,
-    due_of,
     foreign_shards_taken_in,
 )
-from coeval.sweeps.job_table import JobTable, refuse_others
-from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
-from coeval.sweeps.merging import Merging
-from coeval.sweeps.server_command import PRESETS
-from coeval.sweeps.swapping import base_of
-from coeval.sweeps.sweep import WORKERS
 from coeval.sweeps.sweep_choice import SweepRequest
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
 
@@ -188,7 +186,7 @@ class Scheduler:
         self._table = table
         self._engine = engine
         self._judge_worker = judge_worker
-        self._phases = request.phases
+        self._asks, self._judges = request.settings.inference, request.settings.judge
         self._tasks = {task.task: task for task in table.plan.tasks}
         self._labels = {task.label: task for task in table.plan.tasks}
         self._workers: deque[WorkerDue] = deque()
@@ -211,13 +209,13 @@ class Scheduler:
         Raises StoreError: answers of other shards cannot be taken in.
         """
         owed = self._table.owed(checkpoint)
-        if owed.answers and self._phases.inference:
+        if owed.answers and self._asks:
             foreign_shards_taken_in(self._sweep, checkpoint, self._labels)
-        workers = list(owed.answers.items()) if self._phases.inference else []
+        workers = list(owed.answers.items()) if self._asks else []
         for number, samples in workers:
             self._workers.append(WorkerDue(checkpoint, number, samples))
         self._open_workers[checkpoint.step] = len(workers)
-        due = list(due_of(checkpoint, owed.conclusions, self._tasks, self._phases))
+        due = self._due(checkpoint, owed)
         before = self._table.jobs_of(checkpoint) - sum(map(len, owed.conclusions.values()))
         self.board.expect(sum(len(each.runs) for each in due), len(workers), before)
         if not workers:
@@ -426,19 +424,26 @@ class Scheduler:
     def _conclude(self, checkpoint: Checkpoint) -> None:
         """Have everything of a checkpoint concluded that is there to be."""
         owed = self._table.owed(checkpoint)
-        if not self._phases.judge:
+        if not self._judges:
             judged = [self._tasks[name] for name in owed.conclusions if self._tasks[name].judged]
             self.board.unjudged += sum(
                 self._table.requested(checkpoint, task, run) for task in judged for run in range(task.samples)
             )
-        for due in due_of(checkpoint, owed.conclusions, self._tasks, self._phases):
+        for due in self._due(checkpoint, owed):
             runs = tuple(run for run in due.runs if self._is_there(checkpoint, due.task, run))
             if runs:
                 self._conclusions.append(due.of(runs))
         self._tell()
 
+    def _due(self, checkpoint: Checkpoint, owed: OwedJobs) -> list[ConclusionDue]:
+        """The conclusions that this start of the sweep makes."""
+        tasks = ((self._tasks[name], runs) for name, runs in owed.conclusions.items())
+        return [
+            ConclusionDue(checkpoint, task, runs) for task, runs in tasks if self._judges or not task.judged
+        ]
+
     def _is_there(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
-        if self._phases.inference:
+        if self._asks:
             return self._table.requested(checkpoint, task, run)
         return self._table.has_answers(checkpoint, task, run)
 

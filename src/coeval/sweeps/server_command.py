@@ -1,16 +1,24 @@
-"""The command that starts a server: a template with placeholders, run without a shell."""
+"""The commands that start a server and merge a checkpoint: templates, run without a shell."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
 import shlex
+import shutil
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
-from coeval.core.errors import UsageError
+from coeval.core.errors import CoevalError, ServerDown, UsageError
 from coeval.core.plain import plain
 from coeval.core.shown_url import KEY_SHAPED, is_credential_name, url_secrets, without_credentials
-from coeval.core.text import listed
+from coeval.core.text import digest, listed
+from coeval.sweeps.checkpoints import Checkpoint, what_lacks, why_not_served
+from coeval.sweeps.server_log import ServerLog
+from coeval.sweeps.server_process import ServerProcess
 from coeval.sweeps.worker_files import Server
 
 HOST = "127.0.0.1"
@@ -236,3 +244,80 @@ def _credential_in(text: str) -> str | None:
         if "://" in word and any(url_secrets(word)):
             return "a password in an address"
     return "it looks like a key" if KEY_SHAPED.search(text) else None
+
+
+# --- Merging sharded checkpoints before they are served: ``--merge-command``, run by the sweep
+
+
+class MergeCommand(ServerCommand):
+    """A command with ``{path}`` and ``{merged}``, as strict as that of a server.
+
+    Raises UsageError: as `ServerCommand`.
+    """
+
+    flag = "--merge-command"
+    presets: Mapping[str, str] = {}
+    placeholders: Mapping[str, str] = {"path": "the checkpoint", "merged": "the folder to write"}
+    needed: Mapping[str, str] = {"path": "it is what is merged", "merged": "it is what is served"}
+
+
+class Merging:
+    """Merges checkpoints, each once, into folders below ``workers``, where the command's log lies too. Of the
+    credentials the command gets those whose variables are ``passed``."""
+
+    def __init__(self, template: str, workers: Path, passed: Collection[str]) -> None:
+        self._command = MergeCommand(template)
+        self._passed = passed
+        self._workers = workers
+        self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._failed: dict[str, str] = {}
+
+    def _folder(self, checkpoint: Checkpoint) -> Path:
+        return self._workers / f"{checkpoint.name}.merge"
+
+    async def merged(self, checkpoint: Checkpoint) -> Path:
+        """Return a checkpoint's merged folder, made now unless an earlier start has.
+
+        Raises CoevalError: it cannot be merged; with the last lines of the command's log.
+        """
+        async with self._locks[checkpoint.step]:  # its shards share it
+            if checkpoint.identity in self._failed:
+                raise ServerDown(self._failed[checkpoint.identity])
+            try:
+                return await self._merge(checkpoint)
+            except CoevalError as error:
+                self._failed[checkpoint.identity] = str(error)
+                raise
+
+    async def _merge(self, checkpoint: Checkpoint) -> Path:
+        folder = self._folder(checkpoint)
+        merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
+        if merged.is_dir():
+            return merged
+        await asyncio.to_thread(self.forget, checkpoint)
+        folder.mkdir(parents=True, exist_ok=True)
+        making = merged.with_suffix(".tmp")
+        words = self._command.filled_with({"path": checkpoint.path, "merged": str(making)})
+        log = ServerLog(folder, os.environ)
+        process = await ServerProcess.begin(
+            folder, words, {}, 0, self._command.inherited(os.environ, self._passed)
+        )
+        try:
+            await process.gone.wait()
+        except asyncio.CancelledError:
+            process.kill()
+            raise
+        lacking = what_lacks(making)
+        if process.code or lacking is not None:
+            why = f"left no checkpoint: {lacking}" if not process.code else f"failed{process.exit}"
+            raise ServerDown(f"{self._command.flag} {why}. {log.reported()}")
+        if why := why_not_served(checkpoint, merged=True):
+            raise ServerDown(why)
+        making.rename(merged)
+        return merged
+
+    def forget(self, checkpoint: Checkpoint) -> None:
+        """Remove what was merged, whole or half: it takes the room of a model."""
+        self._failed.pop(checkpoint.identity, None)
+        for made in self._folder(checkpoint).glob("merged-*"):
+            shutil.rmtree(made, ignore_errors=True)

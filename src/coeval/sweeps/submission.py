@@ -19,9 +19,8 @@ from coeval.core.errors import GAPS, CoevalError, StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint, Submission, content_of
-from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.job_table import JobTable
-from coeval.sweeps.sweep import folder_of, queue_of
+from coeval.sweeps.sweep import JobPlan, folder_of, queue_of
 
 log = logging.getLogger("coeval")
 

@@ -1,17 +1,27 @@
-"""What a sweep asks for: checkpoints × tasks × samples, how they are served, and who judges."""
+"""What a sweep asks for: checkpoints × tasks × samples, how they are served, and who judges; its jobs as
+``sweep.json`` lists them, and what is due next."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from coeval.benchmarks.run.eval_spec import EvalSpec, Shard
+from coeval import __version__
+from coeval.benchmarks.benchmark import TaskSettings
+from coeval.benchmarks.run.eval_spec import EvalSpec, Shard, TaskRequest
+from coeval.benchmarks.run.task_folder import TaskFolder
+from coeval.benchmarks.task_registry import PREFIX, kind_of
+from coeval.core.errors import StoreError
 from coeval.core.model import ModelSpec, judge_name
-from coeval.store.output_folder import SWEEP
+from coeval.core.text import canonical, digest
+from coeval.store.jsonl import read_json, write_json_atomic
+from coeval.store.output_folder import SHARDS, SWEEP
 from coeval.sweeps.checkpoints import STEP, Checkpoint
 from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.worker_files import Server, Worker
@@ -21,15 +31,6 @@ WORKERS, ACCOUNTS = "workers", "accounts"
 
 Samples = Mapping[str, Sequence[int]]
 """Task as it is asked for → samples by their number."""
-
-
-class SweepPhases(NamedTuple):
-    """``inference`` asks the checkpoints, ``judge`` has the judged tasks judged, ``plot`` puts the samples
-    together and draws the curves. What rules score is scored in any case."""
-
-    inference: bool = True
-    judge: bool = True
-    plot: bool = True
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,3 +180,210 @@ def _apart(judge: ModelSpec | None, name: str) -> ModelSpec | None:
     if judge is None or judge.name != name:
         return judge
     return msgspec.structs.replace(judge, name=judge_name(judge.name))
+
+
+# --- Job plan: ``OUT/sweep/sweep.json``
+#
+# A job is one task and sample of a checkpoint, answered shard by shard, and then concluded (judged and
+# scored). What it was answered and judged with is a hash, so that a job that was done with other settings is
+# owed again.
+
+
+class TaskJobs(msgspec.Struct, frozen=True, kw_only=True):
+    """A task of the sweep: ``task`` as it is asked for, ``label`` as its folders are called.
+
+    ``requested_with`` and ``judged_with`` are hashes of what its answers and its judgments hang on, but for
+    the checkpoint. What is ``judged`` needs a judge; the rest is scored by rules.
+    """
+
+    task: str
+    label: str
+    samples: int
+    judged: bool
+    requested_with: str
+    judged_with: str
+
+
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """All jobs of a sweep. Checkpoints stand in the order of their steps. Unless it ``judges``, judged tasks
+    are answered only."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    tasks: tuple[TaskJobs, ...]
+    shards: int = 1
+    served_name: str = ""
+    judges: bool = True
+
+    @property
+    def samples(self) -> dict[str, int]:
+        """By task, how many samples of each prompt there are to be."""
+        return {task.label: task.samples for task in self.tasks}
+
+    def settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
+        """What the answers of a job hang on."""
+        return digest(
+            f"{task.requested_with}\0{checkpoint.identity}\0{filled(self.served_name, checkpoint)}"
+        )[:12]
+
+    def write(self, own_folder: Path) -> None:
+        """Raises StoreError where it cannot be written."""
+        write_json_atomic(plan_file(own_folder), self)
+
+    def after(self, own_folder: Path) -> JobPlan:
+        """The same with the checkpoints that were swept into the folder before."""
+        try:
+            return msgspec.structs.replace(self, checkpoints=JobPlan.read(own_folder).checkpoints)
+        except (FileNotFoundError, StoreError):  # what is damaged is written anew
+            return self
+
+    @classmethod
+    def read(cls, own_folder: Path) -> JobPlan:
+        """
+        Raises FileNotFoundError: there is no sweep; StoreError: it is damaged.
+        """
+        return read_json(plan_file(own_folder), cls)
+
+
+def plan_file(own_folder: Path) -> Path:
+    return own_folder / "sweep.json"
+
+
+def job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
+    """The jobs of a sweep, without its checkpoints.
+
+    Raises UsageError: there is no such task, or a run that is to be one cannot be read.
+    """
+    evaluation = sweep.evaluation
+    return JobPlan(
+        checkpoints=(),
+        tasks=tuple(_task_jobs(evaluation, request) for request in evaluation.tasks),
+        shards=sweep.shards,
+        served_name=sweep.served_name,
+        judges=judges,
+    )
+
+
+def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
+    kind = kind_of(request.name)
+    label, judged = request.name, kind.needs_judge
+    if request.name.startswith(PREFIX):
+        options = {**request.options, "task": request.name}
+        own_run = kind(TaskSettings(model="", assets={}, options=options, seed=0, judge=None))
+        label, judged = own_run.label, own_run.is_judged
+    requested = {
+        "coeval": __version__,
+        "model": _shaping(evaluation.tested),
+        "sampling": evaluation.sampling.named(),
+        "droppable": evaluation.droppable,
+        "seed": evaluation.seed,
+        "task": request.name,
+        "max_examples": request.max_examples,
+        "options": {name: str(value) for name, value in request.options.items()},
+        "files": _files(request),
+    }
+    judging = {"model": _shaping(evaluation.judge), "name": evaluation.judge and evaluation.judge.model}
+    return TaskJobs(
+        task=request.name,
+        label=label,
+        samples=len(request.runs),
+        judged=judged,
+        requested_with=digest(canonical(requested))[:12],
+        judged_with=digest(canonical({**judging, "sampling": evaluation.judge_sampling.named()}))[:12]
+        if judged
+        else "",
+    )
+
+
+def _shaping(spec: ModelSpec | None) -> Mapping[str, Any] | None:
+    """What of a model shapes its words; its name goes with the checkpoint, its address with the slot."""
+    if spec is None:
+        return None
+    return {"interface": spec.interface, "options": spec.options, "extra_body": spec.extra_body}
+
+
+def _files(request: TaskRequest) -> list[tuple[str, int, int]]:
+    """The user's own files that the task is made of, as they are now."""
+    paths = [
+        *request.given.values(),
+        *(value for value in request.options.values() if isinstance(value, Path)),
+    ]
+    if request.name.startswith(PREFIX):
+        paths.append(Path(request.name.removeprefix(PREFIX)))
+    files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    stamps = ((file, file.stat()) for file in files if file.is_file())
+    return [(str(file), stat.st_size, stat.st_mtime_ns) for file, stat in stamps]
+
+
+# Judging waits some eight minutes in all: a judge may be started anew.
+WORKER_ATTEMPTS, JUDGING_ATTEMPTS = 4, 10
+# From a hiccup to a server that is being restarted; doubled in between.
+FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 120.0
+
+
+@dataclass(slots=True)
+class Attempts:
+    """Those since the last one that made progress; when there were ``most``, no further one is made."""
+
+    most: int
+    fruitless: int = 0
+    reached: int = 0
+    not_before: float = 0.0
+
+    def end_short(self, reached: int, weight: int = 1) -> None:
+        """One more ended before its end; it had come as far as ``reached``, and counts as ``weight``."""
+        if reached > self.reached:
+            self.fruitless = 0
+        self.reached = max(self.reached, reached)
+        self.fruitless += weight
+        wait = min(FIRST_WAIT_S * 2 ** (self.fruitless - 1), LONGEST_WAIT_S)
+        self.not_before = asyncio.get_running_loop().time() + wait
+
+    @property
+    def exhausted(self) -> bool:
+        return self.fruitless >= self.most
+
+
+@dataclass(slots=True, eq=False)
+class WorkerDue:
+    """The samples that a shard of a checkpoint is to be asked for."""
+
+    checkpoint: Checkpoint
+    number: int
+    samples: Mapping[str, tuple[int, ...]]
+    attempts: Attempts = field(default_factory=lambda: Attempts(WORKER_ATTEMPTS))
+
+
+@dataclass(slots=True, eq=False)
+class ConclusionDue:
+    """The samples of a task of a checkpoint that are to be judged and scored."""
+
+    checkpoint: Checkpoint
+    task: TaskJobs
+    runs: tuple[int, ...]
+    attempts: Attempts = field(default_factory=lambda: Attempts(JUDGING_ATTEMPTS))
+
+    @property
+    def name(self) -> str:
+        return f"{self.checkpoint.name} {self.task.label}"
+
+    def of(self, runs: tuple[int, ...]) -> ConclusionDue:
+        """As often tried, of these samples."""
+        return ConclusionDue(self.checkpoint, self.task, runs, self.attempts)
+
+
+def foreign_shards_taken_in(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
+    """Take in what was answered in another number of shards, so that nobody asks for it again.
+
+    Raises StoreError: a file cannot be read or written.
+    """
+    output = sweep.out / checkpoint.name
+    if not output.is_dir():
+        return
+    ours = f"_of_{sweep.shards}"
+    for label, task in labels.items():
+        for run in range(task.samples):
+            shards = output / f"run_{run}" / label / SHARDS
+            if shards.is_dir() and any(not part.name.endswith(ours) for part in shards.iterdir()):
+                folder = TaskFolder(shards.parent)
+                with folder.locked():
+                    folder.take_in_shards()

@@ -21,10 +21,8 @@ from coeval.core.settings import declared
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import STEP, Checkpoint, CheckpointPlaces, CheckpointWatch, refuse_doubles
 from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots, open_ray, open_slurm
-from coeval.sweeps.job_plan import JobPlan, job_plan
-from coeval.sweeps.merging import MergeCommand
-from coeval.sweeps.server_command import ServerCommand
-from coeval.sweeps.sweep import PATH, Sweep, SweepPhases, queue_of
+from coeval.sweeps.server_command import MergeCommand, ServerCommand
+from coeval.sweeps.sweep import PATH, JobPlan, Sweep, job_plan, queue_of
 from coeval.sweeps.sweep_settings import SweepSettings, counts, steps
 from coeval.sweeps.worker_files import Server
 
@@ -36,21 +34,12 @@ def places_of(settings: SweepSettings) -> CheckpointPlaces:
     Raises UsageError: no checkpoint is named.
     """
     given = settings.checkpoints
-    pattern, only = settings.name_pattern, steps_of(settings.steps)
     listed: list[Checkpoint] = []
     folder: Path | None = None
-    match given:
-        case str() | Path():
-            folder = Path(given).absolute()
-        case Mapping():
-            folder = Path(given["folder"]).absolute() if "folder" in given else None
-            pattern = pattern or given.get("name_pattern")
-            only = only if only is not None else steps_of(given.get("steps"))
-            listed += [_checkpoint(each["step"], each["path"]) for each in given.get("more", ())]
-        case None:
-            pass
-        case _:
-            listed += [_checkpoint(each["step"], each["path"]) for each in given]
+    if isinstance(given, str | Path):
+        folder = Path(given).absolute()
+    else:
+        listed += [_checkpoint(each["step"], each["path"]) for each in given or ()]
     if settings.base_model is not None:
         listed.append(_checkpoint(0, settings.base_model))
     queue = None if settings.out is None else queue_of(Path(settings.out))
@@ -60,8 +49,8 @@ def places_of(settings: SweepSettings) -> CheckpointPlaces:
             f"no checkpoint is named; give their folder ({setting('checkpoints')} DIR), or a list of step "
             "and path in a file (--config)"
         )
-    merged = bool(settings.merge_command)
-    return CheckpointPlaces(tuple(listed), folder, pattern, tuple(only or ()), queue, merged)
+    only, merged = tuple(steps(settings.steps) or ()), bool(settings.merge_command)
+    return CheckpointPlaces(tuple(listed), folder, settings.name_pattern, only, queue, merged)
 
 
 def _checkpoint(step: int, path: str) -> Checkpoint:
@@ -78,19 +67,6 @@ def watch_of(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWat
         watch, only = setting("watch"), setting("steps")
         raise UsageError(f"{watch} takes every step that appears; leave {only} out, or {watch}")
     return CheckpointWatch(places, settings.watch_interval, settings.until_step)
-
-
-def steps_of(given: object) -> list[int] | None:
-    """``120,240``, a list of numbers, or a number."""
-    match given:
-        case str():
-            return steps(given)
-        case int():
-            return [given]
-        case Sequence():
-            return sorted({int(step) for step in given})
-        case _:
-            return None
 
 
 def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
@@ -144,13 +120,12 @@ _SERVED_NAME = f"step_{STEP}"
 
 class SweepRequest(NamedTuple):
     """What a start of a sweep is to do, made once of its ``settings``: the ``sweep`` with the ``plan`` of its
-    jobs, the ``phases`` of this start, and where its checkpoints are; ``watch``: new ones too."""
+    jobs, and where its checkpoints are; ``watch``: new ones too."""
 
     settings: SweepSettings
     keys: Keys
     sweep: Sweep
     plan: JobPlan
-    phases: SweepPhases
     places: CheckpointPlaces
     watch: CheckpointWatch | None
 
@@ -162,7 +137,6 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
     if settings.out is None:
         out = setting("out")
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
-    phases = SweepPhases(settings.inference, settings.judge, settings.plot)
     external = _external(settings)
     if external and settings.swap:
         raise UsageError(
@@ -170,7 +144,7 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         )
     command = ServerCommand(settings.server_command)
     evaluation = _evaluation(settings, external, keys)
-    _refuse_lacking_judge(evaluation, settings, phases)
+    _refuse_lacking_judge(evaluation, settings)
     sweep = Sweep(
         evaluation=evaluation,
         served_name=settings.served_name or (PATH if command.serves_path and not external else _SERVED_NAME),
@@ -183,8 +157,8 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
         merge=_merge_command(settings),
     )
-    places, plan = places_of(settings), job_plan(sweep, judges=phases.judge)
-    return SweepRequest(settings, keys, sweep, plan, phases, places, watch_of(settings, places))
+    places, plan = places_of(settings), job_plan(sweep, judges=settings.judge)
+    return SweepRequest(settings, keys, sweep, plan, places, watch_of(settings, places))
 
 
 def _merge_command(settings: SweepSettings) -> str:
@@ -295,9 +269,9 @@ def _server(settings: SweepSettings, command: ServerCommand) -> Server:
     )
 
 
-def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings, phases: SweepPhases) -> None:
+def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings) -> None:
     judged = [request.name for request in evaluation.tasks if kind_of(request.name).needs_judge]
-    if not judged or not phases.judge:
+    if not judged or not settings.judge:
         return
     model, url = setting("judge_model"), setting("judge_base_url")
     if settings.judge_model is None:

@@ -33,20 +33,11 @@ class ListedCheckpoint(TypedDict):
     path: str
 
 
-class CheckpointFolder(TypedDict, total=False):
-    """``checkpoints`` as a mapping: those below a folder, and ``more`` by name."""
-
-    folder: str
-    name_pattern: str
-    steps: Sequence[int] | str
-    more: Sequence[ListedCheckpoint]
-
-
 class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     """Everything that may be set of a sweep. None: nobody has said."""
 
     checkpoints: Annotated[
-        str | Path | CheckpointFolder | Sequence[ListedCheckpoint] | None,
+        str | Path | Sequence[ListedCheckpoint] | None,
         Setting("Folder of the checkpoints. Example: --checkpoints ckpts/run_a", CHECKPOINTS, metavar="DIR"),
     ] = None
     name_pattern: Annotated[
@@ -194,18 +185,19 @@ def names(text: str | None) -> list[str] | None:
     return None if text is None else listed_names(text)
 
 
-def steps(text: str | None) -> list[int] | None:
-    """Return ``120,240`` likewise.
+def steps(given: Sequence[int] | str | int | None) -> list[int] | None:
+    """Return ``120,240``, a list of numbers or a number likewise, in order.
 
     Raises UsageError: one is no number.
     """
-    found = names(text)
-    if found is None:
+    if given is None:
         return None
+    listed = listed_names(given) if isinstance(given, str) else given
+    found = list(map(str, [listed] if isinstance(listed, int) else listed))
     if wrong := [step for step in found if not (step.isascii() and step.isdigit())]:
         flag = setting("steps")
         raise UsageError(f"{flag} {wrong[0]}: steps are whole numbers, for example {flag} 120,240,360")
-    return sorted({int(step) for step in found})
+    return sorted(set(map(int, found)))
 
 
 def counts(text: str | None) -> dict[str, int]:

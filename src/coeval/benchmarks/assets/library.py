@@ -6,7 +6,7 @@ import csv
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from io import TextIOWrapper
@@ -16,19 +16,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.benchmarks.assets.cache import (
+    HUBS,
     NLTK_DATA,
     Asset,
+    AssetFile,
     AssetMissing,
     Cache,
+    Fetcher,
     Manifest,
-    Stamp,
+    Progress,
     is_whole,
     nltk_folders,
     read_manifest,
     sha256_of,
-    stamp_of,
 )
-from coeval.benchmarks.assets.fetch import HUBS, Fetcher, Progress
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
 from coeval.core.regular_files import open_file
@@ -36,41 +37,16 @@ from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json_if_whole, write_json_atomic
 from coeval.store.output_folder import cache_folder, file_name_of
 
-# --- Recently failed downloads
-
 # What could not be had is tried again once an hour, not at every start.
 AGAIN_AFTER_S = 3600.0
 
 
 class _Failure(msgspec.Struct, frozen=True):
-    """When a parcel could not be fetched (seconds since 1970), and why."""
+    """When a parcel could not be fetched (seconds since 1970), and why: a row of the cache's
+    ``unreachable.json``. Losing the file costs one more try."""
 
     at: float
     reason: str
-
-
-class Unreachable:
-    """Parcels that recently failed, in the cache's ``unreachable.json``. Losing the file costs one more
-    try."""
-
-    def __init__(self, cache: Path) -> None:
-        self._path = cache / "unreachable.json"
-
-    def lately(self) -> dict[str, str]:
-        """Return the parcels not to try now, each with its last failure."""
-        now, failed = time.time(), self._read().items()
-        return {parcel: each.reason for parcel, each in failed if 0 <= now - each.at < AGAIN_AFTER_S}
-
-    def remember(self, failed: Mapping[str, str]) -> None:
-        """Store new failures; silently skipped where the cache cannot be written."""
-        if failed:
-            now = time.time()
-            known = self._read() | {parcel: _Failure(now, reason) for parcel, reason in failed.items()}
-            with suppress(StoreError):
-                write_json_atomic(self._path, known)
-
-    def _read(self) -> dict[str, _Failure]:
-        return read_json_if_whole(self._path, dict[str, _Failure]) or {}
 
 
 # Seconds of silence after which a source of optional assets is given up: starts must not hang on them.
@@ -86,12 +62,22 @@ class Presence(StrEnum):
 
 
 class AssetOrigin(StrEnum):
-    """Origin of the content that was read. ``UNVERIFIED``: a cached file is not, or did not stay, the pinned
-    one."""
+    """Origin of the content that was read. ``UNVERIFIED``: a cached file is not the pinned one."""
 
     OFFICIAL = "official"
     GIVEN = "given by the user"
     UNVERIFIED = "not verified"
+
+
+class AssetUsed(msgspec.Struct, frozen=True):
+    """An asset that a score depends on: the ``sha256`` of what was read, and its origin.
+
+    A folder's hash is that of the lines that ``sha256sum`` prints of its files.
+    """
+
+    path: str
+    sha256: str
+    origin: AssetOrigin
 
 
 class Check(NamedTuple):
@@ -146,16 +132,19 @@ class Library:
 
         They are tried again after an hour, or by `ensure`.
         """
+        record, now = self.cache.root / "unreachable.json", time.time()
+        known = read_json_if_whole(record, dict[str, _Failure]) or {}
+        lately = {key: each.reason for key, each in known.items() if 0 <= now - each.at < AGAIN_AFTER_S}
         fetcher = Fetcher(self.manifest, self.cache, progress, patience_s=SOON_S)
-        unreachable = Unreachable(self.cache.root)
-        lately = unreachable.lately()
         fetcher.failed.update(lately)
         found, absent = self._gather(names, fetcher, given or {}, forgiven=(SourceFailed, StoreError))
         if failed is not None:
             for name, reason in absent.items():
                 if not lately.keys() & {*self.manifest.asset(name).parcels}:
                     failed(name, reason)
-        unreachable.remember({key: why for key, why in fetcher.failed.items() if key not in lately})
+        if fresh := {key: _Failure(now, why) for key, why in fetcher.failed.items() if key not in lately}:
+            with suppress(StoreError):
+                write_json_atomic(record, known | fresh)
         return found
 
     def _gather(
@@ -199,39 +188,26 @@ class Library:
 
     def is_official(self, name: str, path: Path) -> bool:
         """Check whether ``path`` holds exactly the asset's pinned content."""
-        pinned = [file.sha256 for file in self.manifest.asset(name).files]
-        places = self.files(name, path)
-        return all(
-            place.is_file() and sha256_of(place) in accepted
-            for place, accepted in zip(places, pinned, strict=True)
-        )
+        places = [place for place, _ in self._files(name, path)]
+        return all(map(Path.is_file, places)) and self.used(name, path).origin is AssetOrigin.OFFICIAL
 
-    def files(self, name: str, path: Path) -> list[Path]:
-        """List the files of the asset at ``path``."""
+    def _files(self, name: str, path: Path) -> list[tuple[Path, AssetFile]]:
+        """The files of the asset at ``path``, each with what is pinned of it."""
         asset = self.manifest.asset(name)
-        return [path / file.path if asset.folder else path for file in asset.files]
+        return [(path / file.path if asset.folder else path, file) for file in asset.files]
 
-    def stamps(self, name: str, path: Path) -> list[Stamp | None]:
-        """Return size and time of each file of the asset."""
-        return [stamp_of(place) for place in self.files(name, path)]
-
-    def origin(self, name: str, path: Path, before: Sequence[Stamp | None]) -> AssetOrigin:
-        """Return the origin of the content read at ``path`` since its files had the stamps ``before``."""
-        if self.stamps(name, path) != before:
-            return AssetOrigin.UNVERIFIED
-        if self.is_official(name, path):
-            return AssetOrigin.OFFICIAL
-        mine = path == self.cache.place(self.manifest.asset(name))
-        return AssetOrigin.UNVERIFIED if mine else AssetOrigin.GIVEN
-
-    def sha256(self, name: str, path: Path) -> str:
-        """Hash the asset's file; for a folder, the lines that ``sha256sum`` prints of its files."""
-        if not self.manifest.asset(name).folder:
-            return sha256_of(path)
-        lines = (
-            f"{sha256_of(place)}  {place.relative_to(path).as_posix()}\n" for place in self.files(name, path)
-        )
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    def used(self, name: str, path: Path) -> AssetUsed:
+        """Hash the asset at ``path``, and say whose it is."""
+        asset = self.manifest.asset(name)
+        hashes = [(sha256_of(place), file) for place, file in self._files(name, path)]
+        origin = AssetOrigin.UNVERIFIED if path == self.cache.place(asset) else AssetOrigin.GIVEN
+        if all(found in file.sha256 for found, file in hashes):
+            origin = AssetOrigin.OFFICIAL
+        whole = hashes[0][0]
+        if asset.folder:
+            lines = "".join(f"{found}  {file.path}\n" for found, file in hashes)
+            whole = hashlib.sha256(lines.encode()).hexdigest()
+        return AssetUsed(str(path), whole, origin)
 
     def _problem(self, name: str, presence: Presence, path: Path) -> str:
         asset = self.manifest.asset(name)

@@ -8,12 +8,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.benchmarks.assets.cache import Stamp
-from coeval.benchmarks.assets.fetch import Progress
-from coeval.benchmarks.assets.library import AssetOrigin, Library
+from coeval.benchmarks.assets.cache import Progress
+from coeval.benchmarks.assets.library import Library
 from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
-from coeval.benchmarks.run.benchmark_works import read_given, source_of
-from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
+from coeval.benchmarks.run.task_folder import TaskFolder, first_answer, read_given, source_of
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.task_registry import kind_of
 from coeval.core.errors import UsageError
@@ -133,17 +131,6 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
         return TaskFolder(self.output / (task if run is None else f"run_{run}/{task}"))
 
 
-class AssetUsed(msgspec.Struct, frozen=True):
-    """An asset that a score depends on: the ``sha256`` of what was read, and its origin.
-
-    A folder's hash is that of the lines that ``sha256sum`` prints of its files.
-    """
-
-    path: str
-    sha256: str
-    origin: AssetOrigin
-
-
 def find_assets(
     requests: Sequence[TaskRequest], progress: Progress | None, note: Callable[[str], None]
 ) -> list[dict[str, Path]]:
@@ -170,24 +157,6 @@ def find_assets(
         {name: found[name] for name in (*kind.assets, *kind.optional_assets) if name in found}
         for kind in kinds
     ]
-
-
-Stamps = Mapping[str, list[Stamp | None]]
-"""Asset → size and time of its files."""
-
-
-def stamps_of(assets: Mapping[str, Path]) -> Stamps:
-    library = Library()
-    return {name: library.stamps(name, path) for name, path in assets.items()}
-
-
-def used_assets(assets: Mapping[str, Path], before: Stamps) -> dict[str, AssetUsed]:
-    """Return what was read of the assets found, since they had the stamps ``before``."""
-    library = Library()
-    return {
-        name: AssetUsed(str(path), library.sha256(name, path), library.origin(name, path, before[name]))
-        for name, path in assets.items()
-    }
 
 
 def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[TaskRun]:

@@ -15,19 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from coeval.benchmarks.assets.fetch import Progress
+from coeval.benchmarks.assets.cache import Progress
+from coeval.benchmarks.assets.library import AssetUsed, Library
 from coeval.benchmarks.benchmark import Answer, Judgment
-from coeval.benchmarks.run.benchmark_works import RETRIES, AnswerWork, JudgmentWork
 from coeval.benchmarks.run.eval_spec import (
-    AssetUsed,
     EvalSpec,
     find_assets,
     jobs_of,
     judge_model,
     refuse_another_model,
-    stamps_of,
-    used_assets,
 )
+from coeval.benchmarks.run.task_folder import RETRIES, AnswerWork, JudgmentWork
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, Draining, ModelUnavailable, QuotaExhausted, UsageError
 from coeval.core.model import ModelSpec
@@ -87,11 +85,11 @@ def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = 
     refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
     task_runs: list[TaskRun] = []
+    library = Library()
     assets: dict[str, Mapping[str, AssetUsed]] = {}
     for request, found in zip(evaluation.tasks, paths, strict=True):
-        before = stamps_of(found)
         mine = list(jobs_of(evaluation, request, found))
-        assets[mine[0].task] = used_assets(found, before)
+        assets[mine[0].task] = {name: library.used(name, path) for name, path in found.items()}
         task_runs += mine
     if evaluation.mode == "judge":
         for task_run in task_runs:

@@ -22,14 +22,15 @@ from coeval.benchmarks.benchmark import (
     count_failures,
     why_missing,
 )
-from coeval.benchmarks.run.benchmark_works import (
+from coeval.benchmarks.run.task_folder import (
     JUDGMENTS_EACH,
     AnswerWork,
     GivenCounts,
     JudgmentWork,
+    TaskFolder,
     requested_hash,
+    stands,
 )
-from coeval.benchmarks.run.task_folder import TaskFolder, stands
 from coeval.core.errors import OF_MODEL, CoevalError, named
 from coeval.core.model import WINDOW
 from coeval.core.records import is_good

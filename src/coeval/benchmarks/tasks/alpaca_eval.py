@@ -28,7 +28,6 @@ from coeval.analysis.pairwise.alpaca import (
 from coeval.benchmarks.assets.library import Library, fetched_from_hub, read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses
-from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
 from coeval.core.errors import AskError, BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
@@ -46,7 +45,6 @@ from coeval.judging.verdict import (
 )
 from coeval.models.dialects.openai_answer import FROM_REASONING
 from coeval.models.transport.network import SourceFailed
-from coeval.store.jsonl import write_lines
 
 # --- AlpacaEval's published data for length control
 
@@ -87,45 +85,14 @@ def published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
     return PublishedLengths(None, {})
 
 
-# --- Warnings on length-controlled win rates
-
-# Of the 223 models on the leaderboard of alpaca-eval 0.6.6, two have odds further apart than this: one was
-# made to write 68 characters, one writes 296, where the baseline writes 2,000.
-EXTREME_ODDS_RATIO = 3.0
-
-
-def remarks_on(control: LengthControl | None, win_rate: float | None) -> tuple[str, ...]:
-    """Return remarks, as clauses, on a length-controlled rate.
-
-    Parameters
-    ----------
-    control : the fit
-    win_rate : the plain one, in percent
-    """
-    if control is None or win_rate is None:
+def remarks_on(control: LengthControl | None) -> tuple[str, ...]:
+    """Say why a length-controlled rate has no interval."""
+    if control is None or control.has_interval:
         return ()
-    remarks = []
-    if not control.has_interval:
-        remarks.append(
-            f"length_controlled_winrate rests on {control.n} preferences; with fewer than {FEW_PREFERENCES} "
-            "its fit often finds no effect of length, and is off by many points, so it has no interval"
-        )
-    controlled = control.win_rate.value
-    ratio = _odds(controlled, control.n) / _odds(win_rate, control.n)
-    apart = max(ratio, 1 / ratio)
-    if apart > EXTREME_ODDS_RATIO:
-        remarks.append(
-            f"length_controlled_winrate ({controlled:.1f}) and win_rate ({win_rate:.1f}) differ extremely, "
-            f"their odds by a factor of {apart:.1f}; those of 221 of the 223 published models differ by less "
-            f"than {EXTREME_ODDS_RATIO:.0f}"
-        )
-    return tuple(remarks)
-
-
-def _odds(percent: float, n: int) -> float:
-    """Those of a rate that is half a preference away from 0 and 100 at the least."""
-    share = min(max(percent / 100, 0.5 / n), 1 - 0.5 / n)
-    return share / (1 - share)
+    return (
+        f"length_controlled_winrate rests on {control.n} preferences; with fewer than {FEW_PREFERENCES} "
+        "its fit often finds no effect of length, and is off by many points, so it has no interval",
+    )
 
 
 Manner: TypeAlias = Literal["logprobs", "logprobs after reasoning", "words"]
@@ -156,7 +123,7 @@ class AlpacaEval(Benchmark):
 
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
-        self._template = settings.assets["alpaca-eval/judge"].read_text(encoding="utf-8")
+        self._template = self.text("alpaca-eval/judge")
         self._messages = chatml(self._template)
         self.manner: Manner = "logprobs"
         self._reasons_first = True
@@ -284,7 +251,7 @@ class AlpacaEval(Benchmark):
             n_scored=outcomes.scored + draws,
             n_failed=outcomes.failed,
             reasons=self._reasons(control),
-            remarks=remarks_on(control, alpaca_win_rate(known).win_rate),
+            remarks=remarks_on(control),
             tables=_tables(items, answers, preferences, control),
             items={
                 item: {"win_rate": 100 * (preference - 1), "discrete_win_rate": _discrete(preference)}
@@ -329,39 +296,32 @@ class AlpacaEval(Benchmark):
         scored: Scored,  # noqa: ARG002 - other tasks write them
     ) -> None:
         """Write ``model_answer/`` as official model outputs, ``model_judgment/`` as official annotations."""
-        model = self.settings.model
         given = with_responses(items, answers)
         outputs = [
             {
                 "dataset": item.fields.get("dataset"),
                 "instruction": item.fields["instruction"],
                 "output": response,
-                "generator": model,
+                "generator": self.settings.model,
             }
             for item, response in given
         ]
-        write_lines(folder / "model_answer" / f"{file_name(model)}.jsonl", outputs)
-        if self.settings.judge is None or not judgments:
-            return
         outcomes = settle(self, items, answers, judgments)
-        lines = []
-        for (item, response), output in zip(given, outputs, strict=True):
-            values = outcomes.whole(item.id)
-            lines.append(
-                {
-                    "dataset": output["dataset"],
-                    "instruction": output["instruction"],
-                    "output_1": item.fields["output"],
-                    "generator_1": item.fields.get("generator"),
-                    "output_2": response,
-                    "generator_2": model,
-                    "annotator": self.settings.judge.model,
-                    "preference": None if values is None else _preference(values),
-                    "judgments": values,
-                }
-            )
-        judge = file_name(self.settings.judge.model)
-        write_lines(folder / "model_judgment" / judge / f"{file_name(model)}.jsonl", lines)
+        annotations = [
+            {
+                "dataset": item.fields.get("dataset"),
+                "instruction": item.fields["instruction"],
+                "output_1": item.fields["output"],
+                "generator_1": item.fields.get("generator"),
+                "output_2": response,
+                "generator_2": self.settings.model,
+                "annotator": self.judge,
+                "preference": None if (values := outcomes.whole(item.id)) is None else _preference(values),
+                "judgments": values,
+            }
+            for item, response in given
+        ]
+        self.write_official(folder, outputs, annotations if judgments else ())
 
 
 def chatml(template: str) -> tuple[Message, ...]:

@@ -36,13 +36,11 @@ from coeval.benchmarks.benchmark import (
     response_of,
 )
 from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses
-from coeval.benchmarks.run.task_folder import file_name
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill
 from coeval.judging.verdict import ORDERS, Order, parse_label, shown
-from coeval.store.jsonl import write_lines
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
 BASELINES = {"hard_prompt": O3_MINI, "coding": O3_MINI, "math": O3_MINI, "creative_writing": GEMINI}
@@ -78,9 +76,9 @@ class ArenaHard(Benchmark):
 
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
-        self._system = self._text("arena-hard/judge_system")
-        self._creative = self._text("arena-hard/judge_system_creative")
-        self._prompt = self._text("arena-hard/judge_prompt")
+        self._system = self.text("arena-hard/judge_system")
+        self._creative = self.text("arena-hard/judge_system_creative")
+        self._prompt = self.text("arena-hard/judge_prompt")
 
     @classmethod
     def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
@@ -97,9 +95,6 @@ class ArenaHard(Benchmark):
         if folder is None:
             return checked_out(_CHECKOUT, files)
         return {asset: ARENA_FOLDER.existing(folder / path) for asset, path in files.items()}
-
-    def _text(self, asset: str) -> str:
-        return self.settings.assets[asset].read_text(encoding="utf-8")
 
     def items(self) -> Sequence[Item]:
         """Return the questions, each with its baseline's answer.
@@ -151,7 +146,7 @@ class ArenaHard(Benchmark):
     ) -> Scored:
         """Score the prompts with verdicts of both games."""
         outcomes = settle(self, items, answers, judgments)
-        games = [_games(item, outcomes, self._judge) for item in items]
+        games = [_games(item, outcomes, self.judge) for item in items]
         answered = {game.prompt for game in games if game.baseline_first and game.model_first}
         styles = {
             item.id: StyledPair(
@@ -172,10 +167,6 @@ class ArenaHard(Benchmark):
             weights={prompt: dict.fromkeys(rate.metrics, rate.verdicts) for prompt, rate in rates.items()},
         )
 
-    @property
-    def _judge(self) -> str:
-        return self.settings.judge.model if self.settings.judge else ""
-
     def write_extra(
         self,
         folder: Path,
@@ -185,24 +176,17 @@ class ArenaHard(Benchmark):
         scored: Scored,  # noqa: ARG002 - other tasks write them
     ) -> None:
         """Write ``model_answer/`` and ``model_judgment/`` in the official repository's shape."""
-        model = self.settings.model
         given = with_responses(items, answers)
-        write_lines(
-            folder / "model_answer" / f"{file_name(model)}.jsonl",
-            [_answer_line(item, model, response) for item, response in given],
-        )
-        if self._judge and judgments:
-            write_lines(
-                folder / "model_judgment" / file_name(self._judge) / f"{file_name(model)}.jsonl",
-                [self._judgment_line(item, judgments) for item, _ in given],
-            )
+        lines = [_answer_line(item, self.settings.model, response) for item, response in given]
+        judged = [self._judgment_line(item, judgments) for item, _ in given] if judgments else ()
+        self.write_official(folder, lines, judged)
 
     def _judgment_line(self, item: Item, judgments: Mapping[str, Judgment]) -> dict[str, Any]:
         found = [judgments.get(judgment_id(item.id, order)) for order in ORDERS]
         return {
             "uid": item.id,
             "category": item.fields["category"],
-            "judge": self._judge,
+            "judge": self.judge,
             "model": self.settings.model,
             "baseline": item.fields["baseline"],
             "games": [

@@ -68,33 +68,49 @@ from coeval.pipeline.samples import KnownNuance
 from coeval.store.jsonl import read_json, whole_lines
 from coeval.store.rundir import RunDir
 
-# --- Checks of a run, computed where its answers are scored
+ONLY_LABELS = "its answers are compared with labels; no judge was asked"
+TASK_OPTION = "task"
+"""Option with the task as requested, ``coeval:PATH``."""
 
 
-class TaskChecks(NamedTuple):
-    """A task's checks by factor. ``elsewhere`` names those that need a process of their own: no answer has a
-    score of them here. ``weights`` are those of all factors, empty where factors count alike."""
+class RunTask(NamedTuple):
+    """A task of the run: ``rubric`` are the factors that judges score by ``form``, ``computed`` the checks by
+    factor; ``elsewhere`` names those that need a process of their own: no answer has a score of them here.
+    ``labels`` have their values, those that teachers proposed included."""
 
+    config: TaskConfig
+    rubric: dict[str, str]
+    form: JudgeForm
     computed: Mapping[str, RubricCheck]
     elsewhere: tuple[str, ...]
-    weights: Mapping[str, float]
+    labels: dict[str, list[str]]
 
-    def mean(self, scores: Mapping[str, float]) -> float:
-        """Return the score of an answer that has these scores, by factor; at least one."""
-        weights = [self.weights.get(factor, 1.0) for factor in scores]
+    @property
+    def scores(self) -> int:
+        """How many scores an answer is to have, labels aside."""
+        return len(self.rubric) + len(self.computed)
+
+    def mean(self, scores: Mapping[str, float]) -> float | None:
+        """Return the score of an answer that has these scores, by factor; None where it has none, or, in a
+        task with weights or checks, not all."""
+        if not scores or ((self.config.weights or self.config.checks) and len(scores) != self.scores):
+            return None
+        weights = [self.config.weights.get(factor, 1.0) for factor in scores]
         weighed = zip(scores.values(), weights, strict=True)
         return sum(score * weight for score, weight in weighed) / sum(weights)
 
-
-def task_checks(task: TaskConfig) -> TaskChecks:
-    """Read the checks of a task; factors named like a label are compared, not checked."""
-    checks = {
-        factor: read_check(options)
-        for factor, options in task.checks.items()
-        if factor not in task.label_attributes
-    }
-    computed = {factor: check for factor, check in checks.items() if check.runs == "here"}
-    return TaskChecks(computed, tuple(checks.keys() - computed.keys()), task.weights)
+    def checked(self, item: Datapoint, answer: Answer | None) -> CheckedItem:
+        """Compute all checks of one answer; without an answer all are missing."""
+        reason = why_missing(answer)
+        if answer is None or reason is not None:
+            return CheckedItem({}, Counter({reason or "missing": len(self.computed)}))
+        found, checked = CheckedItem({}, Counter()), checked_answer(item, answer)
+        for factor, check in self.computed.items():
+            try:
+                found.scores[factor] = check.score(checked).value
+            except CheckFailed as failure:
+                found.failed[failure.kind] += 1
+        return found
 
 
 class CheckedItem(NamedTuple):
@@ -104,46 +120,20 @@ class CheckedItem(NamedTuple):
     failed: Counter[str]
 
 
-def check_item(checks: TaskChecks, item: Datapoint, answer: Answer | None) -> CheckedItem:
-    """Compute all checks of one answer; without an answer all are missing."""
-    reason = why_missing(answer)
-    if answer is None or reason is not None:
-        return CheckedItem({}, Counter({reason or "missing": len(checks.computed)}))
-    found, checked = CheckedItem({}, Counter()), checked_answer(item, answer)
-    for factor, check in checks.computed.items():
-        try:
-            found.scores[factor] = check.score(checked).value
-        except CheckFailed as failure:
-            found.failed[failure.kind] += 1
-    return found
+class PosedItem(NamedTuple):
+    """An item of the run with its task and its template variables."""
 
-
-def unchecked(checks: Mapping[str, TaskChecks]) -> Iterator[str]:
-    """Say which factors of the run, by task, are no part of the scores here."""
-    for task, of_task in checks.items():
-        if of_task.elsewhere:
-            names = ", ".join(sorted(of_task.elsewhere))
-            yield f"{task}: {names} not scored; only `coeval run` starts the processes of such checks"
-
-
-# --- Labels of a teacher-made benchmark
-
-ONLY_LABELS = "its answers are compared with labels; no judge was asked"
-
-
-class LabelledItem(NamedTuple):
-    """An item with its task, the factors to judge, and its template variables."""
-
-    task: TaskConfig
+    task: RunTask
     item: Datapoint
-    rubric: Mapping[str, str]
     values: Mapping[str, str]
 
 
-def posed_as(item: Item) -> LabelledItem:
-    """Make a benchmark item of a run's item."""
-    found: LabelledItem = item.fields["posed"]
-    return found
+def posed_as(item: Item) -> PosedItem:
+    posed: PosedItem = item.fields["posed"]
+    return posed
+
+
+# --- Labels of a teacher-made benchmark
 
 
 class Compared(NamedTuple):
@@ -155,10 +145,6 @@ class Compared(NamedTuple):
     @property
     def compared(self) -> int:
         return sum(map(len, self.scores.values()))
-
-    @property
-    def expected(self) -> int:
-        return self.compared + self.failed.total()
 
     def metrics(self) -> dict[str, Metric]:
         """Return each label's accuracy with its Wilson interval."""
@@ -186,7 +172,7 @@ def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> Comp
     """Compare every answer with its item's labels."""
     compared = Compared({}, Counter())
     for item in items:
-        task, datapoint, *_ = posed_as(item)
+        task, datapoint, _ = posed_as(item)
         attributes = datapoint.sampled_target_attributes
         expected = {name: attributes[name] for name in item.labels if name in attributes}
         answer = answers.get(item.id)
@@ -194,16 +180,8 @@ def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> Comp
             compared.failed[reason] += len(expected)
         elif answer is not None:
             for name, score in score_labels(answer.response or "", expected, item.labels).items():
-                compared.scores.setdefault((task.name, name), {})[item.id] = score
+                compared.scores.setdefault((task.config.name, name), {})[item.id] = score
     return compared
-
-
-def declared_labels(config: Config, run: RunDir, task: TaskConfig) -> dict[str, list[str]]:
-    """Return each label with its values, those that teachers proposed included."""
-    if not task.label_attributes:
-        return {}
-    target = Blueprint(config, run, follow_file=False).known_part(task, "target") or {}
-    return {name: target.get(name, []) for name in task.label_attributes}
 
 
 def _metric_name(task: str, label: str) -> str:
@@ -213,10 +191,6 @@ def _metric_name(task: str, label: str) -> str:
 def _accuracy(scores: Mapping[str, LabelScore]) -> Metric:
     share = wilson(sum(score.match for score in scores.values()), len(scores))
     return metric_of(share, "share")
-
-
-TASK_OPTION = "task"
-"""Option with the task as requested, ``coeval:PATH``."""
 
 
 class CoevalRun(Benchmark):
@@ -240,15 +214,37 @@ class CoevalRun(Benchmark):
             )
         planned = planned_names(self._run)
         self._planned = planned.tasks if planned is not None else {}
-        self._rubrics = {task.name: self._rubric(task) for task in self._config.tasks}
-        self._forms = {}
-        for task in self._config.tasks:
-            rubric = self._rubrics[task.name]
-            settled = {"rationale": self._config.reasons(task, len(rubric)).given}
-            self._forms[task.name] = judge_form(task.model_copy(update=settled), rubric)
-        self._checks = {task.name: task_checks(task) for task in self._config.tasks}
-        if not self._is_scored and not any(task.label_attributes for task in self._config.tasks):
+        self._blueprint = Blueprint(self._config, self._run, follow_file=False)
+        self._tasks = {task.name: self._read(task) for task in self._config.tasks}
+        self._unchecked = tuple(
+            f"{name}: {', '.join(sorted(task.elsewhere))} not scored; only `coeval run` starts the processes "
+            "of such checks"
+            for name, task in self._tasks.items()
+            if task.elsewhere
+        )
+        self._is_scored = any(task.scores for task in self._tasks.values())
+        """Whether there is more than labels."""
+        if not self._is_scored and not any(task.labels for task in self._tasks.values()):
             raise UsageError(f"nothing of {self._run.path} can be scored here: {listed(self._unchecked)}")
+
+    def _read(self, task: TaskConfig) -> RunTask:
+        rubric = self._rubric(task)
+        settled = {"rationale": self._config.reasons(task, len(rubric)).given}
+        checks = {  # a factor named like a label is compared, not checked
+            factor: read_check(options)
+            for factor, options in task.checks.items()
+            if factor not in task.label_attributes
+        }
+        computed = {factor: check for factor, check in checks.items() if check.runs == "here"}
+        values = (self._blueprint.known_part(task, "target") if task.label_attributes else None) or {}
+        return RunTask(
+            task,
+            rubric,
+            judge_form(task.model_copy(update=settled), rubric),
+            computed,
+            tuple(checks.keys() - computed.keys()),
+            {name: values.get(name, []) for name in task.label_attributes},
+        )
 
     @property
     def label(self) -> str:
@@ -256,16 +252,7 @@ class CoevalRun(Benchmark):
 
     @property
     def is_judged(self) -> bool:
-        return any(self._rubrics.values())
-
-    @property
-    def _is_scored(self) -> bool:
-        """Whether there is more than labels."""
-        return self.is_judged or any(checks.computed for checks in self._checks.values())
-
-    @property
-    def _unchecked(self) -> tuple[str, ...]:
-        return tuple(unchecked(self._checks))
+        return any(task.rubric for task in self._tasks.values())
 
     @property
     def counted(self) -> str:
@@ -273,22 +260,22 @@ class CoevalRun(Benchmark):
         return "scores"
 
     def items(self) -> Sequence[Item]:
-        tasks = {task.name: task for task in self._config.tasks}
-        blueprint = Blueprint(self._config, self._run, follow_file=False)
-        nuances = {t.name: KnownNuance(t, blueprint.known_part(t, "nuanced") or {}) for t in tasks.values()}
-        labels = {name: declared_labels(self._config, self._run, task) for name, task in tasks.items()}
+        nuances = {
+            task.name: KnownNuance(task, self._blueprint.known_part(task, "nuanced") or {})
+            for task in self._config.tasks
+        }
         items: list[Item] = []
         for datapoint in _good_datapoints(self._run, self._planned):
-            if (task := tasks.get(datapoint.task_id)) is not None:
-                described = bool(task.output_description.strip())
+            if (task := self._tasks.get(datapoint.task_id)) is not None:
+                config = task.config
+                described = bool(config.output_description.strip())
                 template = find_template(
-                    task.prompt_library, "test", self.settings.model, described=described
+                    config.prompt_library, "test", self.settings.model, described=described
                 )
-                values = PreparedItem(datapoint, nuances[task.name].of(datapoint)).values
-                text = fill(template, {**task_fields(task), **values})
-                fields = {"posed": LabelledItem(task, datapoint, self._rubrics[task.name], values)}
-                messages = (Message("user", text),)
-                items.append(Item(datapoint.id, messages, fields, labels[task.name]))
+                values = PreparedItem(datapoint, nuances[config.name].of(datapoint)).values
+                text = fill(template, {**task_fields(config), **values})
+                fields = {"posed": PosedItem(task, datapoint, values)}
+                items.append(Item(datapoint.id, (Message("user", text),), fields, task.labels))
         if not items:
             raise UsageError(
                 f"{self._run.path} holds no datapoints; finish its phase 3 with "
@@ -312,26 +299,27 @@ class CoevalRun(Benchmark):
         return SamplingParameters(temperature=0.0, max_tokens=1024)
 
     def judge_template(self) -> str:
-        templates: dict[str, Any] = {task.name: self._template(task) for task in self._config.tasks}
-        for task, form in self._forms.items():
-            own = {name: scale.written() for name, scale in form.scales.items() if scale != HIGH_MEDIUM_LOW}
+        templates: dict[str, Any] = {name: self._template(task.config) for name, task in self._tasks.items()}
+        for name, task in self._tasks.items():
+            scales = task.form.scales.items()
+            own = {factor: scale.written() for factor, scale in scales if scale != HIGH_MEDIUM_LOW}
             if own:  # judgments keep values, which follow from the numbers of a scale
-                templates[f"scales of {task}"] = own
+                templates[f"scales of {name}"] = own
         return canonical(templates)
 
     def _template(self, task: TaskConfig) -> str:
-        judge = self.settings.judge.model if self.settings.judge is not None else ""
-        return find_template(task.prompt_library, f"evaluate_{task.evaluation_mode}", judge)
+        return find_template(task.prompt_library, f"evaluate_{task.evaluation_mode}", self.judge)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """Return one judgment of all factors, or one per factor, by the run's ``evaluation_mode``."""
-        task, _, _, shown = posed_as(item)
-        values = {**task_fields(task), **shown, "response": answer.response or ""}
-        form, single = self._forms[task.name], task.evaluation_mode == "single"
+        task, _, shown = posed_as(item)
+        config, form = task.config, task.form
+        values = {**task_fields(config), **shown, "response": answer.response or ""}
+        single = config.evaluation_mode == "single"
         asks = []
         for key, factors in _ask_ids(item).items():
             requested = form.of_all(factors) if single else form.of_one(*factors)
-            request = partial(self._request, task, {**values, **requested.values}, requested.schema)
+            request = partial(self._request, config, {**values, **requested.values}, requested.schema)
             asks.append(Ask(key, request, partial(_levels if single else _one_level, form, factors)))
         return tuple(asks)
 
@@ -344,62 +332,53 @@ class CoevalRun(Benchmark):
         answers: Mapping[str, Answer],
         judgments: Mapping[str, Judgment],
     ) -> Scored:
-        checked = {item.id: self._checked(item, answers) for item in items}
-        units = {item.id: _units(item, judgments) | checked[item.id].scores for item in items}
+        units: dict[str, dict[str, float]] = {}
+        means: dict[str, float | None] = {}
         failed: Counter[str] = Counter()
-        for item in items:
-            failed += _failures(item, answers.get(item.id), judgments, units[item.id])
-            failed += checked[item.id].failed
-        means = {
-            item.id: self._checks[posed_as(item).task.name].mean(scores)
-            for item in items
-            if (scores := units[item.id]) and self._is_whole(item, scores)
-        }
         by_task: dict[str, list[float]] = {}
+        by_factor: dict[str, dict[str, list[float]]] = {}
         for item in items:
-            if item.id in means:
-                by_task.setdefault(posed_as(item).task.name, []).append(means[item.id])
+            (task, datapoint, _), answer = posed_as(item), answers.get(item.id)
+            checked = task.checked(datapoint, answer)
+            scores = units[item.id] = _units(item, judgments) | checked.scores
+            failed += _failures(item, answer, judgments, scores) + checked.failed
+            means[item.id] = mean = task.mean(scores)
+            if mean is not None:
+                by_task.setdefault(task.config.name, []).append(mean)
+            of_task = by_factor.setdefault(task.config.name, {})
+            for factor, value in scores.items():
+                of_task.setdefault(factor, []).append(value)
         overall = mean_over_strata(list(by_task.values()))
         headline = {"mean_score": metric_of(overall, "share", _error(by_task))} if self._is_scored else {}
         labels = compare_labels(items, answers)
+        n_labels = labels.compared + labels.failed.total()
         return Scored(
             metrics=headline | labels.metrics(),
-            n_expected=sum(map(self._scores_of, items)) + labels.expected,
+            n_expected=sum(posed_as(item).task.scores for item in items) + n_labels,
             n_scored=sum(map(len, units.values())) + labels.compared,
             n_failed=dict(failed + labels.failed),
             reasons=(*self._reasons(), *self._unchecked),
             remarks=() if self._is_scored else (ONLY_LABELS,),
             tables={
                 "by_task": {name: mean_metric(v, "share") for name, v in by_task.items()},
-                "by_factor": self._by_factor(items, units),
+                "by_factor": {
+                    task: {factor: mean_metric(v, "share") for factor, v in of.items()}
+                    for task, of in by_factor.items()
+                },
                 **labels.tables(),
             },
             items={
-                item.id: ({"mean_score": means.get(item.id)} if self._scores_of(item) else {})
+                item.id: ({"mean_score": means[item.id]} if posed_as(item).task.scores else {})
                 | units[item.id]
                 | labels.of_item(item.id)
                 for item in items
             },
             weights={
-                item.id: {"mean_score": 1 / len(by_task[posed_as(item).task.name])}
+                item.id: {"mean_score": 1 / len(by_task[posed_as(item).task.config.name])}
                 for item in items
-                if item.id in means
+                if means[item.id] is not None
             },
         )
-
-    def _is_whole(self, item: Item, scores: Mapping[str, float]) -> bool:
-        """Whether an answer has a score of each factor; only tasks with weights or checks need it."""
-        task = posed_as(item).task
-        return not (task.weights or task.checks) or len(scores) == self._scores_of(item)
-
-    def _checked(self, item: Item, answers: Mapping[str, Answer]) -> CheckedItem:
-        task, datapoint, *_ = posed_as(item)
-        return check_item(self._checks[task.name], datapoint, answers.get(item.id))
-
-    def _scores_of(self, item: Item) -> int:
-        """How many scores an answer is to have, labels aside."""
-        task, _, rubric, _ = posed_as(item)
-        return len(rubric) + len(self._checks[task.name].computed)
 
     def _reasons(self) -> tuple[str, ...]:
         """The run's own scores are what these are compared with."""
@@ -408,16 +387,6 @@ class CoevalRun(Benchmark):
         if not self.is_judged or judge is None or judges == {judge.model}:
             return ()
         return (f"judged by {judge.model}; the run's own scores are by {', '.join(sorted(judges))}",)
-
-    def _by_factor(self, items: Sequence[Item], units: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-        values: dict[str, dict[str, list[float]]] = {}
-        for item in items:
-            of_task = values.setdefault(posed_as(item).task.name, {})
-            for factor, value in units[item.id].items():
-                of_task.setdefault(factor, []).append(value)
-        return {
-            task: {factor: mean_metric(v, "share") for factor, v in of.items()} for task, of in values.items()
-        }
 
 
 def _config_of(run: RunDir) -> Config:
@@ -469,8 +438,9 @@ def _scored(form: JudgeForm, verdict: Levels) -> dict[str, Level | float]:
 
 def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:
     """The ids of an item's judgments, each with its factors."""
-    task, _, rubric, _ = posed_as(item)
-    if task.evaluation_mode == "single":
+    task = posed_as(item).task
+    rubric = task.rubric
+    if task.config.evaluation_mode == "single":
         return {judgment_id(item.id, "rubric"): tuple(rubric)} if rubric else {}
     return {judgment_id(item.id, factor): (factor,) for factor in rubric}
 

@@ -53,7 +53,7 @@ class HealthBench(Benchmark):
 
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
-        self._grader = settings.assets["healthbench/grader"].read_text(encoding="utf-8")
+        self._grader = self.text("healthbench/grader")
 
     def items(self) -> Sequence[Item]:
         records = read_records(self.settings.assets["healthbench/examples"])

@@ -65,8 +65,8 @@ class WritingBench(Benchmark):
 
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
-        self._system = settings.assets["writingbench/judge_system"].read_text(encoding="utf-8")
-        self._prompt = settings.assets["writingbench/judge_prompt"].read_text(encoding="utf-8")
+        self._system = self.text("writingbench/judge_system")
+        self._prompt = self.text("writingbench/judge_prompt")
 
     def items(self) -> Sequence[Item]:
         records = read_records(self.settings.assets["writingbench/queries"])

@@ -14,7 +14,7 @@ from coeval.cli.command_names import Commands
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coeval.benchmarks.assets.fetch import Progress
+    from coeval.benchmarks.assets.cache import Progress
 
 app = typer.Typer(
     name="datasets",

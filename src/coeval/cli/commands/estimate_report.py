@@ -63,7 +63,7 @@ def estimate_and_report(
         return INTERRUPTED
     assumed = Assumed(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
-    estimate = with_savings(estimate, start.config, start.preview, options, assumed)
+    estimate = with_savings(estimate, start.config, start.preview, assumed)
     stored = estimated_without(config.experiment.store, os.environ)
     notes = (*_shortfalls(start), *filter(None, [stored]))
     estimate = msgspec.structs.replace(estimate, notes=notes)

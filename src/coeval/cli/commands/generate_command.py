@@ -44,9 +44,9 @@ def generate(
 
     It runs phases 1 and 2: wherever the experiment file leaves attributes or
     rubrics to its teachers (auto, complete, extend), their proposals are filled
-    in, under a comment that names the author. Other lines and comments stay; keys
-    of models are left out. Requests count against the quotas and budgets of the
-    run, and the same command never repeats a finished one.
+    in, under a comment that names the author. Comments outside what is replaced
+    stay; keys of models are left out. Requests count against the quotas and
+    budgets of the run, and the same command never repeats a finished one.
 
     \b
     Examples:

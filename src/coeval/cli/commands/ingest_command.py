@@ -53,10 +53,8 @@ def ingest(
     given = IngestFlags(**set_flags(context, IngestFlags))
     for name in ("prompt", "reference", "label", "id", "choices"):
         given.one(name)
-    if given.append and given.replace:
-        raise UsageError("--append and --replace exclude each other; give one of them")
-    if given.new is not None and (given.append or given.replace):
-        raise UsageError("--append and --replace are for items that stand in a run; --new puts none there")
+    if given.new is not None and given.replace:
+        raise UsageError("--replace is for items that stand in a run; --new puts none there")
     table = take_in(source, given)
     if table is not None and given.new is not None:
         write_new(given.new, given.task, table)

@@ -25,7 +25,6 @@ from coeval.core.plain import plain, shortened
 from coeval.core.text import listed, numbered
 from coeval.pipeline.config.names import name_problem
 from coeval.pipeline.upkeep.ingest import (
-    Existing,
     FirstItems,
     Ingested,
     Ingestion,
@@ -115,7 +114,7 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
         tables=ids.watched(chain([first], tables)),
         map=item_map,
         needed=needed,
-        existing=Existing.APPEND if flags.append else Existing.REPLACE if flags.replace else Existing.REFUSE,
+        replace=flags.replace,
         skip_bad=flags.skip_bad,
         dry_run=flags.dry_run,
     )

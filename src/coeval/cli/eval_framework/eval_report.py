@@ -18,13 +18,12 @@ from coeval.analysis.doubtful_answers import (
     warning_of_cut_off,
 )
 from coeval.api import find_keys
-from coeval.benchmarks.run.benchmark_works import GivenCounts
-from coeval.benchmarks.run.conclusion import Outcome, TaskOutcome, conclude, entered
 from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.runner import Prepared, ask_alone, prepare, usage_file
-from coeval.benchmarks.run.task_summary import OF_INFERENCE
+from coeval.benchmarks.run.task_folder import GivenCounts
+from coeval.benchmarks.run.task_summary import OF_INFERENCE, Outcome, TaskOutcome, conclude, entered
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.commands.estimate_report import print_estimate, tell_budget

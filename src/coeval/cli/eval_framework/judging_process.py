@@ -11,19 +11,18 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 from coeval.cli.ending import run_to_exit
+from coeval.cli.eval_framework.worker_process import lifeline
 from coeval.cli.loop import interruptible, run_async
-from coeval.core.errors import UsageError
+from coeval.core.errors import Draining, UsageError
 from coeval.core.options import Face
-from coeval.engine.session import logged
+from coeval.engine.session import logged, unless_interrupted
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, throttle_of
 from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, read_order, written
-
-# An order names a task's folder and settings; this bounds what a stranger may write into the pipe.
-_LONGEST_LINE = 1 << 24
 
 
 def main() -> None:
@@ -41,30 +40,17 @@ def _judge() -> None:
 
 
 async def _conclude(keys: Keys, interrupt: asyncio.Event, throttle: Throttle | None) -> None:
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_LONGEST_LINE)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    ended = asyncio.create_task(interrupt.wait())
-    try:
-        await conclude_orders(_orders(reader, ended, interrupt), _tell, keys, interrupt, throttle)
-    finally:
-        ended.cancel()
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    with lifeline(interrupt, lines):
+        await conclude_orders(_orders(lines, interrupt), _tell, keys, interrupt, throttle)
 
 
-async def _orders(
-    reader: asyncio.StreamReader, ended: asyncio.Task[bool], interrupt: asyncio.Event
-) -> AsyncIterator[ConcludeOrder]:
+async def _orders(lines: asyncio.Queue[bytes], interrupt: asyncio.Event) -> AsyncIterator[ConcludeOrder]:
     """Until nobody gives any more: whoever started this is gone, or wants it to end."""
-    while not ended.done():
-        reading = asyncio.create_task(reader.readline())
-        await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
-        if not reading.done():
-            reading.cancel()
-            return
-        if not (line := reading.result()):
-            interrupt.set()
-            return
-        yield read_order(line)
+    with suppress(Draining):
+        while True:
+            line = await unless_interrupted(lines.get(), interrupt, "there are no more orders")
+            yield read_order(line)
 
 
 def _tell(message: JudgingMessage) -> None:

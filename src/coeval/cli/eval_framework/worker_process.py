@@ -59,14 +59,14 @@ def _read(folder: Path) -> Worker:
 
 
 async def _until_cut(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
-    with _lifeline(interrupt, asyncio.Queue()):
+    with lifeline(interrupt, asyncio.Queue()):
         return await run_worker(worker, keys, interrupt)
 
 
 async def _one_by_one(keys: Keys, interrupt: asyncio.Event) -> None:
     """Do the workers of a slot until there are no more; their server may stay in between."""
     folders: asyncio.Queue[bytes] = asyncio.Queue()
-    with _lifeline(interrupt, folders), suppress(Draining):
+    with lifeline(interrupt, folders), suppress(Draining):
         async with aclosing(KeptServer()) as kept:
             while not interrupt.is_set():
                 line = await unless_interrupted(folders.get(), interrupt, "there are no more workers")
@@ -77,7 +77,7 @@ async def _one_by_one(keys: Keys, interrupt: asyncio.Event) -> None:
 
 
 @contextmanager
-def _lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator[None]:
+def lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator[None]:
     """Meanwhile, where standard input is a pipe or a socket, pass on its lines, and set ``interrupt`` when it
     ends."""
     mode = 0
@@ -97,7 +97,7 @@ def _lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator
         except OSError:  # it is a socket, and was reset
             there = b""
         if not there:
-            log.info("whoever started this worker is gone, or has ended it")
+            log.info("whoever started this process is gone, or has ended it")
             loop.remove_reader(LIFELINE)
             interrupt.set()
         rest.extend(there)

@@ -92,7 +92,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     start = described_start(config, options, keys, prices)
     assumed = Assumed(prices, seen_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
-    estimate = with_savings(estimate, start.config, start.preview, options, assumed)
+    estimate = with_savings(estimate, start.config, start.preview, assumed)
     warnings = (*doubts(config), *start.warnings, *_changed(start, options), *start.choices)
     return DescribedExperiment(start.config, start.preview, options, estimate, warnings)
 

@@ -189,7 +189,7 @@ class Supply:
                 with replaced_whole(place) as target:
                     target.writelines(file.lines)
                 if file.origin is not None:
-                    remember_origin(folder, (task, teacher), file.origin, more=False)
+                    remember_origin(folder, (task, teacher), file.origin)
 
     def forget(self) -> None:
         """Drop lines and ids, once they are put: a million of them would stay as long as the run."""

@@ -18,7 +18,6 @@ from coeval.core.options import CONTINUE
 from coeval.pipeline.config.draft import item_files, resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
-    Dropped,
     read_json,
     store_error,
     whole_lines,
@@ -200,14 +199,11 @@ def _counted(phase: str, count: int) -> str:
     return f"{count:,} {noun if count == 1 else noun + 's'} of {phase}"
 
 
-def _left_out(dropped: Sequence[Dropped]) -> str | None:
+def _left_out(dropped: Sequence[str]) -> str | None:
     if not dropped:
         return None
     lines = "line is no record and was" if len(dropped) == 1 else "lines are no records and were"
-    first = dropped[0]
-    return (
-        f"{len(dropped):,} {lines} left out, the first at byte {first.offset} of {first.path}: {first.reason}"
-    )
+    return f"{len(dropped):,} {lines} left out, the first at {dropped[0]}"
 
 
 def copy_once(path: Path, target: Path) -> bool:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import filecmp
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from enum import Enum
-from io import BufferedWriter
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
-from coeval.core.records import item_number, item_prefix
-from coeval.core.regular_files import open_file
+from coeval.core.records import item_prefix
 from coeval.core.text import listed, numbered
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import ItemSource, Suppliers
+from coeval.pipeline.config.draft import Suppliers
 from coeval.pipeline.config.findings import WayOut
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
-from coeval.pipeline.phases.item_file import ItemFile, made_item, refuse_flawed
+from coeval.pipeline.phases.item_file import made_item
 from coeval.pipeline.run_options import run_folder
 from coeval.store.jsonl import replaced_whole
 from coeval.store.output_folder import existing_run
@@ -60,10 +56,6 @@ class ItemPlace(NamedTuple):
     @property
     def path(self) -> Path:
         return self.folder.datapoints(self.task.name, self.teacher)
-
-    @property
-    def source(self) -> ItemSource:
-        return ItemSource(self.task, self.teacher)
 
 
 def place_in_config(file: Path, task: str | None = None, teacher: str | None = None) -> ItemPlace:
@@ -128,24 +120,16 @@ _MOST_LABELS = 100_000
 _SHOWN_VALUES = 6
 
 
-class Existing(Enum):
-    """What becomes of items that stand in the place already."""
-
-    REFUSE = "refuse"
-    APPEND = "append"
-    REPLACE = "replace"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingestion:
-    """What is to be taken in. ``tables`` are those of ``source``, from the first on; ``skip_bad`` leaves rows
-    out that make no item."""
+    """What is to be taken in. ``tables`` are those of ``source``, from the first on; ``replace``: other items
+    that stand in the place give way; ``skip_bad`` leaves rows out that make no item."""
 
     source: TableSource
     tables: Iterator[Table]
     map: ItemMap
     needed: Selection
-    existing: Existing = Existing.REFUSE
+    replace: bool = False
     skip_bad: bool = False
     dry_run: bool = False
 
@@ -219,81 +203,55 @@ def ingest(
             finish_replacing(place.folder)
             stack.enter_context(place.folder.locked())
             read_origins(place.folder)  # where they cannot be read, it is told before anything is written
-        before = _existing(place, needed)
-        known = _known(place, before) if place is not None and needed.existing is Existing.APPEND else None
-        harvest = Harvest(needed.tables, needed.map, known)
+        stands = place is not None and place.path.exists()
+        harvest = Harvest(needed.tables, needed.map)
         items = harvest.items(needed.needed.first)
         head = list(islice(items, 3))
-        ours = before is None or needed.existing is not Existing.REFUSE  # else nothing will be written
+        ours = needed.replace or not stands  # else nothing will be written
         if ours and not go_on(FirstItems([found.item for found in head], harvest.problem_lines())):
             return None
         stream = sampled(chain(head, items), needed.needed)
-        if place is None:
-            return _counted(stream, harvest, needed)
-        return _put(stream, harvest, needed, place, before)
+        if place is None or needed.dry_run:
+            return _counted(stream, harvest, needed, None if place is None else place.task)
+        return _put(stream, harvest, needed, place, stands=stands)
 
 
-def _existing(place: ItemPlace | None, needed: Ingestion) -> ItemFile | None:
-    """What stands in the place already; read only where it is to be gone on from."""
-    if place is None or not place.path.exists():
-        return None
-    found = ItemFile(place.path, place.source)
-    return found.read() if needed.existing is Existing.APPEND else found
-
-
-def _known(place: ItemPlace, before: ItemFile | None) -> Callable[[str], bool]:
-    ids, prefix = before.ids if before is not None else {}, item_prefix(place.task.name, place.teacher)
-    return lambda own: prefix + own in ids
-
-
-def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion) -> Ingested:
-    """Read all of it for somebody who writes nothing but an experiment file."""
-    items = 0
+def _counted(
+    stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion, task: TaskConfig | None
+) -> Ingested:
+    """Read all of it for somebody who writes no items."""
+    items, remarks = 0, _Remarks(task)
     values: dict[str, dict[str, None]] = {name: {} for name in needed.map.attributes}
     for found in stream:
         items += 1
+        remarks.note(found.item)
         for name, value in found.item.attributes.items():
             if len(values[name]) < _MOST_LABELS:
                 values[name][value] = None
     _refuse_flawed(harvest, needed, items)
-    remarks = [*harvest.problem_lines(), *_Remarks(None).sentences(harvest, needed)]
-    found_values = {name: sorted(of) for name, of in values.items()}
-    cut = needed.needed.first == items
-    return Ingested(False, False, harvest.rows, items, harvest.flawed, remarks, cut, values=found_values)
+    outcome = _outcome(harvest, needed, remarks, items)
+    return outcome._replace(values={name: sorted(of) for name, of in values.items()})
 
 
 def _put(
-    stream: Iterator[HarvestedItem],
-    harvest: Harvest,
-    needed: Ingestion,
-    place: ItemPlace,
-    before: ItemFile | None,
+    stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion, place: ItemPlace, *, stands: bool
 ) -> Ingested:
-    remarks = _Remarks(place.task)
-    if needed.dry_run:
-        items = _written(stream, place, before, remarks, None)
-        _refuse_flawed(harvest, needed, items)
-        return _outcome(harvest, needed, remarks, items)
-    replaced = None
+    names = (place.task.name, place.teacher)
+    prefix, remarks, items, replaced = item_prefix(*names), _Remarks(place.task), 0, None
     try:
         with replaced_whole(place.path) as file:
-            if needed.existing is Existing.APPEND and before is not None:
-                refuse_flawed([before])
-                _copy(place.path, file)
-            items = _written(stream, place, before, remarks, file)
+            for found in stream:
+                items += 1
+                remarks.note(found.item)
+                file.write(made_item(found.item, prefix, names, found.place).line)
             _refuse_flawed(harvest, needed, items)
             file.flush()
-            if before is not None and needed.existing is not Existing.APPEND:
+            if stands:
                 _refuse_other(place, Path(file.name), needed)
                 replaced = move_to_replaced(place.folder, [place.path])
     except _SameAsBefore:
         return _outcome(harvest, needed, remarks, items)._replace(same=True)
-    remember_origin(
-        place.folder,
-        (place.task.name, place.teacher),
-        ItemOrigin.of(needed.source, harvest, needed.needed, items),
-        more=needed.existing is Existing.APPEND,
-    )
+    remember_origin(place.folder, names, ItemOrigin.of(needed.source, harvest, needed.needed, items))
     return _outcome(harvest, needed, remarks, items)._replace(written=True, replaced=replaced)
 
 
@@ -304,38 +262,11 @@ class _SameAsBefore(Exception):
 def _refuse_other(place: ItemPlace, aside: Path, needed: Ingestion) -> None:
     if filecmp.cmp(place.path, aside, shallow=False):
         raise _SameAsBefore
-    if needed.existing is Existing.REFUSE:
+    if not needed.replace:
         raise UsageError(
-            f"{place.path} holds other items already. --append adds these to them; --replace puts these in "
-            "their place, and moves the old ones to replaced/ in the run folder. Nothing was written."
+            f"{place.path} holds other items already. --replace puts these in their place, and moves the old "
+            "ones to replaced/ in the run folder. Nothing was written."
         )
-
-
-def _written(
-    stream: Iterator[HarvestedItem],
-    place: ItemPlace,
-    before: ItemFile | None,
-    remarks: _Remarks,
-    file: BufferedWriter | None,
-) -> int:
-    """Write the items; how many there were."""
-    names = (place.task.name, place.teacher)
-    prefix, items = item_prefix(*names), 0
-    # Those that are added are counted on from the largest number that an item has for an id.
-    offset = max((item_number(key) or 0 for key in before.ids), default=0) if before is not None else 0
-    for found in stream:
-        items += 1
-        remarks.note(found.item)
-        if file is not None:
-            file.write(made_item(found.item, prefix, names, offset + found.place).line)
-    return items
-
-
-def _copy(path: Path, file: BufferedWriter) -> None:
-    with open_file(path) as old:
-        shutil.copyfileobj(old, file)
-        if old.tell() and (old.seek(-1, 2), old.read(1))[1] != b"\n":
-            file.write(b"\n")
 
 
 def _refuse_flawed(harvest: Harvest, needed: Ingestion, items: int) -> None:

@@ -33,10 +33,9 @@ from coeval.pricing.tariff import sources_reported
 from coeval.reports.content import ReportColumn, columns_of
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_plan import JobPlan
 from coeval.sweeps.job_table import JobTable, TaskStatus
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
-from coeval.sweeps.sweep import WORKERS, Sweep, folder_of
+from coeval.sweeps.sweep import WORKERS, JobPlan, Sweep, folder_of
 from coeval.sweeps.sweep_choice import SweepRequest, absent_program, sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import (
@@ -415,9 +414,9 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = tell_end(sweeping.board, request.sweep, results, messages)
         if has_ended(request, sweeping.board):
-            if request.phases.plot:
+            if settings.plot:
                 lacking = put_together_and_drawn(request.sweep)
-                if request.phases.inference and request.phases.judge:
+                if settings.inference and settings.judge:
                     code = max(code, lacking)  # else it may lack what it was to leave out
             log_at_end(request.sweep.out, log_to, view.warn)
     return code

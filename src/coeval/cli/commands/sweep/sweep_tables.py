@@ -15,8 +15,7 @@ from coeval.core.errors import GAPS
 from coeval.core.text import listed, numbered
 from coeval.reports.content import ReportTable, columns_of
 from coeval.reports.measure_table import error_in_points, gap_in_points, in_points
-from coeval.sweeps.job_plan import JobPlan
-from coeval.sweeps.sweep import Sweep
+from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.training.aggregate import Aggregated

@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -20,7 +19,7 @@ from coeval.engine.model_work import RoleModel
 from coeval.engine.progress import short
 from coeval.engine.terms import ModelFacts, output_limit
 from coeval.pipeline.config.resolve import sent_in_roles
-from coeval.pipeline.config.schema import PHASES, Config, ModelConfig
+from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.preview import Preview
@@ -67,25 +66,21 @@ _STAND_IN = "(proposed 1)"
 
 
 class Assumed(NamedTuple):
-    """What an estimate goes by: prices, what has been seen, how the run is started. ``judged_by`` puts
-    models in the place of others as judges, by name."""
+    """What an estimate goes by: prices, what has been seen, how the run is started."""
 
     prices: PriceBook
     lengths: Lengths
     phase_barriers: bool = False
-    judged_by: Mapping[str, ModelConfig] = MappingProxyType({})
 
 
 def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate:
     """Estimate what ``preview`` says is missing; ``config`` has no interface ``auto`` any more."""
-    models = [*config.models, *assumed.judged_by.values()]
     phases = {model.name: config.batched_phases(model) for model in config.models}
     facts = ModelFacts(
-        [model.spec() for model in models],
-        {model.name: sent_in_roles(model) for model in models},
+        [model.spec() for model in config.models],
+        {model.name: sent_in_roles(model) for model in config.models},
         assumed.prices,
         lambda phase, name: phase in phases[name],
-        {name: model.name for name, model in assumed.judged_by.items()},
     )
     facts.own_code_costs(assumed.lengths.mean_usd)
     makers = _makers(preview)
