@@ -151,7 +151,7 @@ def related_sentence(leader: str, found: RelatedJudges, without: str) -> str:
         return f"{who} {related}: {unknown}."
     whose = "their scores" if several else "its scores"
     if len(found.apart) > len(found.judges):
-        whose = f"the scores of {listed(found.apart, _MOST_NAMED)}"
+        whose = f"the scores of {' and '.join(found.apart)}"
     return f"{who} {related}: without {whose}, {without}."
 
 
