@@ -38,11 +38,12 @@ from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import Side, judged_apart, read_sides
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, joined
-from coeval.analysis.measures.ranking import factor_parts
+from coeval.analysis.measures.ranking import factor_parts, ranking
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
+from coeval.core.figures import points
 from coeval.core.options import STUDENTS
 from coeval.core.shown_names import short_names, short_paths
 from coeval.core.text import listed
@@ -245,7 +246,33 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         tuple(dict.fromkeys(said)),
         tuple(doubts_of(pairs, groups)),
         any(side.simulated for side in sides),
-        shared=not all(one.pairing.covers_all and one.a.scored_tasks == one.b.scored_tasks for one in pairs),
+        shared=any(map(_are_shared, pairs)),
+    )
+
+
+def _are_shared(one: ComparedPair) -> bool:
+    """Whether means of a pair are another figure than the scores of its sides: they have other items or
+    judges, or their scores are adjusted for what another student lacks."""
+    a, b, pairing, _, comparisons = one
+    if not pairing.evenly_covered((pairing.a, pairing.b)) or a.scored_tasks != b.scored_tasks:
+        return True
+    if (
+        a.grids is not b.grids
+        or "factor" not in a.grids
+        or pairing.evenly_covered(a.grids["factor"].grid.students)
+    ):
+        return False
+    scores = ranking(a.grids["factor"].grid).scores
+    means = [
+        (side.model, found.task, mean)
+        for found in comparisons
+        if found.metric == SCORE
+        for side, mean in ((a, found.mean_a), (b, found.mean_b))
+    ]
+    return any(
+        points(mean)
+        != points((scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0)
+        for name, task, mean in means
     )
 
 

@@ -91,16 +91,19 @@ class SharedScores:
             there = np.where(every > 0, np.minimum(share / every, 1.0), 1.0)
             return np.asarray(total / share, np.float64), np.asarray(there, np.float64)
 
+    def evenly_cover(self, names: Collection[str]) -> bool:
+        """Whether all of these students who have any score have the very same ones, in each answer."""
+        known = [there for name in names if len(there := self._given[self._place[name]])]
+        return all(map(np.array_equal, known, known[1:]))
+
     @cached_property
-    def even(self) -> bool:
-        """Whether all students with any score have the very same ones, each of their answers."""
-        grid, known = self.grid, []
+    def _given(self) -> list[NDArray[np.int64]]:
+        grid, found = self.grid, []
         for rows in self._rows:
             scored = rows[grid.scored[rows]]
             there = np.c_[self._cell[scored], grid.valid[scored]]
-            if len(there):
-                known.append(there if grid.sample is None else np.unique(there, axis=0))
-        return all(map(np.array_equal, known, known[1:]))
+            found.append(there if grid.sample is None else np.unique(there, axis=0))
+        return found
 
     @cached_property
     def _cells(self) -> list[Floats]:
