@@ -91,11 +91,10 @@ LATE_IMPORTS = {
     "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
     "benchmarks/tasks/ifbench_words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
     "benchmarks/words.py": {"regex": "only texts beyond ASCII need it"},
-    "judging/language_detector.py": {"langdetect": "its profiles are read where they are needed"},
     "judging/checks/rubric_check.py": {"regex": "only checks with a pattern need it"},
     "judging/checks/check_options.py": {
         "rapidfuzz": "one kind of check needs it",
-        "coeval.judging.language_detector": "one kind of check needs it, and it loads numpy",
+        "langdetect": "its profiles are read where they are needed",
     },
     "judging/checks/value_checks.py": {
         "jsonschema": "a tenth of a second, and one kind of check needs it",
@@ -111,8 +110,8 @@ LATE_IMPORTS = {
     },
     "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
 }
-"""File → what its functions import, and why not at the top. In ``cli/`` every command may import what
-it needs, so that ``coeval --help`` loads none of it."""
+"""File → what its functions import, and why not at the top. In ``cli/`` a command may import late what
+few of its calls need; ``coeval --help`` loads no command."""
 
 MOST_ENTRIES = 25
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 600, 60, 6
@@ -126,10 +125,7 @@ with a subtraction; raising it needs a page in docs/decisions."""
 MOST_LINES_OF_WIRE = 1206
 """The connections of `models/transport` grow no more: a library was tried in their place, and what they lack
 is a reason to try one again (docs/decisions/0013-our-wire-stays.md)."""
-LARGE_FUNCTIONS = {
-    "api/__init__.py run": "keyword arguments, each explained, are what somebody in a notebook wants",
-    "api/__init__.py arun": "the same",
-}
+LARGE_FUNCTIONS: dict[str, str] = {}
 """Beside the commands in ``cli/``: their parameters are their options, and their signatures not counted."""
 WRITERS = {
     "judging/checks/check_worker.py": "the process of a user's function: what that printed is flushed",
@@ -157,7 +153,6 @@ DECODERS = {
     "core/text.py": "finds JSON amid prose, and reads back what it wrote itself",
     "benchmarks/tasks/ifeval_checks.py": "the published verdict on JSON is what json.loads says",
     "benchmarks/assets/library.py": "CSV is read as text",
-    "models/transport/body.py": "a charset that a host names",
     "models/keys.py": "YAML",
     "pipeline/config/document.py": "YAML",
     "pricing/pricing_file.py": "YAML",

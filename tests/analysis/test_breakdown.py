@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from scipy.stats import pearsonr
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.breakdown import By, PartScore, breakdown
+from coeval.analysis.breakdown import By, breakdown
 from coeval.analysis.measures.benchmark_measures import attribute_coverage, item_quality
+from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.near_duplicates import (
     NearDuplicate,
     groups,
@@ -23,21 +25,19 @@ from coeval.analysis.measures.near_duplicates import (
     surface_bias,
     word_shingles,
 )
-from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 
-ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
-
-def parts(run: Run, by: By, planned: Planned | None = None) -> dict[tuple[str | None, str, str], PartScore]:
-    with RunReader(run.folder, planned) as reader:
-        scores = breakdown(reader, by)
-    assert len({(s.task, s.part, s.student) for s in scores}) == len(scores)
-    return {(score.task, score.part, score.student): score for score in scores}
-
-
-def means(found: dict[tuple[str | None, str, str], PartScore]) -> dict[tuple[str | None, str, str], float]:
-    return {place: round(score.score, 4) for place, score in found.items() if score.score is not None}
+def means(run: Run, by: By) -> dict[tuple[str | None, str], float | None]:
+    with RunReader(run.folder) as reader:
+        scores = breakdown(reader, by).scores
+        students = measure_run(reader).measures.students["s"]
+    assert all(score.student == "s" for score in scores)
+    if by == "judge":
+        assert {one.part: (one.score, one.low, one.high, one.n, one.missing) for one in scores} == dict(
+            students.by_judge
+        )
+    return {(one.task, one.part): None if one.score is None else round(one.score, 4) for one in scores}
 
 
 @pytest.fixture
@@ -53,78 +53,29 @@ def run(tmp_path: Path) -> Run:
     return made
 
 
-def test_by_factor_within_each_task(run: Run) -> None:
-    assert means(parts(run, "factor")) == {
-        ("haiku", "a", "s"): 0.375,  # items count alike: (0.75 + 0) / 2
-        ("haiku", "b", "s"): 0.0,
-        ("sum", "a", "s"): 1.0,
+def test_parts_are_those_of_the_measures(run: Run) -> None:
+    """Means over single scores."""
+    assert means(run, "factor") == {
+        ("haiku", "a"): 0.5,
+        ("haiku", "b"): 0.0,
+        ("sum", "a"): 1.0,
     }
-    score = parts(run, "factor")["haiku", "a", "s"]
-    assert (score.n, score.units, score.failed) == (2, 3, 0)
-    assert score.low is not None
-    assert score.high is not None
-    assert score.low < 0.375 < score.high
-
-
-def test_by_judge_in_each_task_and_over_all(run: Run) -> None:
-    assert means(parts(run, "judge")) == {
-        ("haiku", "j", "s"): 0.25,
-        ("haiku", "k", "s"): 0.25,
-        ("sum", "j", "s"): 1.0,
-        (None, "j", "s"): 0.625,  # tasks count alike
-        (None, "k", "s"): 0.25,
+    assert means(run, "judge") == {(None, "j"): 0.4, (None, "k"): 0.25}
+    assert means(run, "teacher") == {(None, "t.1"): 0.25, (None, "t.2"): 1.0}
+    assert means(run, "attribute") == {
+        (None, "form=free"): 0.0,
+        (None, "form=strict"): 0.5,
+        (None, "tone=dry"): 0.0,
     }
-    assert parts(run, "judge")[None, "j", "s"].n == 3
-
-
-def test_by_teacher_and_by_sampled_attribute(run: Run) -> None:
-    assert means(parts(run, "teacher")) == {
-        ("haiku", "t.1", "s"): 0.1875,
-        ("sum", "t.2", "s"): 1.0,
-        (None, "t.1", "s"): 0.1875,
-        (None, "t.2", "s"): 1.0,
-    }
-    assert means(parts(run, "attribute")) == {
-        ("haiku", "form=strict", "s"): 0.375,
-        ("haiku", "form=free", "s"): 0.0,
-        ("haiku", "tone=dry", "s"): 0.0,
-        ("sum", "form=strict", "s"): 1.0,
-    }
-
-
-@pytest.mark.process
-def test_what_has_no_score_is_counted_where_it_belongs(run: Run) -> None:
-    run.datapoint(3)
-    run.response(3, "s")
-    run.evaluation(3, "s", "j", {"a": "High"}, missing=["b"])
-    run.evaluation(3, "s", "k", {}, status="failed")
-    run.datapoint(4)
-    run.response(4, "s", status="failed")
-    assert {part: s.failed for (task, part, _), s in parts(run, "factor").items() if task == "haiku"} == {
-        "a": 1, "b": 2,
-    }  # fmt: skip
-    assert {part: s.failed for (task, part, _), s in parts(run, "judge").items() if task == "haiku"} == {
-        "j": 1, "k": 1,
-    }  # fmt: skip
-    assert parts(run, "teacher")["haiku", "t.1", "s"].failed == 3
-    attributes = parts(run, "attribute")
-    assert attributes["haiku", "form=strict", "s"].failed == 3
-    assert attributes["haiku", "form=free", "s"].failed == 0
-
-
-def test_what_the_configuration_has_lost_is_marked_or_in_nothing_over_tasks(run: Run) -> None:
-    planned = Planned(frozenset({"other"}), {"haiku": ALL})
-    found = parts(run, "judge", planned)
-    assert found["haiku", "j", "s"].removed == ("student",)
-    assert found["sum", "j", "s"].removed == ("student", "task")
-    assert not any(task is None for task, _, _ in found), "one task is left, and nothing is over tasks"
 
 
 @pytest.mark.process
 def test_a_run_without_scores_has_no_parts(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.datapoint(1)
-    assert not any(parts(run, by) for by in ("factor", "attribute", "judge", "teacher"))
+    with RunReader(run.folder) as reader:
+        for by in get_args(By):
+            assert breakdown(reader, by) == ((), ())
 
 
 # Coverage of the declared space, likeness of prompts, difficulty and discrimination of datapoints.

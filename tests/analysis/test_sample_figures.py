@@ -225,7 +225,7 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
         assert found["n"]["score"] == GROUPS * EACH
     with RunReader(run.folder) as reader:
         scores = {one.student: one for one in results(reader).students if one.task is None}
-        parts = {one.student: one for one in breakdown(reader, "judge") if one.part == "j"}
+        parts = {one.student: one for one in breakdown(reader, "judge").scores if one.part == "j"}
     for name in STUDENTS:
         shown = measures["students"][name]["ci95"]["score"]
         assert [scores[name].low, scores[name].high] == pytest.approx(shown)

@@ -342,8 +342,8 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
     )
     with RunReader(failing.folder, Planned(None, {"haiku": task})) as reader:
         measures, found = measure_run(reader).measures, results(reader)
-        by_factor = {(one.part, one.student): one for one in breakdown(reader, "factor")}
-        by_value = breakdown(reader, "attribute")
+        by_factor = {(one.part, one.student): one for one in breakdown(reader, "factor").scores}
+        by_value = breakdown(reader, "attribute").scores
         shown = {one.item.id: one.score for one in choose_answers(reader, AnswerChoice(("ann",))).answers}
         report = compare_sides([[*read_sides(reader, {"ann": "ann", "bob": "bob"}, {}).values()]])
     ann, bob = (one for one in found.students if one.task is None)
@@ -361,8 +361,8 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
     assert measures.students["bob"].bounds is None
     assert measures.ranking.order == ("ann",)
     assert [by_factor["says", name].n for name in ("ann", "bob")] == [18, 20]
-    failed = {place: one.failed for place, one in by_factor.items()}
-    assert failed == {("tone", "ann"): 10, ("tone", "bob"): 20, ("says", "ann"): 2, ("says", "bob"): 0}
+    missing = {place: one.missing for place, one in by_factor.items()}
+    assert missing == {("tone", "ann"): 10, ("tone", "bob"): 20, ("says", "ann"): 2, ("says", "bob"): 0}
     assert sum(one.n for one in by_value) == 9
     assert sum(score is not None for score in shown.values()) == 9
     assert [one.metric for one in report.comparisons] == ["says"]

@@ -24,7 +24,7 @@ from coeval.benchmarks.text_analysis import (
     read_punkt_model,
 )
 from coeval.benchmarks.words import treebank_words, word_runs
-from coeval.judging.language_detector import LanguageDetector
+from coeval.judging.checks.check_options import detected_language
 
 PIECES = (
     "a Mr. U.S. i.e. 5. 3.14 . ? ! .. ... \" ” “ ' '' `` ) ( [1] The the J. Bach -- - — , ; : e.g * « » @ # "
@@ -154,11 +154,6 @@ def test_verbs_by_rule(word: str, verb: bool) -> None:
     assert looks_like_verb(word) is verb
 
 
-@pytest.fixture(scope="module")
-def detector() -> LanguageDetector:
-    return LanguageDetector()
-
-
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "code"),
@@ -170,25 +165,8 @@ def detector() -> LanguageDetector:
         ("", None),
     ],
 )
-def test_language(detector: LanguageDetector, text: str, code: str | None) -> None:
-    assert detector.detect(text) == code
-
-
-@pytest.mark.process
-def test_languages_are_those_of_langdetect(
-    detector: LanguageDetector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import langdetect
-
-    monkeypatch.setattr(langdetect.DetectorFactory, "seed", 0)
-    latin = "ABC def Ghi, ein kurzer Satz und another ñandú città"
-    other = "краткий текст για 日本語のテキスト 한국어 mit English mixed in a@b.org https://x.org/y"
-    for text in (*latin.split(), *other.split(), latin, other, latin.upper(), latin + other, "ß" * 20_000):
-        try:
-            expected = langdetect.detect(text)
-        except langdetect.LangDetectException:
-            expected = None
-        assert detector.detect(text) == expected, text
+def test_language(text: str, code: str | None) -> None:
+    assert detected_language(text) == code
 
 
 def test_resources_are_found_in_the_first_folder_that_has_them(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from pipeline.batched_lab import KEY, account, judging, sent
 
 from coeval.cli.commands.status import _cancel
 from coeval.core.errors import UsageError
-from coeval.models.batch import batches
 from coeval.models.batch.job_list import PendingJob
 from coeval.pricing.pricing_file import read_pricing
 from coeval.store.rundir import RunDir
@@ -165,7 +164,7 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
     (tmp_path / "ifeval" / "responses.jsonl").touch()
     job = PendingJob(
         tag="t", state="submitted", interface="openai", name="m", model="m", endpoint="http://127.0.0.1",
-        phases={}, requests=1, bytes=1, first_id="", written_at=0.0,
+        phases={}, requests=1, bytes=1, written_at=0.0,
     )  # fmt: skip
     RunDir(tmp_path).pending_batches.write_bytes(msgspec.json.encode({"jobs": [job]}))
 
@@ -174,7 +173,7 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
             pass
         return 7
 
-    monkeypatch.setattr(batches, "cancel_jobs", cancelled)
+    monkeypatch.setattr("coeval.cli.commands.status.cancel_jobs", cancelled)
     assert _cancel(RunDir(tmp_path), None, None) == 7
     assert RunDir(tmp_path / "ifeval").writer() is None, "afterwards they may"
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
-from coeval.cli.main import app
+from coeval.cli.main import COMMANDS, with_commands
 from coeval.pipeline.config.names import is_model_name
 
 
@@ -58,10 +59,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lab.path
 
 
+def test_the_list_of_commands_says_what_their_help_begins_with() -> None:
+    group: Any = typer.main.get_command(with_commands())
+    listed = {name: command.get_short_help_str(200) for name, command in group.commands.items()}
+    assert {name: about for name, (_, about) in COMMANDS.items()} == listed | {"wizard": ""}
+
+
 def of_one_folder() -> list[str]:
     """Every command that has ``--run``. `ingest` has it for one of three places of what it is about, and
     `view` and `label` go on until they are ended."""
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(with_commands())
     with_run = [
         name
         for name, command in group.commands.items()  # type: ignore[attr-defined]

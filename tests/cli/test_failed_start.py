@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from coeval import load_config, open_run, run
 from coeval.cli.eval_framework.command import make_app
-from coeval.cli.main import app
+from coeval.cli.main import with_commands
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -200,7 +200,7 @@ def test_what_a_file_says_moves_no_cursor(tmp_path: Path) -> None:
 
 def commands() -> Iterator[tuple[str, ...]]:
     """The words that call each command that is shown."""
-    whole = typer.main.get_command(app)
+    whole = typer.main.get_command(with_commands())
     assert isinstance(whole, TyperGroup)
     for name, command in whole.commands.items():
         if command.hidden:
@@ -231,7 +231,7 @@ def test_a_bug_is_traced_by_a_command_that_has_no_log(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("what nobody thought of")
 
-    monkeypatch.setattr("coeval.store.output_folder.existing_results", broken)
+    monkeypatch.setattr("coeval.cli.commands.results.existing_results", broken)
     quiet = coeval("results", "--run", here)
     assert "internal error" in quiet.err
     assert "Traceback" not in quiet.err

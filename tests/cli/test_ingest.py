@@ -345,16 +345,6 @@ def test_a_dry_run_reads_all_and_writes_nothing(here: Path, lab: Lab, coeval: Co
     assert not lab.path.exists()
 
 
-def test_values_that_the_task_does_not_declare_are_told(here: Path, lab: Lab, coeval: Command) -> None:
-    (here / "qa.csv").write_text(QA.replace("hard", "expert"))
-    ended = coeval(
-        "ingest", "qa.csv", "--config", lab.file, "--attribute", "level", "--attribute", "topic=qid"
-    )
-    assert ended.code == 0
-    assert "values of level that target_attributes does not declare: expert (2)" in ended.err
-    assert "topic is no attribute that target_attributes declares" in ended.err
-
-
 @pytest.mark.process
 def test_the_place_is_named_where_there_are_several(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)

@@ -25,7 +25,6 @@ THIRD = "sk-planted-2Bw7Kx4Vg9Ls5Pj6"
 LISTED: list[dict[str, Any]] = [
     {"id": "gpt-4o-mini"},
     {"id": "gpt-4.1", "context_window": 1_047_576},
-    {"id": "model-of-a-friend", "pricing": {"prompt": "0.000002", "completion": "0.000008"}},
     {"id": "nobody-knows"},
 ]
 
@@ -47,10 +46,8 @@ async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path
     rows = table(done.out)
     assert rows["gpt-4.1"][0] == "1,047,576"
     assert rows["gpt-4o-mini"] == ["128,000", "0.15", "0.60"]
-    assert rows["model-of-a-friend"] == ["–", "2.00", "8.00"]
     assert rows["nobody-knows"] == ["–", "–", "–"]
     assert "genai-prices" in done.out
-    assert "the host's list" in done.out
     assert more.code == 0
     assert any("0.075" in line and "genai-prices" in line for line in more.screen)
     [host] = json.loads(reported.out)["hosts"]
@@ -58,7 +55,6 @@ async def test_a_host_tells_its_models_with_what_is_known_of_them(tmp_path: Path
     by_id = {model["id"]: model for model in host["models"]}
     assert list(by_id) == sorted(by_id)
     assert by_id["nobody-knows"]["price"] is None
-    assert by_id["model-of-a-friend"]["price"]["rates"]["output_usd_per_mtok"] == 8.0
     assert by_id["gpt-4o-mini"]["price"]["source"].endswith(": openai gpt-4o-mini")
 
 

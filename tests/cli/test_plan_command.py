@@ -220,17 +220,6 @@ def test_samples_are_so_many_of_each_model_whatever_its_roles(
     assert all(sum(name == of for of, _ in requested.requests) <= samples for name in requested.models())
 
 
-def test_a_rubric_that_is_asked_for_is_one_of_a_models_samples(
-    here: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab = Lab(here, [model("ann")], [task("one", rubric="auto"), task("two", rubric="auto")])
-    requested = listen(monkeypatch)
-    for samples, phases in ((1, (0, 0, 1, 0, 0)), (2, (0, 1, 1, 0, 0)), (4, (0, 2, 1, 1, 0))):
-        requested.clear()
-        assert coeval("plan", "--config", lab.file, "--estimate-samples", str(samples)).code == 0
-        assert requested.phases() == phases
-
-
 def width(found: dict[str, Any]) -> float:
     cost = found["cost_usd"]
     return float(cost["high"] / cost["low"])

@@ -70,7 +70,7 @@ def test_csv_has_a_line_for_each_score_and_each_accuracy(lab: Lab, coeval: Comma
 def test_what_scores_are_made_of(lab: Lab, coeval: Command, by: str, names: set[str]) -> None:
     shown = coeval("results", "--run", lab.path, "--by", by)
     assert shown.code == 0
-    assert f"Scores in story by {by}" in shown.out
+    assert f"Scores {'in story' if by == 'factor' else 'over all tasks'} by {by}" in shown.out
     rows = [line.split() for line in shown.out.splitlines() if line.partition(" ")[0] in names]
     assert {row[0] for row in rows} == names
     assert all(row[1] in ("ann", "ben") for row in rows), "every row names its student"

@@ -156,13 +156,13 @@ def test_figures_of_tables_are_those_of_tasks_factors_and_judges(run: Path, tmp_
         assert (value, low, high, n, failed) == (score.score, score.low, score.high, score.n, score.failed)
     with load(run) as reader:
         assert isinstance(reader, RunReader)
-        parts = [part for by in ("factor", "judge") for part in breakdown(reader, by)]
+        parts = [*breakdown(reader, "factor").scores, *breakdown(reader, "judge").scores]
     assert len(parts) > 8
     for part in parts:
         value, low, high, _, n, failed, *_ = figures[part.task or "", part.student, f"{part.by} {part.part}"]
-        assert (value, low, high, n, failed) == (part.score, part.low, part.high, part.n, part.failed)
+        assert (value, low, high, n, failed) == (part.score, part.low, part.high, part.n, part.missing)
     assert figures["", STUDENTS[0], "score"][-2:] == ["claude, gpt-4o, human:ann", "bbbb, aaaa"]
-    assert figures["haiku", STUDENTS[1], "judge claude"][-2:] == ["claude", "bbbb"]
+    assert figures["", STUDENTS[1], "judge claude"][-2:] == ["claude", "bbbb"]
 
 
 @pytest.mark.process

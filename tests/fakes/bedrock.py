@@ -72,47 +72,14 @@ def _request_shape() -> Any:
 
 @dataclass
 class BedrockHost(ScriptedHost):
-    """``keys`` are access key ids with their secrets, ``api_keys`` those of Bedrock's own. ``models`` and
-    inference ``profiles`` are what it lists, ``listed`` the requests for that."""
+    """``keys`` are access key ids with their secrets, ``api_keys`` those of Bedrock's own."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
     api_keys: frozenset[str] = frozenset()
     session_token: str | None = None
     region: str = "us-east-1"
-    models: Sequence[str] = ()
-    profiles: Sequence[str] = ()
-    listed: list[str] = field(default_factory=list)
 
     usual: ClassVar[Behaviour] = Answer()
-
-    def routes(self) -> list[web.RouteDef]:
-        """The control plane's lists too, which the real one serves at an address of its own."""
-        lists = [
-            web.get("/foundation-models", self.list_models),
-            web.get("/inference-profiles", self.list_profiles),
-        ]
-        return [*super().routes(), *lists]
-
-    async def list_models(self, request: web.Request) -> web.Response:
-        if (why := self._stranger(request, b"")) is not None:
-            return _error(why)
-        self.listed.append(request.raw_path)
-        needed = {"byOutputModality": ("TEXT", "IMAGE"), "byInferenceType": ("ON_DEMAND", "PROVISIONED")}
-        if any(value not in needed.get(name, ()) for name, value in request.query.items()):
-            return _error(Fault(400, "Validation errors detected."))
-        return web.json_response({"modelSummaries": [{"modelId": model} for model in self.models]})
-
-    async def list_profiles(self, request: web.Request) -> web.Response:
-        """Two a page, however many are asked for."""
-        if (why := self._stranger(request, b"")) is not None:
-            return _error(why)
-        self.listed.append(request.raw_path)
-        start = self.profiles.index(request.query["nextToken"]) if "nextToken" in request.query else 0
-        shown = self.profiles[start : start + 2]
-        page: dict[str, Any] = {"inferenceProfileSummaries": [{"inferenceProfileId": name} for name in shown]}
-        if start + 2 < len(self.profiles):
-            page["nextToken"] = self.profiles[start + 2]
-        return web.json_response(page)
 
     def no_json(self) -> Behaviour:
         return Fault(400, "The request body is not valid JSON.", "SerializationException")

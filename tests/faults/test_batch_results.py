@@ -37,20 +37,12 @@ from pipeline.experiments import Lab, model
 
 from coeval.core.errors import ModelUnavailable
 from coeval.engine.progress import Unwatched
-from coeval.models.batch import batch_job_runner, gemini_batches
+from coeval.models.batch import batch_job_runner
 from coeval.models.keys import Keys
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.rundir import RunDir
 
-
-class GeminiFiles(Provider):
-    """Gemini's answers in a file, as those of large jobs are."""
-
-    def __repr__(self) -> str:
-        return "gemini file"
-
-
-PLACES = [*FILES, GEMINI, GeminiFiles(**vars(GEMINI))]
+PLACES = [*FILES, GEMINI]
 each = pytest.mark.parametrize("place", PLACES, ids=repr)
 slow = pytest.mark.system
 
@@ -63,11 +55,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def serving(
-    place: Provider, folder: Path, monkeypatch: pytest.MonkeyPatch, gives: Gives | None = None
+    place: Provider, folder: Path, gives: Gives | None = None
 ) -> AsyncIterator[tuple[Any, Lab]]:
     """A host whose judgments all succeed, and an experiment that is judged there, under a budget."""
-    if isinstance(place, GeminiFiles):
-        monkeypatch.setattr(gemini_batches, "INLINE_REQUESTS", 1)
     async with served(place) as host:
         host.gives = gives
         yield host, lab_at(place, host, folder, batch_poll_s=[0.001, 0.002], budget_usd=100)
@@ -97,10 +87,10 @@ SHORT: dict[str, Gives] = {
     "how", ["all but two", *(pytest.param(how, marks=slow) for how in ("no line", "204"))]
 )
 async def test_what_the_provider_counts_and_does_not_give_is_perhaps_spent(
-    place: Provider, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Provider, how: str, tmp_path: Path
 ) -> None:
     missing = 2 if how == "all but two" else TOTAL
-    async with serving(place, tmp_path, monkeypatch, SHORT[how]) as (host, exp):
+    async with serving(place, tmp_path, SHORT[how]) as (host, exp):
         first = await exp.arun()
         assert first.exit_code == 3
         assert len(exp.records("evaluation")) == TOTAL - missing
@@ -120,13 +110,11 @@ async def test_what_the_provider_counts_and_does_not_give_is_perhaps_spent(
 
 @pytest.mark.process
 @each
-async def test_what_is_late_is_waited_for(
-    place: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_late_is_waited_for(place: Provider, tmp_path: Path) -> None:
     def late(times: int, lines: list[bytes]) -> list[bytes]:
         return lines if times > 4 else lines[: -2 * (5 - times)]
 
-    async with serving(place, tmp_path, monkeypatch, late) as (host, exp):
+    async with serving(place, tmp_path, late) as (host, exp):
         run = await exp.arun()
         assert run.exit_code == 0, run.summary
         assert set(sent(host).values()) == {1}
@@ -144,15 +132,11 @@ async def test_what_is_late_is_waited_for(
         *(pytest.param(damage, marks=slow) for damage in ("null", "deep", "no answer")),
     ],
 )
-async def test_a_damaged_result_costs_that_result_alone(
-    place: Provider, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_damaged_result_costs_that_result_alone(place: Provider, damage: str, tmp_path: Path) -> None:
     def damaged(_: int, lines: list[bytes]) -> list[bytes]:
         return [*map(DAMAGES[damage], lines[:1]), *lines[1:]]
 
-    if repr(place) == "gemini" and damage in ("cut", "deep"):
-        pytest.skip("its answers stand in one JSON text, which is cut or read as a whole: see below")
-    async with serving(place, tmp_path, monkeypatch, damaged) as (host, exp):
+    async with serving(place, tmp_path, damaged) as (host, exp):
         first = await exp.arun()
         assert first.exit_code == 3
         assert len(exp.records("evaluation")) == TOTAL - 1
@@ -169,11 +153,9 @@ async def test_a_damaged_result_costs_that_result_alone(
 
 @pytest.mark.process
 @each
-async def test_what_is_said_to_have_expired_costs_nothing(
-    place: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_said_to_have_expired_costs_nothing(place: Provider, tmp_path: Path) -> None:
     """The same number of lines as where two are missing; the provider says what became of the others."""
-    async with serving(place, tmp_path, monkeypatch) as (host, exp):
+    async with serving(place, tmp_path) as (host, exp):
         words = {"gemini": "EXPIRED", "mistral": "TIMEOUT_EXCEEDED"}
         if isinstance(host, BatchServer):
             fates = iter([*[place.says(VERDICT)] * (TOTAL - 2), "expired", "expired"])
@@ -188,10 +170,8 @@ async def test_what_is_said_to_have_expired_costs_nothing(
     assert len(errors(exp)) == gone
 
 
-async def test_errors_that_are_counted_and_not_given_are_owed_and_not_paid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with serving(FILES[0], tmp_path, monkeypatch) as (host, exp):
+async def test_errors_that_are_counted_and_not_given_are_owed_and_not_paid(tmp_path: Path) -> None:
+    async with serving(FILES[0], tmp_path) as (host, exp):
         host.script.extend([Fault(500, "oh"), Fault(500, "oh")])
         host.gives = lambda _, lines: [line for line in lines if b'"status_code":200' in line]
         await exp.arun()
@@ -200,24 +180,12 @@ async def test_errors_that_are_counted_and_not_given_are_owed_and_not_paid(
 
 
 @pytest.mark.process
-async def test_an_answer_that_is_nested_too_deep_hides_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Gemini's answers stand in the text that says how their job is: no decoder reads it whole."""
-    async with serving(GEMINI, tmp_path, monkeypatch) as (host, exp):
-        host.gives = lambda _, lines: [*map(DAMAGES["deep"], lines[:1]), *lines[1:]]
-        run = await exp.arun()
-    assert run.exit_code == 0, run.summary
-    assert (account(exp)["requests"], account(exp)["uncertain_usd"]) == (TOTAL, 0)
-
-
-@pytest.mark.process
 @each
 @pytest.mark.parametrize("status", [400, 401])
 async def test_a_job_that_was_refused_and_made_all_the_same_is_not_made_again(
-    place: Provider, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Provider, status: int, tmp_path: Path
 ) -> None:
-    async with serving(place, tmp_path, monkeypatch) as (host, exp):
+    async with serving(place, tmp_path) as (host, exp):
         if isinstance(host, BatchServer):
             host.losses.append("belied")
         else:

@@ -175,7 +175,7 @@ async def test_an_interruption_drops_no_reply_that_is_paid(
         }
         config = {
             "models": [teacher, model("ann", "student"), model("joe", "judge")],
-            "tasks": [about(handbook(tmp_path, files=8), total=40, closed_book=True)],
+            "tasks": [about(handbook(tmp_path, files=8), total=40)],
             "experiment": {"id": "exp", "storage_folder": "runs", "probe_mode": "disable"},
         }
         await coeval.arun(config, interrupt=interrupt)

@@ -166,8 +166,8 @@ def test_anything_else_is_no_level(reply: str) -> None:
 )
 def test_forms_of_the_same_score(reply: str) -> None:
     given = parse_criterion_score(reply)
-    assert (given.score, given.reason) == (7, "so")
-    assert isinstance(given.score, int)
+    assert (given.value, given.reason) == (7, "so")
+    assert isinstance(given.value, int)
 
 
 def test_repair_is_told() -> None:
@@ -193,7 +193,7 @@ def test_a_reply_without_a_score_is_refused(reply: str) -> None:
 def test_nothing_but_whole_numbers_of_the_scale_passes(value: object) -> None:
     reply = json.dumps({"score": value, "reason": ""})
     if not isinstance(value, bool) and isinstance(value, int | float) and value in range(1, 11):
-        assert parse_criterion_score(reply).score == value
+        assert parse_criterion_score(reply).value == value
     else:
         with pytest.raises(Unparsable):
             parse_criterion_score(reply)
@@ -210,7 +210,7 @@ def test_met_or_not(met: bool) -> None:
     word = str(met).lower()
     reply = f'```json\n{{"explanation": "because", "criteria_met": {word}}}\n```'
     assert parse_criteria_met(reply) == (met, "because", False)
-    assert parse_criteria_met(f'{{"criteria_met": {word}}}').met is met
+    assert parse_criteria_met(f'{{"criteria_met": {word}}}').value is met
 
 
 @pytest.mark.parametrize("value", ['"true"', "1", "0", "null", '"yes"', "[true]", '{"is": true}'])

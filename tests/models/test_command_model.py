@@ -19,8 +19,8 @@ from coeval.core.errors import ModelError, RequestTimeout, ServerFault, Unreadab
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request
 from coeval.models.keys import Keys
-from coeval.models.local import function_model
 from coeval.models.open import Models
+from coeval.models.transport import call
 
 pytestmark = pytest.mark.process
 
@@ -30,7 +30,7 @@ ASKED = Request((Message("system", "Be kind."), Message("user", "Hello?")), seed
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function_model, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(call, "BACKOFF_S", (0.001,) * len(call.BACKOFF_S))
 
 
 @asynccontextmanager

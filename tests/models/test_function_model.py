@@ -29,11 +29,11 @@ from coeval.core.errors import (
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, Schema
 from coeval.models.keys import Keys
-from coeval.models.local import function_model
 from coeval.models.local.callables import answer_of, find_callable, given_callable, source_hash
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models, check_askable, obstacle
+from coeval.models.transport import call
 
 KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
 ASKED = Request(
@@ -46,7 +46,7 @@ ASKED = Request(
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries do not wait."""
-    monkeypatch.setattr(function_model, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(call, "BACKOFF_S", (0.001,) * len(call.BACKOFF_S))
 
 
 @asynccontextmanager
@@ -168,11 +168,11 @@ ReadTimeout.__mro__[0].__name__ = "TimeoutException"
         (KeyboardInterrupt(), ServerFault, 1),
         (RecursionError(), ServerFault, 1),
         (MemoryError(), ServerFault, 1),
-        (ConnectionResetError("gone"), ConnectionFailed, 4),
-        (TimeoutError("late"), RequestTimeout, 4),
-        (ReadTimeout("late"), RequestTimeout, 4),
-        (Busy("slow down"), RateLimited, 4),
-        (RateLimited("ours"), RateLimited, 4),
+        (ConnectionResetError("gone"), ConnectionFailed, 8),
+        (TimeoutError("late"), RequestTimeout, 2),
+        (ReadTimeout("late"), RequestTimeout, 2),
+        (Busy("slow down"), RateLimited, 8),
+        (RateLimited("ours"), RateLimited, 8),
     ],
 )
 async def test_what_it_raises_is_its_items_failure_or_is_tried_again(

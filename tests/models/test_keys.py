@@ -238,7 +238,7 @@ def test_a_file_that_is_not_utf8_is_refused(places: Places) -> None:
     path = places.cwd / "keys.yaml"
     path.write_bytes(b"providers: {openai: \xff\xfe}")
     path.chmod(0o600)
-    with pytest.raises(UsageError, match="not UTF-8"):
+    with pytest.raises(UsageError, match="not valid YAML in UTF-8"):
         places.load()
 
 

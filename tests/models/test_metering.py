@@ -502,7 +502,7 @@ class Spending(RuleBasedStateMachine):
         self.go_on()
         if not (self.on_the_way or self.parked or self.jobs):
             assert not self.waiting
-        assert self.ledger.waiting == len(self.waiting)
+        assert self.ledger.budget_gate.waiting == len(self.waiting)
 
     def teardown(self) -> None:
         for _, wait, _ in self.waiting:
@@ -529,7 +529,7 @@ async def test_who_waits_for_jobs_that_cannot_be_written_is_told(tmp_path: Path)
         raise StoreError("the disk is full")
 
     ledger = Ledger(tmp_path / "usage.json", {"a": terms()}, budget_usd=30 * UNIT)
-    ledger.jobs_free_money(no_disk)
+    ledger.budget_gate.free_jobs_money = no_disk
     meter = ledger.meter("a")
     for _ in range(30):
         assert meter.park(UNIT, 1) is None

@@ -7,7 +7,7 @@ import pytest
 from yarl import URL
 
 from coeval.core.errors import UsageError
-from coeval.models.transport.network import proxy_for, trust_in_force, trusted_certificates
+from coeval.models.transport.network import proxy_for, trusted_certificates
 
 NAMES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
@@ -49,36 +49,10 @@ def test_a_proxy_of_another_kind_is_refused_without_its_password(monkeypatch: py
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("names", "reported"),
-    [
-        ((), ""),
-        (("SSL_CERT_FILE",), "SSL_CERT_FILE=HERE"),
-        (("SSL_CERT_FILE", "SSL_CERT_DIR"), "SSL_CERT_FILE=HERE and SSL_CERT_DIR=HERE"),
-        (("SSL_CERT_FILE", "CURL_CA_BUNDLE"), "CURL_CA_BUNDLE=HERE"),
-        (("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), "REQUESTS_CA_BUNDLE=HERE"),
-    ],
-)
-def test_the_variables_in_force_are_named(
-    names: tuple[str, ...], reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in names:
-        monkeypatch.setenv(name, str(tmp_path))
-    assert trust_in_force() == reported.replace("HERE", str(tmp_path))
-
-
-def test_a_bundle_that_is_not_there_is_said_not_to_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    assert trust_in_force() == f"SSL_CERT_FILE={tmp_path / 'ca.pem'} (which does not exist)"
-
-
 @pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 def test_the_certificate_bundle_of_the_environment(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert trusted_certificates() is True
     monkeypatch.setenv(name, str(tmp_path))
     assert isinstance(trusted_certificates(), ssl.SSLContext)
     for bundle in (tmp_path / "absent.pem", tmp_path / "empty.pem"):

@@ -56,19 +56,18 @@ async def test_bodies_are_unpacked_bounded_and_read_as_on_the_straight_wire(
     said = json.dumps({"text": "Grüße"}, ensure_ascii=False)
     answers = [
         reply(200, gzip.compress(said.encode("utf-8-sig")), Content_Encoding="gzip"),
-        reply(200, said.encode("latin-1"), Content_Type="application/json; charset=latin-1"),
         reply(200, said.encode(), Content_Encoding="none"),
     ]
     async with server(*answers, reply(200, bytes(1 << 21))) as fake:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{fake.port}")
         asking = Client(TARGET)
-        assert [(await asking.post()).value for _ in answers] == ["Grüße"] * 3
+        assert [(await asking.post()).value for _ in answers] == ["Grüße"] * 2
         assert {requested.headers["accept-encoding"] for requested in fake.requested} == {"identity"}
         error = await asking.error()
         await asking.http.aclose()
         assert isinstance(error, Unreadable)
         assert "a body of more than 1 MiB" in str(error)
-        assert len(fake.requested) == 3 + 2
+        assert len(fake.requested) == 2 + 2
 
 
 @pytest.mark.parametrize("target", [TARGET, TARGET.replace("http", "https")])

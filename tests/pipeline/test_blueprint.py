@@ -380,8 +380,6 @@ KEY_VARIABLES = {
     "autorubric": {"task_description", "output_description"},
     "sample": {"task_description", "output_description", "target_attributes", "nuanced_attributes"},
     "sample_documents": {"task_description", "output_description", "passages", "student_sees"},
-    "closed_book": {"task_description", "input"},
-    "closed_book_check": {"input", "reference", "response"},
     "test": {"input", "task_description", "output_description"},
     "evaluate_single": {"input", "response", "reference", "rubric"},
     "evaluate_per_factor": {"input", "response", "reference", "factor", "criterion"},

@@ -1,4 +1,4 @@
-"""Batches of Gemini in a run where they are odd: unreadable states, large jobs, lost uploads."""
+"""Batches of Gemini in a run where they are odd: unreadable states, lost uploads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from fakes.scripted import Raw
 from pipeline.batched_lab import GEMINI, KEY, lab_at, serving
 from pipeline.experiments import Notes
 
-from coeval.models.batch import gemini_batches
 from coeval.models.batch.batch_job_runner import LOST_LOOKS
-from coeval.models.batch.gemini_batches import GeminiBatches
 
 
 @pytest.fixture(autouse=True)
@@ -58,10 +56,7 @@ async def test_a_state_that_cannot_be_read_is_told_and_not_asked_for_without_end
 
 
 @pytest.mark.process
-async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gemini_batches, "INLINE_REQUESTS", 1)
+async def test_a_job_goes_as_a_file_and_a_lost_upload_is_sent_again(tmp_path: Path) -> None:
     async with serving(GEMINI) as host:
         exp = lab_at(GEMINI, host, tmp_path)
         host.troubles += [("upload", LOST), ("create", LOST), ("download", LOST)]
@@ -70,15 +65,3 @@ async def test_a_large_job_goes_as_a_file_and_a_lost_upload_is_sent_again(
     assert [job.body.get("fileName") is not None for job in host.jobs.values()] == [True]
     assert set(requested(host).values()) == {1}
     assert host.heard.count("upload") == 2
-
-
-async def test_too_few_requests_for_a_job_are_asked_live(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(GeminiBatches, "limits", GeminiBatches.limits._replace(least=100))
-    async with serving(GEMINI) as host:
-        exp = lab_at(GEMINI, host, tmp_path)
-        run = await exp.arun()
-    assert run.exit_code == 0, run.summary
-    assert not host.jobs
-    assert len(host.requested) == 6

@@ -31,8 +31,6 @@ from coeval.pipeline.phases.document_items import (
     squeezed,
     supported,
 )
-from coeval.pipeline.plan.preview import forecast
-from coeval.pipeline.run_options import RunOptions
 from coeval.reports.folder_report import folder_report
 from coeval.simulation.simulated_model import SimulatedModel
 
@@ -341,33 +339,6 @@ def test_an_item_that_never_passes_fails_within_bounds_and_is_owed_again(
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
     assert requested.phases()[2] == 8
     assert {json.dumps(item["passage_filtered"]) for item in items(lab)} == {'{"invented quote": 8}'}
-
-
-def test_what_the_teacher_knows_without_the_passage_is_dropped(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab.tasks = [about(lab.folder / "handbook", total=30, closed_book=True)]
-    calls = forecast(load_config(lab.file), RunOptions()).calls_of_phase("data_generation")
-    assert (calls.low, calls.high) == (90, 90)
-    asked: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    answer = SimulatedModel.answer
-
-    def noted(self: SimulatedModel, request: Request) -> Completion:
-        completion = answer(self, request)
-        if request.purpose == "data_generation" and request.call is not None:
-            name = request.schema.name if request.schema is not None else "answer"
-            asked[request.call.key].append((name, completion.text))
-            if name == "answer":
-                assert "a month." not in request.messages[-1].content
-        return completion
-
-    monkeypatch.setattr(SimulatedModel, "answer", noted)
-    lab.run()
-    for item in items(lab):
-        of = asked[item["id"]]
-        assert [name for name, _ in of] == ["benchmark_item", "answer", "same_answer"] * (len(of) // 3)
-        verdicts = [json.loads(text)["same"] for name, text in of if name == "same_answer"]
-        assert verdicts == ["yes"] * item.get("passage_filtered", {}).get("closed book", 0) + ["no"]
 
 
 # --- What changes, and what is shown

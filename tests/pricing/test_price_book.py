@@ -17,7 +17,7 @@ from coeval.core.model import ModelSpec, is_own_address
 from coeval.core.records import Usage
 from coeval.engine.terms import Ceiling, offer_of, tariff_of, terms_of
 from coeval.models.catalog import HOSTS
-from coeval.pricing.price_book import PriceBook, library_name, library_tariff, provider_at
+from coeval.pricing.price_book import PriceBook, library_tariff, provider_at
 from coeval.pricing.tariff import FREE, Rates, Tariff, pricer
 
 
@@ -322,12 +322,6 @@ def test_a_base_url_tells_whose_prices_hold() -> None:
     assert provider_at("https://api.together.xyz/v1") == "together"
     assert provider_at("http://127.0.0.1:8000/v1") is None
     assert provider_at("https://my-gateway.example/v1") is None
-
-
-def test_the_data_are_told_with_their_date() -> None:
-    name = library_name()
-    assert name.startswith(f"genai-prices {genai_prices.__version__}, prices up to 20")
-    assert name[-10:] <= datetime.now(UTC).date().isoformat()
 
 
 @pytest.mark.process

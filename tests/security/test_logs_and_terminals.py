@@ -33,7 +33,7 @@ COMMANDS = (
     ("show",),
     ("show", "--json"),
     ("show", "--disagreement", "--full"),
-    ("repair", "--dry-run", "--stats", "--breakdown", "--examples", "9", "--show-valid", "9"),
+    ("repair", "--dry-run", "--stats", "--breakdown", "--examples", "9"),
 )
 _EVENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR) ")
 

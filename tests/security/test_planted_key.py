@@ -149,7 +149,7 @@ def readers(place: Place) -> list[tuple[str, list[str]]]:
         ["show", *run, "--full"],
         ["show", *run, "--json"],
         ["show", *run, "--disagreement", "--full"],
-        ["repair", *run, "--dry-run", "--stats", "--breakdown", "--examples", "9", "--show-valid", "9"],
+        ["repair", *run, "--dry-run", "--stats", "--breakdown", "--examples", "9"],
         ["repair", *run],
         ["datasets", "list"],
         ["datasets", "verify"],

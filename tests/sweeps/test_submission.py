@@ -163,8 +163,6 @@ def test_the_end_of_an_overwritten_snapshot_is_not_that_of_the_new_one(tmp_path:
 def test_values_of_a_merge_command_are_no_code() -> None:
     with pytest.raises(UsageError, match=r"--merge-command needs \{merged\}: it is what is served"):
         MergeCommand("merge {path}")
-    with pytest.raises(UsageError, match=r"--merge-command is run without a shell"):
-        MergeCommand("merge {path} {merged} && rm -r {path}")
     values = {"path": "/a; rm b", "merged": "/m"}
     assert MergeCommand("merge {path} --to {merged}").filled_with(values) == (
         "merge",

@@ -274,29 +274,10 @@ def mean_over_strata(strata: Sequence[ArrayLike], clusters: Sequence[ArrayLike] 
     return msgspec.structs.replace(_interval(sums, SHARE), n=sum(map(len, arrays)))
 
 
-class Clusters(NamedTuple):
-    """What is to be known of clusters of units for their mean: how many items and clusters of them there are,
-    how many units (or the sum of their shares) and the sum of these, and over the clusters the sums of
-    squared sums, of sums times sizes, and of squared sizes."""
-
-    items: int
-    clusters: int
-    units: float
-    total: float
-    squares: float
-    cross: float
-    sizes: float
-
-
-def mean_of_clusters(found: Clusters) -> Interval:
-    """`clustered_mean` of scores from 0 to 1 that have been summed already."""
-    if not found.units:
-        return NOTHING
-    mean = found.total / found.units
-    squares = found.squares - 2 * mean * found.cross + mean**2 * found.sizes
-    scatter = Scatter(found.clusters, max(squares, 0.0) * (found.clusters / found.units) ** 2)
+def mean_of_clusters(mean: float, scatter: Scatter, items: int) -> Interval:
+    """`clustered_mean` of scores from 0 to 1, of their ``mean`` and how the clusters of ``items`` scatter."""
     low, high = mean_bounds(min(max(mean, 0.0), 1.0), [scatter])
-    return Interval(mean, low, high, found.items)
+    return Interval(mean, low, high, items)
 
 
 def wilson(k: int, n: int) -> Interval:

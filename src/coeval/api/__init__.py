@@ -15,11 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from coeval.analysis.readers.run_records import Records
 from coeval.api.given_tables import Rows, with_tables
 from coeval.api.run_handle import Run, compare, gate, open_run
 from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
+from coeval.core.settings import taking
 from coeval.engine.progress import Watcher
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.keys import Keys
@@ -55,23 +58,30 @@ Experiment: TypeAlias = Config | Mapping[str, Any] | str | Path
 Changed: TypeAlias = Literal["refuse", "redo", "keep"]
 
 
-def run(
-    config: Experiment,
-    *,
-    items: Rows | Mapping[str, Rows] | None = None,
-    answers: Mapping[str, Rows | Mapping[str, str]] | None = None,
-    continue_run: bool = False,
-    overwrite: bool = False,
-    only_models: Sequence[str] = (),
-    changed: Changed = "refuse",
-    phase_barriers: bool = False,
-    wait: bool = True,
-    allow_unsandboxed: bool = False,
-    keys: str | Path | None = None,
-    progress: bool | None = None,
-    watcher: Watcher | None = None,
-    interrupt: asyncio.Event | None = None,
-) -> Run:
+class _ExperimentCall(msgspec.Struct, frozen=True):
+    config: Experiment
+
+
+class RunCall(_ExperimentCall, frozen=True, kw_only=True):
+    """The parameters of `run` and `arun`."""
+
+    items: Rows | Mapping[str, Rows] | None = None
+    answers: Mapping[str, Rows | Mapping[str, str]] | None = None
+    continue_run: bool = False
+    overwrite: bool = False
+    only_models: Sequence[str] = ()
+    changed: Changed = "refuse"
+    phase_barriers: bool = False
+    wait: bool = True
+    allow_unsandboxed: bool = False
+    keys: str | Path | None = None
+    progress: bool | None = None
+    watcher: Watcher | None = None
+    interrupt: asyncio.Event | None = None
+
+
+@taking(RunCall)
+def run(call: RunCall) -> Run:
     """Run an experiment as far as it goes; what fails is recorded, and counted in ``Run.summary``.
 
     Works in scripts and, since it waits beside a loop that is running already, in notebooks. Ctrl-C, or
@@ -125,70 +135,47 @@ def run(
     KeyboardInterrupt
         at a second Ctrl-C; the run can be opened and continued all the same.
     """
-    event = interrupt or asyncio.Event()
-    return wait_for(
-        lambda: arun(
-            config,
-            items=items,
-            answers=answers,
-            continue_run=continue_run,
-            overwrite=overwrite,
-            only_models=only_models,
-            changed=changed,
-            phase_barriers=phase_barriers,
-            wait=wait,
-            allow_unsandboxed=allow_unsandboxed,
-            keys=keys,
-            progress=progress,
-            watcher=watcher,
-            interrupt=event,
-        ),
-        event,
-    )
+    event = call.interrupt or asyncio.Event()
+    return wait_for(lambda: _run_as_called(call, event), event)
 
 
-async def arun(
-    config: Experiment,
-    *,
-    items: Rows | Mapping[str, Rows] | None = None,
-    answers: Mapping[str, Rows | Mapping[str, str]] | None = None,
-    continue_run: bool = False,
-    overwrite: bool = False,
-    only_models: Sequence[str] = (),
-    changed: Changed = "refuse",
-    phase_barriers: bool = False,
-    wait: bool = True,
-    allow_unsandboxed: bool = False,
-    keys: str | Path | None = None,
-    progress: bool | None = None,
-    watcher: Watcher | None = None,
-    interrupt: asyncio.Event | None = None,
-) -> Run:
+@taking(RunCall)
+async def arun(call: RunCall) -> Run:
     """`run` as a coroutine, with the same parameters and errors.
 
     Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once, as
     asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
     """
-    if isinstance(only_models, str):
-        raise UsageError(f'only_models is a list of names; write only_models=["{only_models}"]')
-    if changed not in (known := [stance.value for stance in Stance]):
-        raise UsageError(f'changed="{changed}" is unknown; use {", ".join(known)}')
-    batches = BatchMode.WAIT if wait else BatchMode.SUBMIT
-    stance, names = Stance(changed), tuple(only_models)
+    return await _run_as_called(call, call.interrupt or asyncio.Event())
+
+
+async def _run_as_called(call: RunCall, event: asyncio.Event) -> Run:
+    if isinstance(call.only_models, str):
+        raise UsageError(f'only_models is a list of names; write only_models=["{call.only_models}"]')
+    if call.changed not in (known := [stance.value for stance in Stance]):
+        raise UsageError(f'changed="{call.changed}" is unknown; use {", ".join(known)}')
     options = RunOptions(
-        continue_run, overwrite, names, stance, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
+        call.continue_run,
+        call.overwrite,
+        tuple(call.only_models),
+        Stance(call.changed),
+        call.phase_barriers,
+        BatchMode.WAIT if call.wait else BatchMode.SUBMIT,
+        allow_unsandboxed=call.allow_unsandboxed,
     )
-    if items is not None or answers:
+    config = call.config
+    if call.items is not None or call.answers:
         if isinstance(config, Config):
             raise UsageError("items and answers go with an experiment file or mapping, not with a loaded one")
-        config = read_config(with_tables(config, items, answers), start=options).config
+        config = read_config(with_tables(config, call.items, call.answers), start=options).config
     elif isinstance(config, Config):
         check_start(config, options)
     else:
         config = read_config(config, start=options).config
-    event = interrupt or asyncio.Event()
-    async with shown(progress, watcher, event) as watching:
-        return await run_checked(config, options, keys=find_keys(keys), watcher=watching, interrupt=event)
+    async with shown(call.progress, call.watcher, event) as watching:
+        return await run_checked(
+            config, options, keys=find_keys(call.keys), watcher=watching, interrupt=event
+        )
 
 
 async def run_checked(

@@ -18,7 +18,7 @@ import msgspec
 
 from coeval.benchmarks.words import treebank_words, word_runs
 from coeval.core.foreign import decode
-from coeval.judging.language_detector import LanguageDetector
+from coeval.judging.checks.check_options import detected_language
 
 # --- Sentences
 #
@@ -380,9 +380,6 @@ def looks_like_verb(word: str) -> bool:
     return bool(stems & _VERBS) or (len(plain) > 4 and plain.endswith(("ing", "ed")))
 
 
-# Characters above which sentences are split by rule even with the model.
-LONG_TEXT = 300_000
-
 PUNKT = "tokenizers/punkt_tab/english"
 TAGGER = "taggers/averaged_perceptron_tagger_eng"
 STOP_WORDS = "corpora/stopwords/english"
@@ -398,16 +395,16 @@ class Language:
     """English analysis for verifiers; resources are loaded on first use.
 
     ``folders`` are searched in order; a missing resource is replaced by a rule.
-    ``simplified`` counts the long texts whose sentences were split by rule.
     """
 
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
         self._folders = folders
-        self.simplified = 0
         remember = lru_cache(maxsize=_REMEMBERED_TEXTS)
-        self.sentences: Callable[[str], tuple[str, ...]] = remember(self._sentences)
+        self.sentences: Callable[[str], tuple[str, ...]] = remember(
+            lambda text: tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
+        )
         self.word_runs: Callable[[str], tuple[str, ...]] = remember(lambda text: tuple(word_runs(text)))
-        self.detect: Callable[[str], str | None] = remember(lambda text: self._detector.detect(text))
+        self.detect: Callable[[str], str | None] = remember(detected_language)
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
@@ -445,16 +442,6 @@ class Language:
     def stop_words(self) -> frozenset[str]:
         return CLOSED_CLASSES if self._stop_word_list is None else self._stop_word_list
 
-    def _sentences(self, text: str) -> tuple[str, ...]:
-        if len(text) > LONG_TEXT:
-            self.simplified += 1
-            return tuple(plain_sentences(text))
-        return tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
-
-    @cached_property
-    def _detector(self) -> LanguageDetector:
-        return LanguageDetector()
-
     @cached_property
     def _punkt(self) -> PunktSplitter | None:
         return self._first(PUNKT, lambda path: PunktSplitter(read_punkt_model(path)))
@@ -468,12 +455,9 @@ class Language:
         return self._first(STOP_WORDS, read_stopwords)
 
     def _first(self, resource: str, read: Callable[[Path], _Resource]) -> _Resource | None:
-        for path in self._places(resource):
+        for folder in self._folders:
             try:
-                return read(path)
+                return read(folder / resource)
             except OSError:
                 continue
         return None
-
-    def _places(self, resource: str) -> Iterator[Path]:
-        return (folder / resource for folder in self._folders)

@@ -174,3 +174,21 @@ ProbeOnFail = Annotated[
     Literal["abort", "warn"] | None,
     typer.Option("--probe-on-fail", help="What to do if a probed model does not answer."),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+ComparedStudents = Annotated[
+    str | None,
+    typer.Option(
+        "--students",
+        metavar="X,Y",
+        help="Of one run, these students, the base first; of several folders, the student of each, or one "
+        "for all.",
+    ),
+]
+Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8080")
+]
+OpenIt = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
+NoToken = Annotated[
+    bool,
+    typer.Option("--no-token", help="Let every user of this machine in, without a token."),
+]

@@ -1,75 +1,60 @@
-"""The ``coeval`` command and its subcommands."""
+"""The ``coeval`` command and its subcommands, each loaded when it is called."""
 
 from __future__ import annotations
 
 import sys
-from copy import copy
+from importlib import import_module
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from coeval import __version__
 from coeval.cli.command_names import Commands
-from coeval.cli.commands import datasets, judges_command
-from coeval.cli.commands.analyze_command import analyze
-from coeval.cli.commands.compare_command import compare
-from coeval.cli.commands.exchange_commands import export, import_files, log
-from coeval.cli.commands.gate_command import GateCommand, gate
-from coeval.cli.commands.generate_command import generate
-from coeval.cli.commands.ingest_command import ingest, init
-from coeval.cli.commands.label_command import label
-from coeval.cli.commands.models_command import models
-from coeval.cli.commands.probe_command import probe
-from coeval.cli.commands.repair_command import repair
-from coeval.cli.commands.results import results
-from coeval.cli.commands.run_command import describe, plan, run
-from coeval.cli.commands.show import show
-from coeval.cli.commands.simulate import simulate
-from coeval.cli.commands.status import status
-from coeval.cli.commands.sweep import sweep_group
-from coeval.cli.commands.view_command import view
 from coeval.cli.ending import run_to_exit
-from coeval.cli.settings_flags import GroupedCommand
 from coeval.core.options import Face
+from coeval.core.process_limits import need_address_space
 
-app = typer.Typer(
-    name="coeval",
-    cls=Commands,
-    help="Your own benchmark, with error bars: models write it, answer it and judge it.",
-    epilog="First steps: coeval run --config examples/quickstart.yaml  (simulated models, no key needed)",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command()(run)
-app.command(cls=GroupedCommand, no_args_is_help=True)(init)
-app.command("wizard", cls=GroupedCommand, no_args_is_help=True, hidden=True)(
-    init
-)  # its name in the specification
-app.command()(plan)
-app.command()(describe)
-app.command()(generate)
-app.command(cls=GroupedCommand)(ingest)
-app.command()(probe)
-app.command()(models)
-app.command()(status)
-app.command()(results)
-app.command()(analyze)
-app.command()(show)
-app.command()(view)
-app.command()(label)
-app.command("import")(import_files)
-app.command()(export)
-app.command()(log)
-app.command()(compare)
-app.command(cls=GateCommand)(gate)
-app.command()(repair)
-app.command()(simulate)
-app.add_typer(judges_command.app)
-app.add_typer(datasets.app)
-app.add_typer(sweep_group.app)
+_ABOUT = "Your own benchmark, with error bars: models write it, answer it and judge it."
+
+
+COMMANDS = {
+    "run": ("run_command", "Run an experiment and print its scores."),
+    "init": ("ingest_command", "Write an experiment file for your data, and price it."),
+    "wizard": ("ingest_command", ""),
+    "plan": ("run_command", "Estimate calls, tokens, cost and time of an experiment."),
+    "describe": ("run_command", "Show an experiment before it runs: prompts, calls, cost."),
+    "generate": ("generate_command", "Let teachers propose attributes and rubrics, as a file to edit."),
+    "ingest": ("ingest_command", "Import items from a table, a data set or a benchmark."),
+    "probe": ("probe_command", "Check that each model of an experiment answers."),
+    "models": ("models_command", "List the models that your keys reach, with their prices."),
+    "status": ("status", "Show a run's progress, costs, batch jobs and recent errors."),
+    "results": ("results", "Show the scores of a run or of an `eval-framework` folder."),
+    "analyze": ("analyze_command", "Explain a run's scores: who leads, and how sure that is."),
+    "show": ("show", "Show items with their answers and judgments."),
+    "view": ("view_command", "Browse runs: progress, results, every item and answer."),
+    "label": ("label_command", "Label a random sample of answers, blind to student and judges."),
+    "import": (
+        "exchange_commands",
+        "Import results of other tools: results, compare, gate and view then work on them.",
+    ),
+    "export": ("exchange_commands", "Write results as tables, or as logs of Inspect."),
+    "log": ("exchange_commands", "Log results to an experiment tracker: headlines with their intervals."),
+    "compare": ("compare_command", "Compare models on the same items, with intervals."),
+    "gate": ("gate_command", "Decide whether a candidate may replace a base: GO or NO-GO."),
+    "repair": ("repair_command", "Set invalid records aside; --continue regenerates them."),
+    "simulate": ("simulate", "Serve simulated models on this machine."),
+    "judges": ("judges_command", "Check a judge against its earlier scores."),
+    "datasets": ("datasets", "List, fetch and verify the benchmarks' data."),
+    "sweep": ("sweep.sweep_group", "Evaluate the checkpoints of a training run, with curves."),
+}
+"""The module of each command below ``cli/commands``, and its line in the list of commands."""
+_READERS = frozenset({"results", "analyze", "show", "view", "label", "compare", "gate"})
+"""Commands that load duckdb and numpy, which end the process where they get no address space."""
+_HIDDEN = "wizard"
+"""The name of `init` in the specification."""
+_FUNCTIONS = {"import": "import_files", _HIDDEN: "init"}
+"""Functions that have another name than their command."""
 
 
 def _version(needed: bool) -> None:
@@ -78,33 +63,63 @@ def _version(needed: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Your own benchmark, with error bars: models write it, answer it and judge it."""
+    pass
 
 
-def _named(words: list[str]) -> typer.Typer:
-    """The command line with the command of that name alone, where there is one: to build the options of all
-    commands takes a start 0.1 s of CPU."""
-    found = copy(app)
-    found.registered_commands = [
-        info
-        for info in app.registered_commands
-        if words == [info.name or getattr(info.callback, "__name__", None)]
-    ]
-    found.registered_groups = [
-        info
-        for info in app.registered_groups
-        if info.typer_instance and words == [info.typer_instance.info.name]
-    ]
-    return found if found.registered_commands or found.registered_groups else app
+def _without_commands() -> typer.Typer:
+    app = typer.Typer(
+        name="coeval",
+        cls=Commands,
+        help=_ABOUT,
+        epilog="First steps: coeval run --config examples/quickstart.yaml  (simulated models, no key needed)",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    return app
+
+
+def with_commands(*names: str) -> typer.Typer:
+    """The command line with these commands, by default all.
+
+    Raises UsageError: there is too little address space to load one.
+    """
+    app = _without_commands()
+    for name in names or COMMANDS:
+        if name in _READERS:
+            need_address_space()
+        module = import_module(f"coeval.cli.commands.{COMMANDS[name][0]}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app)
+            continue
+        kind, function = getattr(module, "KIND", TyperCommand), getattr(module, _FUNCTIONS.get(name, name))
+        command = app.command(
+            name, cls=kind, hidden=name == _HIDDEN, no_args_is_help=name in ("init", _HIDDEN)
+        )
+        command(function)
+    return app
+
+
+def _for(words: list[str]) -> typer.Typer:
+    """The command line for these words. The list of commands loads none of them, a command itself alone, and
+    a word that is no command all, to suggest one."""
+    if not words or words[0] in ("-h", "--help", "--version"):
+        app = _without_commands()
+        for name, (_, about) in COMMANDS.items():
+            app.command(name, help=about, hidden=name == _HIDDEN)(lambda: None)
+        return app
+    return with_commands(*(words[:1] if words[0] in COMMANDS else ()))
 
 
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
     threshold or a gate said NO-GO, 130 interrupted."""
-    run_to_exit(lambda: _named(sys.argv[1:2])(prog_name="coeval"), Face.COEVAL)  # however it was started
+    run_to_exit(lambda: _for(sys.argv[1:])(prog_name="coeval"), Face.COEVAL)  # however it was started

@@ -168,8 +168,9 @@ def taking(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R
             [own[name].replace(annotation=hints[name]) for name in order],
             return_annotation=get_type_hints(function)["return"],
         )
-        said = (f"{field.name}:\n    {_in_python(field.setting)}" for field in fields)
-        shown.__doc__ = "\n".join([getdoc(function) or "", "", "Settings", "--------", *said])
+        if fields:
+            said = (f"{field.name}:\n    {_in_python(field.setting)}" for field in fields)
+            shown.__doc__ = "\n".join([getdoc(function) or "", "", "Settings", "--------", *said])
         return with_keywords
 
     return made

@@ -39,8 +39,7 @@ from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint, reach
 from coeval.models.transport.http import Http
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.pricing_file import LOCAL_FILE
-from coeval.pricing.tariff import Rates, Tariff
+from coeval.pricing.tariff import Tariff
 from coeval.store.jsonl import write_json_atomic
 from coeval.store.rundir import now
 
@@ -320,12 +319,11 @@ async def _report(
     if isinstance(address, HostReport):
         return address
     spec = address.spec
-    url = address.models_url or address.url
     names = at[address.key]
-    report = HostReport(spec.interface, spec.account, shown_url(url), names=names)
+    report = HostReport(spec.interface, spec.account, shown_url(address.url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
-    endpoint = Endpoint(url, address.signer, Limiter(), secrets, address.host.headers)
+    endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
     endpoint.leave_in((*names, *chain.from_iterable(names.values())))
     try:
         await reach(endpoint, address.dialect.model_list.path(None), "GET")
@@ -340,15 +338,8 @@ async def _report(
 
 
 def _offered(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedModel:
-    """The user's own price, else what the host lists, else what is known of it."""
     offer = offer_of(spec)._replace(model=model.id, base_model=None)
     tariff = tariff_of(offer, prices)
-    own = tariff is not None and tariff.source == str(LOCAL_FILE)
-    if not own and model.input_usd_per_mtok is not None and model.output_usd_per_mtok is not None:
-        rates = Rates(
-            input_usd_per_mtok=model.input_usd_per_mtok, output_usd_per_mtok=model.output_usd_per_mtok
-        )
-        tariff = Tariff(rates=rates, source="the host's list")
     return OfferedModel(model.id, model.context_window or prices.context_window(offer), tariff)
 
 

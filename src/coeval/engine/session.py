@@ -368,8 +368,8 @@ async def opened(
     batches: Batches | None = None
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
-        ledger.jobs_free_money(batches.free_money)
-        batches.when_one_ends = ledger.look_again
+        ledger.budget_gate.free_jobs_money = batches.free_money
+        batches.when_one_ends = ledger.budget_gate.changed
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
         return torn_line(path, torn, accounts.phase_of(path))

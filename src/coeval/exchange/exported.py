@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from coeval import __version__
-from coeval.analysis.breakdown import PartScore, breakdown
+from coeval.analysis.breakdown import By, breakdown
 from coeval.analysis.measures.pair_measures import (
     KeptPair,
     kept_pairs,
@@ -217,17 +217,19 @@ def _parts(reader: Reader, judges: Mapping[tuple[str, str], tuple[str, ...]]) ->
 
 @_parts.register
 def _(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
-    for part in (*breakdown(reader, "factor"), *breakdown(reader, "judge")):
-        if not part.removed:
-            of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
-            yield _share(part.task, f"{part.by} {part.part}", part.score, part, of)
+    made_of: tuple[By, By] = ("factor", "judge")
+    for part in (part for by in made_of for part in breakdown(reader, by).scores):
+        of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
+        yield _share(
+            part.task, f"{part.by} {part.part}", part.score, MeasureRow(part, failed=part.missing), of
+        )
 
 
 def _share(
     task: str | None,
     metric: str,
     value: float | None,
-    of: MeasureRow | PartScore,
+    of: MeasureRow,
     judges: tuple[str, ...] = (),
 ) -> FigureOut:
     counts = (of.n, of.failed, "share", judges)

@@ -7,9 +7,9 @@ stay missing. A default score would be invented.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -123,40 +123,45 @@ def _known(words: list[str], scale: RubricScale) -> set[str]:
     return {level for word in words if (level := scale.level(word)) is not None}
 
 
-# --- Criterion verdict: ``{"score": 7, "reason": "…"}``
+# --- One verdict in JSON, such as ``{"score": 7, "reason": "…"}``
 
 # WritingBench's own scale.
 LOWEST, HIGHEST = 1, 10
 
+_Verdict = TypeVar("_Verdict")
 
-class CriterionScore(NamedTuple):
-    """Score of a criterion. ``repaired``: the reply's JSON was damaged."""
 
-    score: int
+class StatedVerdict(NamedTuple, Generic[_Verdict]):
+    """A judge's verdict, and its reason: empty where it gives none. ``repaired``: its JSON was damaged."""
+
+    value: _Verdict
     reason: str
-    repaired: bool
+    repaired: bool = False
 
 
-def parse_criterion_score(text: str) -> CriterionScore:
+def _stated_verdict(
+    text: str, key: str, read: Callable[[Any], _Verdict | None], needed: str, reason: str = "reason"
+) -> StatedVerdict[_Verdict]:
+    """Read what a reply's JSON says under ``key``; what ``read`` returns None of is no verdict."""
+    found = extract_json(text)
+    stated = found.value if isinstance(found.value, dict) else {}
+    if (value := read(stated.get(key))) is None:
+        raise Unparsable(f"the reply holds no {needed}, but {stated.get(key)!r:.80}", raw=text)
+    if is_contradicted(text, key):
+        raise Unparsable(f"the reply holds more than one {key}", raw=text)
+    why = stated.get(reason)
+    return StatedVerdict(value, why.strip() if isinstance(why, str) else "", found.repaired)
+
+
+def parse_criterion_score(text: str) -> StatedVerdict[int]:
     """Parse a judge's whole number from 1 to 10, and its reason.
 
     An integral float (``7.0``) is accepted; a string, a boolean or a value off the scale is not, and nothing
-    is clipped. A missing reason is empty.
+    is clipped.
 
     Raises Unparsable: the reply holds no such score.
     """
-    found = extract_json(text)
-    given = found.value.get("score") if isinstance(found.value, dict) else None
-    score = _whole(given)
-    if score is None:
-        raise Unparsable(
-            f"the reply holds no whole number from {LOWEST} to {HIGHEST} as its score, but {given!r:.80}",
-            raw=text,
-        )
-    if is_contradicted(text, "score"):
-        raise Unparsable("the reply holds more than one score", raw=text)
-    reason = found.value.get("reason")
-    return CriterionScore(score, reason if isinstance(reason, str) else "", found.repaired)
+    return _stated_verdict(text, "score", _whole, f"whole number from {LOWEST} to {HIGHEST} as its score")
 
 
 def _whole(given: Any) -> int | None:
@@ -165,30 +170,17 @@ def _whole(given: Any) -> int | None:
     return int(given) if LOWEST <= given <= HIGHEST and given == int(given) else None
 
 
-# --- Rubric item verdict: ``{"criteria_met": true, "explanation": "…"}``
-
-
-class RubricItemVerdict(NamedTuple):
-    """Verdict on a rubric item. ``repaired``: the reply's JSON was damaged."""
-
-    met: bool
-    explanation: str
-    repaired: bool
-
-
-def parse_criteria_met(text: str) -> RubricItemVerdict:
-    """Parse whether the item is met: JSON true or false only.
+def parse_criteria_met(text: str) -> StatedVerdict[bool]:
+    """Parse whether a rubric's item is met: JSON true or false only.
 
     Raises Unparsable: the reply holds no ``criteria_met`` that is a truth value.
     """
-    found = extract_json(text)
-    met = found.value.get("criteria_met") if isinstance(found.value, dict) else None
-    if isinstance(met, bool) and is_contradicted(text, "criteria_met"):
-        raise Unparsable("the reply says both that the item is met and that it is not", raw=text)
-    if not isinstance(met, bool):
-        raise Unparsable(f"the reply holds no criteria_met that is true or false, but {met!r:.80}", raw=text)
-    explanation = found.value.get("explanation")
-    return RubricItemVerdict(met, explanation if isinstance(explanation, str) else "", found.repaired)
+    needed = "criteria_met that is true or false"
+    return _stated_verdict(text, "criteria_met", _truth, needed, "explanation")
+
+
+def _truth(given: Any) -> bool | None:
+    return given if isinstance(given, bool) else None
 
 
 # --- Rubrics
@@ -498,27 +490,15 @@ def _stands_out(text: str) -> bool:
 _WINNER_OF: dict[str, Winner] = {"a": "first", "b": "second", "tie": "tie"}
 
 
-class Preferred(NamedTuple):
-    """The answer that a judge prefers, and why: empty where it gives no reason."""
-
-    winner: Winner
-    reason: str
-
-
-def parse_preference(text: str) -> Preferred:
+def parse_preference(text: str) -> StatedVerdict[Winner]:
     """Parse A, B or tie: the bare word, or JSON with it as ``verdict``.
 
     Raises Unparsable: the reply is anything else, or says two things.
     """
-    winner = _WINNER_OF.get(text.strip(_AROUND).casefold())
-    if winner is not None:
-        return Preferred(winner, "")
-    found = extract_json(text).value
-    said = found.get("verdict") if isinstance(found, dict) else None
-    winner = _WINNER_OF.get(said.strip(_AROUND).casefold()) if isinstance(said, str) else None
-    if winner is None:
-        raise Unparsable(f"the reply holds no verdict that is A, B or tie, but {said!r:.80}", raw=text)
-    if is_contradicted(text, "verdict"):
-        raise Unparsable("the reply holds more than one verdict", raw=text)
-    reason = found.get("reason")
-    return Preferred(winner, reason.strip() if isinstance(reason, str) else "")
+    if (winner := _winner(text)) is not None:
+        return StatedVerdict(winner, "")
+    return _stated_verdict(text, "verdict", _winner, "verdict that is A, B or tie")
+
+
+def _winner(given: Any) -> Winner | None:
+    return _WINNER_OF.get(given.strip(_AROUND).casefold()) if isinstance(given, str) else None

@@ -62,9 +62,8 @@ _SETTING = re.compile(r"\{(\w+)\}")
 
 
 class ModelAddress(NamedTuple):
-    """``url`` is the base URL, to which ``path`` is appended; ``models_url`` that of the host's list of
-    models, empty where it is the same. ``settings`` are those of the host by name; one that is not set raises
-    the UsageError that says where to set it."""
+    """``url`` is the base URL, to which ``path`` is appended. ``settings`` are those of the host by name; one
+    that is not set raises the UsageError that says where to set it."""
 
     spec: ModelSpec
     host: Host
@@ -73,7 +72,6 @@ class ModelAddress(NamedTuple):
     path: str
     credential: Credential | None
     signer: Signer | None
-    models_url: str = ""
     settings: Mapping[str, str] = MappingProxyType({})
 
     @property
@@ -109,28 +107,26 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
             f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
             "take it out, as the key is sent without it."
         )
-    row = _FilledRow(host, _Settings(_settings(host, credential, signer), host, who), who)
+    settings = _Settings(_settings(host, credential, signer), host, who)
     dialect = dialect_of(host)
-    url, path = _place(row, spec, dialect)
-    models_url = row.filled(host.models_url) if host.models_url and spec.base_url is None else ""
-    return ModelAddress(spec, host, dialect, url, path, credential, signer, models_url, row.settings)
+    url, path = _place(spec, host, dialect, settings)
+    return ModelAddress(spec, host, dialect, url, path, credential, signer, settings)
 
 
-def _place(row: _FilledRow, spec: ModelSpec, dialect: Dialect) -> ApiPlace:
+def _place(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settings) -> ApiPlace:
     """The base URL, the user's own before the row's, and the path below it."""
-    host, name = row.host, str(BASE_URL)
-    if spec.base_url is None and (settings := _SETTING.findall(host.url)):
-        name = f"its {' and '.join(settings)}"
-    url = spec.base_url if spec.base_url is not None else row.filled(host.url)
-    if host.placed:
-        placer = PLACERS.get(host.placed) or loaded(host.placed, host.name)
-        try:
-            place = placer(GivenAddress(url, row.settings, spec.model))
-        except ValueError:
-            place = ApiPlace(url, "")  # what is wrong with it is said below
-        return place._replace(url=_normalised(place.url, row.who, name))
-    path = row.filled(host.path, spec.model) if host.path else dialect.path(spec)
-    return ApiPlace(_normalised(url, row.who, name), path)
+    name = str(BASE_URL)
+    if spec.base_url is None and (names := _SETTING.findall(host.url)):
+        name = f"its {' and '.join(names)}"
+    url = spec.base_url if spec.base_url is not None else _filled(host.url, settings)
+    if not host.placed:
+        return ApiPlace(_normalised(url, settings.who, name), dialect.path(spec))
+    placer = PLACERS.get(host.placed) or loaded(host.placed, host.name)
+    try:
+        place = placer(GivenAddress(url, settings, spec.model))
+    except ValueError:
+        place = ApiPlace(url, "")  # what is wrong with it is said below
+    return place._replace(url=_normalised(place.url, settings.who, name))
 
 
 def _with_places(credential: Credential | None, spec: ModelSpec, host: Host) -> Credential | None:
@@ -156,29 +152,19 @@ class _Settings(dict[str, str]):
     def __init__(self, found: Mapping[str, str], host: Host, who: str) -> None:
         super().__init__(found)
         self._host = host
-        self._who = who
+        self.who = who
 
     def __missing__(self, name: str) -> str:
         variables = " or ".join(self._host.settings.get(name, ()))
         in_environment = f", {variables} in the environment," if variables else ""
         raise UsageError(
-            f"{self._who} needs {name} and none was found: set `providers.{self._host.name}.{name}` in a key "
+            f"{self.who} needs {name} and none was found: set `providers.{self._host.name}.{name}` in a key "
             f"file{in_environment} or parameters.{name} of the model."
         )
 
 
-class _FilledRow(NamedTuple):
-    host: Host
-    settings: _Settings
-    who: str
-
-    def filled(self, template: str, model: str | None = None) -> str:
-        """A template of the host with its settings; those of a path, and the model, are quoted."""
-        if model is None:
-            return _SETTING.sub(lambda found: self.settings[found[1]], template)
-        return _SETTING.sub(
-            lambda found: quote(model if found[1] == "model" else self.settings[found[1]], safe=""), template
-        )
+def _filled(template: str, settings: Mapping[str, str]) -> str:
+    return _SETTING.sub(lambda name: settings[name[1]], template)
 
 
 def _holds(spec: ModelSpec, credential: Credential) -> bool:

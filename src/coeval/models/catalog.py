@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -33,15 +32,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     ``dialect``, ``signer`` and ``placed`` name how it is spoken to, how a key is shown and who reads its
     address; a host of another package may name its own as ``package.module:name``. ``url`` is the base URL,
-    empty where there is none to know (a local model); ``path`` stands in the place of the dialect's. Both
-    may hold ``{settings}``, ``path`` ``{model}`` too; an address that may say more or less than where the
-    API is has a ``placed`` (`models.address`) in the place of both. ``headers`` go with every request.
+    empty where there is none to know (a local model), and may hold ``{settings}``; an address that may say
+    more or less than where the API is has a ``placed`` (`models.address`). ``headers`` go with every request.
     ``key_env`` are the variables an API key is read from, in order; ``settings`` the other fields of the
     host's entry in a key file, each with its variables, and ``defaults`` what they are where nothing is
-    set; those that are no credential can be parameters of a model as well. ``models_url`` is the base URL
-    of its list of models where that is another, and not used where the user sets one; without
-    ``lists_models`` there is none, or none of what can be asked, and without ``listed_may_be_requested``
-    being listed says nothing of the key: the list is public, or names what accounts may be given.
+    set; those that are no credential can be parameters of a model as well. Without ``lists_models`` there is
+    no list of its models, or none of what can be asked, and without ``listed_may_be_requested`` being listed
+    says nothing of the key: the list is public.
     ``priced_as`` is the provider of the price library whose prices are the host's, where its name is not the
     interface's; a host of another package may bring ``prices``, the place of a function from a model's id to
     its `Rates` (None: unknown). ``local``: it is for servers that their users run, whose tokens cost nothing.
@@ -57,15 +54,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    dialect: str
+    dialect: str = "openai_chat"
     url: str = ""
-    path: str = ""
     placed: str = ""
     headers: Mapping[str, str] = {}
     key_env: tuple[str, ...] = ()
     settings: Mapping[str, tuple[str, ...]] = {}
     defaults: Mapping[str, str] = {}
-    models_url: str = ""
     lists_models: bool = True
     listed_may_be_requested: bool = True
     priced_as: str = ""
@@ -94,7 +89,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     def output_limit_field(self, model: str) -> str:
         """What this host calls the limit on output tokens of a model."""
         pattern = self.completion_tokens_for
-        if pattern is not None and _begins_with(pattern, model):
+        if pattern is not None and re.match(pattern, model, re.IGNORECASE):
             return "max_completion_tokens"
         return "max_tokens"
 
@@ -102,11 +97,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
         """The same host, with what it calls the limit of this model turned into the other name."""
         renamed = "" if self.output_limit_field(model) == "max_tokens" else None
         return msgspec.structs.replace(self, completion_tokens_for=renamed)
-
-
-@lru_cache(maxsize=1024)
-def _begins_with(pattern: str, model: str) -> bool:
-    return re.match(pattern, model, re.IGNORECASE) is not None
 
 
 OWN_CODE = "own_code"
@@ -120,7 +110,6 @@ _NO_TOP_K = frozenset({"top_k"})
 _ROWS = (
     Host(
         name="openai",
-        dialect="openai_chat",
         url="https://api.openai.com/v1",
         key_env=("OPENAI_API_KEY",),
         completion_tokens_for=OPENAI_REASONING,
@@ -159,7 +148,6 @@ _ROWS = (
     ),
     Host(
         name="azure_openai",
-        dialect="openai_chat",
         priced_as="azure",
         url="{endpoint}",
         placed="azure_openai",
@@ -178,7 +166,6 @@ _ROWS = (
     ),
     Host(
         name="azure_ai",
-        dialect="openai_chat",
         priced_as="azure",
         url="{endpoint}",
         placed="azure_ai",
@@ -194,8 +181,6 @@ _ROWS = (
         name="bedrock",
         dialect="bedrock",
         url="https://bedrock-runtime.{region}.amazonaws.com",
-        models_url="https://bedrock.{region}.amazonaws.com",
-        listed_may_be_requested=False,
         signer="coeval.models.signers:aws",
         priced_as="aws",
         key_env=("AWS_BEARER_TOKEN_BEDROCK",),
@@ -224,7 +209,6 @@ _ROWS = (
     ),
     Host(
         name="openrouter",
-        dialect="openai_chat",
         url="https://openrouter.ai/api/v1",
         listed_may_be_requested=False,
         key_env=("OPENROUTER_API_KEY",),
@@ -233,7 +217,6 @@ _ROWS = (
     ),
     Host(
         name="groq",
-        dialect="openai_chat",
         url="https://api.groq.com/openai/v1",
         placed="below /openai/v1",
         key_env=("GROQ_API_KEY",),
@@ -244,7 +227,6 @@ _ROWS = (
     ),
     Host(
         name="deepseek",
-        dialect="openai_chat",
         url="https://api.deepseek.com/v1",
         key_env=("DEEPSEEK_API_KEY",),
         structured="json_object",
@@ -254,7 +236,6 @@ _ROWS = (
     ),
     Host(
         name="mistral",
-        dialect="openai_chat",
         url="https://api.mistral.ai/v1",
         placed="below /v1",
         key_env=("MISTRAL_API_KEY",),
@@ -263,7 +244,6 @@ _ROWS = (
     ),
     Host(
         name="deepinfra",
-        dialect="openai_chat",
         url="https://api.deepinfra.com/v1/openai",
         listed_may_be_requested=False,
         key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_API_TOKEN"),
@@ -272,7 +252,6 @@ _ROWS = (
     ),
     Host(
         name="cerebras",
-        dialect="openai_chat",
         url="https://api.cerebras.ai/v1",
         placed="below /v1",
         key_env=("CEREBRAS_API_KEY",),
@@ -289,7 +268,6 @@ _ROWS = (
     ),
     Host(
         name="huggingface_api",
-        dialect="openai_chat",
         priced_as="huggingface_",
         url="https://router.huggingface.co/v1",
         listed_may_be_requested=False,
@@ -300,7 +278,6 @@ _ROWS = (
     ),
     Host(
         name="ollama",
-        dialect="openai_chat",
         local=True,
         url="{host}",
         placed="ollama",
@@ -316,7 +293,6 @@ _ROWS = (
     Host(name="command", dialect=OWN_CODE, local=True, needs_key=False, seeds_by_default=True),
     Host(
         name="vllm",
-        dialect="openai_chat",
         local=True,
         url="http://localhost:8000/v1",
         key_env=("VLLM_API_KEY",),

@@ -223,8 +223,6 @@ class HostedModel(Model):
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
         self._limit_renamed = self._is_behind_gateway = False
-        self._calls: dict[int, Call[Completion]] = {}
-        self._probe: Call[Completion] | None = None
         self._prefixes = SharedPrefixes()
 
     async def reach(self) -> None:
@@ -259,13 +257,9 @@ class HostedModel(Model):
         sent, dropped = self._without_unknown(request) if self._unknown else (request, ())
         if request.fresh and self._is_behind_gateway and "cache" not in self._unknown:
             sent = self._uncached(sent)
-        call = self._calls.get(request.rank) if request.purpose != "probe" else self._probe
-        call = call or self._new_call(request)
-        if request.goes_on:
-            call = replace(call, goes_on=True)
         try:
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
-            completion, latency_s, attempts = await self._send(sent, body, call)
+            completion, latency_s, attempts = await self._send(sent, body, self._call(request))
         except LimitRenamed as error:
             # The name of a deployment does not tell its model: Azure's refusal is how one learns it.
             if self._host is host:
@@ -385,26 +379,23 @@ class HostedModel(Model):
         """Whether a request that is sent on a suspicion is answered soon: not in a batch job of hours."""
         return True
 
-    def _new_call(self, request: Request) -> Call[Completion]:
-        """Make the one for all requests of a rank; probes have one of their own, which waits less long."""
-        rank = request.rank
-        call = Call(
+    def _call(self, request: Request) -> Call[Completion]:
+        """How a request is sent; a probe waits less long than others."""
+        is_probe, timeout_s = request.purpose == "probe", self._spec.timeout_s
+        return Call(
             decode=partial(self._decode, self._admission.settle),
             explain=self._explain,
-            timeout_s=self._spec.timeout_s,
-            rank=rank,
+            timeout_s=min(PROBE_TIMEOUT_S, timeout_s) if is_probe else timeout_s,
+            rank=request.rank,
             permit=self._admission.permit,
             unsent=self._admission.unsent,
             tokens=lambda completion: completion.usage.tokens,
             ended=self._admission.ended,
             refusal=self._admission.refusal,
             lane=self._endpoint.lane(self._spec.model),
+            probe=is_probe,
+            goes_on=request.goes_on,
         )
-        if request.purpose == "probe":
-            self._probe = replace(call, timeout_s=min(PROBE_TIMEOUT_S, call.timeout_s), probe=True)
-            return self._probe
-        self._calls[rank] = call
-        return call
 
     def _decode(self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor) -> Completion:
         """The answer in a reply, booked as it comes: one that fails has been paid for as well."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,8 +38,6 @@ _log = logging.getLogger(__name__)
 
 class Credential:
     """Who asks a host: an API key or the host's own fields. Its repr shows no value."""
-
-    __slots__ = ("fields",)
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self.fields = dict(fields)
@@ -107,26 +105,25 @@ class Keys:
     def places(self, interface: str) -> str:
         """The sentence that names every place where this interface's key may stand."""
         host = HOSTS[interface]
-        paths = self._paths() or f"a key file ({_usual_files()}; none of these exists)"
         variables = host.key_env or tuple(name for names in host.settings.values() for name in names)
-        places = ["`access_key` of the model", f"`providers.{interface}` in {paths}"]
+        places = ["`access_key` of the model", f"`providers.{interface}` in {self._paths()}"]
         if variables:
             places.append(f"{' or '.join(variables)} in the environment")
         return f"A key is looked for in: {'; '.join(places)}."
 
     def _paths(self) -> str:
-        return ", ".join(str(file.path) for file in self._files)
+        usual = f"{KEYS}, COEVAL_KEYS_FILE, ./keys.yaml or ~/.coeval/keys.yaml"
+        return ", ".join(str(file.path) for file in self._files) or (
+            f"a key file ({usual}; none of these exists)"
+        )
 
     def _of_account(self, name: str, interface: str) -> dict[str, str]:
         accounts: dict[str, _Account] = {}
         for file in reversed(self._files):
             accounts.update(file.accounts)
         if (found := accounts.get(name)) is None:
-            close = get_close_matches(name, accounts, n=1)
-            known = f"known are: {', '.join(sorted(accounts))}" if accounts else "none is named there"
-            hint = f"did you mean `{close[0]}`?" if close else f"{known}."
-            where = self._paths() or f"a key file ({_usual_files()}; none of these exists)"
-            raise UsageError(f"the account {_shown_account(name)} is not in {where}; {hint}")
+            hint = _hint(name, accounts) if accounts else "none is named there."
+            raise UsageError(f"the account {_shown_account(name)} is not in {self._paths()}; {hint}")
         if found.interface != interface:
             raise UsageError(
                 f"the account {_shown_account(name)} is one of the interface `{found.interface}`, not of "
@@ -207,35 +204,21 @@ def _read(path: Path) -> _KeyFile:
         raise UsageError(f"{path}: the key file cannot be read: {error.strerror}.") from error
     except (YAMLError, ValueError, RecursionError) as error:
         # The parser quotes the lines around an error; neither they nor the cause may be shown.
-        raise UsageError(f"{path}{_line(error)}: {_fault(error)}.") from None
+        mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
+        line = f":{mark.line + 1}" if mark is not None else ""
+        twice = isinstance(error, DuplicateKeyError)
+        why = "names the same key twice" if twice else "is not valid YAML in UTF-8"
+        raise UsageError(f"{path}{line}: the key file {why}.") from None
     return _entries(path, content)
-
-
-def _line(error: Exception) -> str:
-    mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
-    return f":{mark.line + 1}" if mark is not None else ""
-
-
-def _fault(error: Exception) -> str:
-    match error:
-        case DuplicateKeyError():
-            return "the key file names the same key twice"
-        case UnicodeDecodeError():
-            return "the key file is not UTF-8 text"
-        case _:
-            return "the key file is not valid YAML"
 
 
 def _entries(path: Path, content: Any) -> _KeyFile:
     shape = "a key file reads `providers:` and, below it, one `name: key` per provider"
     read = _KeyFile(path, {}, {})
-    if content is None:
-        return read
+    content = {} if content is None else content
     if not isinstance(content, dict) or set(content) - {"providers"}:
         raise UsageError(f"{path}: {shape}.")
-    providers = content.get("providers")
-    if providers is None:
-        return read
+    providers = {} if content.get("providers") is None else content["providers"]
     if not isinstance(providers, dict):
         raise UsageError(f"{path}: {shape}.")
     problems: list[str] = []
@@ -257,9 +240,7 @@ def _take_account(name: Any, value: dict[Any, Any], read: _KeyFile, problems: li
             "at most 64 of them, no interface, and nothing that looks like a key."
         )
     elif not isinstance(interface, str) or interface not in HOSTS:
-        close = get_close_matches(interface, HOSTS, n=1) if isinstance(interface, str) else []
-        hint = f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(sorted(HOSTS))}."
-        problems.append(f"`providers.{name}` names no interface that there is; {hint}")
+        problems.append(f"`providers.{name}` names no interface that there is; {_hint(interface, HOSTS)}")
     else:
         read.accounts[name] = _Account(interface, _fields(name, interface, value, problems))
 
@@ -269,12 +250,17 @@ def _known(name: Any, problems: list[str]) -> bool:
         return True
     # A key pasted in the place of a name is not repeated.
     shown = f"`{name}`" if isinstance(name, str) and _PLAIN_NAME.fullmatch(name) else "a name"
-    close = get_close_matches(name, HOSTS, n=1) if isinstance(name, str) else []
-    hint = f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(sorted(HOSTS))}."
     problems.append(
-        f"`providers` holds {shown} that is no provider; {hint} An account of your own says its `interface:`."
+        f"`providers` holds {shown} that is no provider; {_hint(name, HOSTS)} "
+        "An account of your own says its `interface:`."
     )
     return False
+
+
+def _hint(given: Any, known: Iterable[str]) -> str:
+    """The name that was meant, else all that there are."""
+    close = get_close_matches(given, known, n=1) if isinstance(given, str) else []
+    return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(sorted(known))}."
 
 
 def _fields(name: str, interface: str, value: Any, problems: list[str]) -> dict[str, str]:
@@ -297,10 +283,6 @@ def _fields(name: str, interface: str, value: Any, problems: list[str]) -> dict[
 def is_account_name(name: str) -> bool:
     """Whether an account may be called so. It is shown in messages and kept with a run: no key may be."""
     return _ACCOUNT_NAME.fullmatch(name) is not None and not is_key_like(name)
-
-
-def _usual_files() -> str:
-    return f"{KEYS}, COEVAL_KEYS_FILE, ./keys.yaml or ~/.coeval/keys.yaml"
 
 
 def _shown_account(name: str) -> str:

@@ -112,7 +112,7 @@ class Models(Mapping[str, Model]):
                 self.by_name[spec.name] = model
             if self._batches is not None:
                 opened.push_async_callback(self._batches.aclose)
-                self._batches.take_up()
+                await self._batches.take_up()
             self._closing = opened.pop_all()
         return self
 
@@ -135,7 +135,7 @@ class Models(Mapping[str, Model]):
         Draining."""
         self.http.drain()
         if self._ledger is not None:
-            self._ledger.turn_away(draining())
+            self._ledger.budget_gate.close(draining())
         for model in self._in_process:
             model.drain()
 
@@ -239,7 +239,7 @@ def _lists(
 ) -> dict[EndpointKey, HostModels]:
     """The lists of models of those endpoints whose hosts show each key what it may ask."""
     return {
-        address.key: HostModels(http, _list_endpoint(address, endpoints[address.key], http), address.dialect)
+        address.key: HostModels(http, endpoints[address.key], address.dialect)
         for address in reached.values()
         if _is_reported_by_a_list(address)
     }
@@ -251,13 +251,3 @@ def _is_reported_by_a_list(address: ModelAddress) -> bool:
     there = URL(address.url).host
     rows = (host for host in HOSTS.own.values() if "{" not in host.url and URL(host.url).host == there)
     return all(host.lists_models and host.listed_may_be_requested for host in (address.host, *rows))
-
-
-def _list_endpoint(address: ModelAddress, endpoint: Endpoint, http: Http) -> Endpoint:
-    """Where the models are listed of a host that is asked at an endpoint: there, at nearly all."""
-    if not address.models_url:
-        return endpoint
-    limiter = http.hosts.limiter(EndpointLimits.of([address.spec]), address.models_url)
-    listing = Endpoint(address.models_url, address.signer, limiter, address.secrets, address.host.headers)
-    listing.leave_in(endpoint.names)
-    return listing

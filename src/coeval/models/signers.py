@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -389,35 +390,25 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is no key of a service account: it is not a JSON object.") from None
 
 
+# Kinds of files, each with the class of google-auth that reads it and by which method.
+_READERS = {
+    "service_account": ("google.oauth2.service_account", "from_service_account_info"),
+    "authorized_user": ("google.oauth2.credentials", "from_authorized_user_info"),
+}
+
+
 def _of_file(account: Mapping[str, Any], named: str) -> _Credentials | None:
     """None leaves it to google-auth, which reads the same file: see `google.auth.default`."""
-    kind = account.get("type")
-    try:
-        if kind == "service_account":
-            return _service_account(account)
-        if kind == "authorized_user":
-            return _user(account)
-    except (ValueError, KeyError):  # google-auth's MalformedError is a ValueError; it may quote the key
-        raise UsageError(f"{named} holds no key that can be used; make a new one and fetch it.") from None
+    if (reader := _READERS.get(str(account.get("type")))) is not None:
+        module, method = reader
+        try:
+            made: _Credentials = getattr(import_module(module).Credentials, method)(account, scopes=[_SCOPE])
+        except (ValueError, KeyError):  # google-auth's MalformedError is a ValueError; it may quote the key
+            raise UsageError(f"{named} holds no key that can be used; make a new one and fetch it.") from None
+        return made
     if os.environ.get(_VARIABLE) == named:
         return None
     raise UsageError(
         f"{named} is neither a service account's key nor a user's credentials; other kinds (workload "
         f"identity, impersonation) are taken from {_VARIABLE}."
     )
-
-
-def _service_account(account: Mapping[str, Any]) -> _Credentials:
-    from google.oauth2 import service_account
-
-    kind: Any = service_account.Credentials
-    made: _Credentials = kind.from_service_account_info(account, scopes=[_SCOPE])
-    return made
-
-
-def _user(account: Mapping[str, Any]) -> _Credentials:
-    from google.oauth2 import credentials
-
-    kind: Any = credentials.Credentials
-    made: _Credentials = kind.from_authorized_user_info(account, scopes=[_SCOPE])
-    return made

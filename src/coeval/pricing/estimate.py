@@ -83,10 +83,6 @@ class CallShape(NamedTuple):
     def cell(self) -> Cell:
         return Cell(self.task, self.requested.player or self.requested.name)
 
-    def share(self, part: float) -> CallShape:
-        """So much of the calls."""
-        return self._replace(counted=self.counted * part, calls=self.calls * part)
-
 
 class CallGroup(NamedTuple):
     """Calls whose tokens and seconds, those of one call in the mean, are corrected by what was seen."""

@@ -96,22 +96,9 @@ def provider_at(url: str) -> str | None:
 
 @cache
 def library_name() -> str:
-    """Name the library with its version and the date of the latest price change in effect, as its data are
-    undated."""
     import genai_prices
 
-    today = datetime.now(UTC).date()
-    dates = [date for date in _start_dates(_providers()) if date <= today]
-    latest = f", prices up to {max(dates)}" if dates else ""
-    return f"genai-prices {genai_prices.__version__}{latest}"
-
-
-def _start_dates(providers: Iterable[Provider]) -> Iterator[Any]:
-    for provider in providers:
-        for model in provider.models:
-            for constraint in _constraints(model):
-                if (start := getattr(constraint, "start_date", None)) is not None:
-                    yield start
+    return f"genai-prices {genai_prices.__version__}"
 
 
 def _providers() -> list[Provider]:

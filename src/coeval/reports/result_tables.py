@@ -30,10 +30,8 @@ from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING, bounds_text, metric_text, points_text
 from coeval.core.html_table import (
     Columns,
-    ForestRow,
     MeasureRow,
     columns,
-    forest_plot,
     html_lines,
     html_table,
     row_columns,
@@ -46,7 +44,6 @@ from coeval.reports.writers.markup import as_html
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from coeval.analysis.breakdown import LabelPart, PartScore
     from coeval.analysis.comparison.comparison_report import Comparison
     from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
@@ -177,12 +174,6 @@ class Results(msgspec.Struct, frozen=True):
         """Tables and notes, escaped."""
         parts = [html_lines([*[SIMULATED] * self.simulated, *self.leads])]
         parts += map(as_html, self.tables())
-        forest = [
-            ForestRow(_named(one.student, bool(one.removed)), one.score, one.low, one.high)
-            for one in self.students
-            if one.task is None
-        ]
-        parts.append(forest_plot("Overall scores with their 95% intervals", forest))
         if self.metrics:
             parts.append(as_html(_metric_table(self.metrics)))
         if reported := bill(self.costs):
@@ -302,20 +293,20 @@ def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> Repor
     return measure_table(named, FactorSamples, samples)
 
 
-def part_score_table(parts: Sequence[PartScore], where: str) -> ReportTable:
+def part_score_table(parts: Sequence[MeasureRow], where: str) -> ReportTable:
     """By part and student."""
-    figures = (*columns_of("score", kind="points"), *columns_of("n", "failed", kind="count"))
-    rows = [(*_part(one), _measured(one), one.n, one.failed) for one in parts]
+    figures = (*columns_of("score", kind="points"), *columns_of("n", "missing", kind="count"))
+    rows = [(one.part, one.student, _measured(one), one.n, one.missing) for one in parts]
     by = parts[0].by
     columns = (*columns_of(by, "student"), *figures)
     return ReportTable("parts", f"Scores {where} by {by}", columns, tuple(rows), names=2)
 
 
-def part_label_table(parts: Sequence[LabelPart]) -> ReportTable:
+def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
     """By part and student, of one label."""
     figures = (*columns_of("accuracy", "right", kind="points"), *columns_of(NO_LABEL, kind="count"))
     rows = [
-        (*_part(one), _measured(one), f"{one.correct:,} of {one.n:,}", one.none_of_the_labels)
+        (one.part, one.student, _measured(one), f"{one.correct:,} of {one.n:,}", one.none_of_the_labels)
         for one in parts
     ]
     first = parts[0]
@@ -333,16 +324,12 @@ def _metric_table(metrics: Sequence[MetricScore]) -> ReportTable:
     return ReportTable("metrics", "Metrics", (*names, *figures), tuple(rows))
 
 
-def _part(one: PartScore | LabelPart) -> tuple[str, str]:
-    return one.part, _named(one.student, "student" in one.removed)
-
-
 def _cells(found: Mapping[str, MeasureRow], students: Sequence[str]) -> list[Measured | None]:
     return [_measured(found[student]) if student in found else None for student in students]
 
 
-def _measured(one: MeasureRow | PartScore | LabelPart) -> Measured:
-    value = one.accuracy if hasattr(one, "accuracy") else one.score
+def _measured(one: MeasureRow) -> Measured:
+    value = one.accuracy if "accuracy" in one else one.score
     return Measured(value, one.low, one.high, one.n, None)
 
 

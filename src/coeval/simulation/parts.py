@@ -167,26 +167,6 @@ _ASTRAY = ("The", " m", "Model", "**", " M", "I", "Based", "Both", "\n", "Best")
 _POINTS = re.compile(r"\[(-?\d+(?:\.\d+)?)\]")
 
 
-def grades_criterion(text: str) -> bool:
-    """WritingBench: an integer score and a reason."""
-    return '"score"' in text and '"reason"' in text and "** Response **" in text
-
-
-def grades_rubric_item(text: str) -> bool:
-    """HealthBench: an explanation and whether the criterion is met."""
-    return "criteria_met" in text and "# Rubric item" in text and "# Conversation" in text
-
-
-def compares_assistants(text: str) -> bool:
-    """Arena-Hard: both answers between marks; the system message defines the verdict's form."""
-    return "<|The Start of Assistant A's Answer|>" in text and "<|The Start of Assistant B's Answer|>" in text
-
-
-def prefers_output(text: str) -> bool:
-    """AlpacaEval: two outputs under the identifiers m and M."""
-    return '"model_identifier": "m"' in text and '"model_identifier": "M"' in text
-
-
 def criterion_grade(ask: SimulatedAsk) -> Reply:
     """Grade a criterion from 1 to 10."""
     answer = _between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
@@ -216,11 +196,6 @@ def assistants_verdict(ask: SimulatedAsk) -> Reply:
         strength = ">>" if size >= STRONGLY_FROM else ">"
         verdict = f"A{strength}B" if sign == ">" else f"B{strength}A"
     return f"{_reason(ask)}\n\nMy final verdict is: [[{verdict}]]"
-
-
-def compares_answers(text: str) -> bool:
-    """A run's comparison of two answers."""
-    return "<answer_a>" in text and "<answer_b>" in text and '"verdict"' in text
 
 
 def pair_verdict(ask: SimulatedAsk) -> Reply:
@@ -427,12 +402,23 @@ def _asks_for(*signs: re.Pattern[str]) -> Callable[[str], bool]:
     return lambda text: "JSON" in text and ITEM_MARK not in text and all(sign.search(text) for sign in signs)
 
 
+def _holds(*parts: str) -> Callable[[str], bool]:
+    """Whether a text holds all of these."""
+    return lambda text: all(part in text for part in parts)
+
+
+_TWO_ASSISTANTS = tuple(f"<|The Start of Assistant {name}'s Answer|>" for name in "AB")
+_TWO_OUTPUTS = tuple(f'"model_identifier": "{name}"' for name in "mM")
+
 PARTS: tuple[FormPart, ...] = (
-    FormPart("criterion_grade", grades_criterion, criterion_grade),
-    FormPart("rubric_item_grade", grades_rubric_item, rubric_item_grade),
-    FormPart("assistants_verdict", compares_assistants, assistants_verdict),
-    FormPart("output_preference", prefers_output, output_preference),
-    FormPart("pair_verdict", compares_answers, pair_verdict),
+    # WritingBench, HealthBench, Arena-Hard, AlpacaEval, and a run's comparison of two answers.
+    FormPart("criterion_grade", _holds('"score"', '"reason"', "** Response **"), criterion_grade),
+    FormPart(
+        "rubric_item_grade", _holds("criteria_met", "# Rubric item", "# Conversation"), rubric_item_grade
+    ),
+    FormPart("assistants_verdict", _holds(*_TWO_ASSISTANTS), assistants_verdict),
+    FormPart("output_preference", _holds(*_TWO_OUTPUTS), output_preference),
+    FormPart("pair_verdict", _holds("<answer_a>", "<answer_b>", '"verdict"'), pair_verdict),
     FormPart("factor_score", _judges_one_factor, factor_score),
     FormPart("evaluation", _judges, evaluation),
     FormPart("benchmark_item", _asks_for(*_ITEM_KEYS), benchmark_item),

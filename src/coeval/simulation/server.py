@@ -420,7 +420,11 @@ class _Handlers:
         return json_response(_model_row(self._served(request.match_info["id"]).model))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        body = await self._body(request)
+        _heed_orders(request)
+        self._taken += 1
+        if self._rate_limit_every and self._taken % self._rate_limit_every == 0:
+            raise _rate_limited()
+        body = _read(await request.read())
         model = self._served(body.model)
         answer = await _first_token(model, body.request())
         pace = model.traits.tokens_per_s
@@ -429,12 +433,6 @@ class _Handlers:
         if pace:
             await asyncio.sleep(answer.usage.output_tokens / pace)
         return json_response(chat_body(body, answer))
-
-    async def _body(self, request: web.Request) -> ChatBody:
-        """The body of a request for an answer, once it is clear that it gets one."""
-        _heed_orders(request)
-        self._limit()
-        return _read(await request.read())
 
     def _served(self, name: str) -> SimulatedModel:
         model = self._models.get(name)
@@ -446,11 +444,6 @@ class _Handlers:
                 code="model_not_found",
             )
         return model
-
-    def _limit(self) -> None:
-        self._taken += 1
-        if self._rate_limit_every and self._taken % self._rate_limit_every == 0:
-            raise _rate_limited()
 
 
 async def _first_token(model: SimulatedModel, request: Request) -> Completion:

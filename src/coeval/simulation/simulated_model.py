@@ -62,14 +62,6 @@ def _cut(reply: Reply) -> str:
     return text[: len(text) * 2 // 3]
 
 
-def _refused(_: Reply) -> str:
-    return REFUSAL
-
-
-def _talked(_: Reply) -> str:
-    return "There are good points and weak ones here, and much depends on what one looks for."
-
-
 def _level_in(value: Any) -> Any:
     return value.get("score") if isinstance(value, dict) else value
 
@@ -88,35 +80,32 @@ def _numbered(reply: dict[str, Any]) -> str:
     return written({**reply, first: _relevelled(reply[first], "8/10")})
 
 
-def _shortened(reply: dict[str, Any]) -> str:
-    """The last factor is missing."""
-    return written(dict(list(reply.items())[:-1]))
+def _refused(_: Reply) -> str:
+    return REFUSAL
 
 
-def _ungraded(reply: dict[str, Any]) -> str:
-    """A string where a number or a truth value belongs."""
-    return written({name: f"{value}" for name, value in reply.items()})
-
-
-def _beyond(reply: dict[str, Any]) -> str:
-    """A number off the scale, which is also no truth value."""
-    return written({name: value if isinstance(value, str) else 42 for name, value in reply.items()})
-
-
-def _doubled(reply: str) -> str:
-    """Two verdicts that contradict each other."""
-    return f"It could be [[A>B]], or else [[B>A]]. {reply.partition('[[')[0]}"
-
-
-def _undecided(reply: str) -> str:
-    return reply.partition("[[")[0] + "that both have their merits."
+def _talked(_: Reply) -> str:
+    return "There are good points and weak ones here, and much depends on what one looks for."
 
 
 _OF_AN_OBJECT: tuple[Spoil, ...] = (_fenced, _cut, _refused, _talked)
-_OF_LEVELS: tuple[Spoil, ...] = (_lowered, _numbered, _shortened)
+_OF_LEVELS: tuple[Spoil, ...] = (
+    _lowered,
+    _numbered,
+    lambda reply: written(dict(list(reply.items())[:-1])),  # the last factor is missing
+)
 _OF_A_LEVEL: tuple[Spoil, ...] = (str.lower, lambda _: "8/10", _refused, _talked)
-_OF_A_GRADE: tuple[Spoil, ...] = (_ungraded, _beyond)
-_OF_A_VERDICT: tuple[Spoil, ...] = (_refused, _talked, _doubled, _undecided)
+_OF_A_GRADE: tuple[Spoil, ...] = (
+    # A text where a number or a truth value belongs; a number off the scale, which is also no truth value.
+    lambda reply: written({name: f"{value}" for name, value in reply.items()}),
+    lambda reply: written({name: value if isinstance(value, str) else 42 for name, value in reply.items()}),
+)
+_OF_A_VERDICT: tuple[Spoil, ...] = (
+    _refused,
+    _talked,
+    lambda reply: f"It could be [[A>B]], or else [[B>A]]. {reply.partition('[[')[0]}",
+    lambda reply: f"{reply.partition('[[')[0]}that both have their merits.",
+)
 _OF_A_CHOICE: tuple[Spoil, ...] = (_refused, _talked, lambda _: "Both")
 _OF_A_TEXT: tuple[Spoil, ...] = (_refused, _cut)
 

@@ -73,21 +73,17 @@ _Change: TypeAlias = Callable[[_AnswerDraft, _Found], None]
 
 
 class _Demand(NamedTuple):
-    """A demand of a prompt. ``cues``: one of them, in lower case, is in every prompt that makes it.
+    """A demand of a prompt. ``cues``, separated by ``|``: one of them, in lower case, is in every prompt that
+    makes it; the ``pattern`` ignores case.
 
     ``meet`` and ``miss`` change a draft to meet or miss it; without ``miss`` a plain text misses.
     """
 
     name: str
-    cues: tuple[str, ...]
-    pattern: re.Pattern[str]
+    cues: str
+    pattern: str
     meet: _Change
-    miss: _Change | None
-
-
-def _demand(name: str, cues: str, pattern: str, meet: _Change, miss: _Change | None = None) -> _Demand:
-    """Make a demand; ``cues`` are separated by ``|``, the pattern ignores case."""
-    return _Demand(name, tuple(cues.split("|")), re.compile(pattern, re.IGNORECASE), meet, miss)
+    miss: _Change | None = None
 
 
 def _ends_with(step: Callable[[str], str]) -> _Change:
@@ -137,7 +133,7 @@ def _postscript(draft: _AnswerDraft, found: _Found) -> None:
 
 
 _DEMANDS: tuple[_Demand, ...] = (
-    _demand(
+    _Demand(
         "words",
         "word",
         r"(?P<limit>(?<!no )(?<!not )\b(?:(?:less|fewer|no more|not more) than|at most|under|below|within"
@@ -146,33 +142,33 @@ _DEMANDS: tuple[_Demand, ...] = (
         _words(met=True),
         _words(met=False),
     ),
-    _demand("bullets", "bullet", rf"{_N} (?:\w+ )?bullet", _bullets),
-    _demand("highlights", "highlight|italic", rf"(?:highlight|italic)\w*[^.\n]{{0,40}}?{_N} ", _highlights),
-    _demand("placeholders", "placeholder", rf"{_N} (?:\w+ )?placeholder", _placeholders),
-    _demand("title", "<<|double angular", r"<<|double angular brackets", _title),
-    _demand("postscript", "p.s|p.p.s", r"(?P<mark>P\.P\.S|P\.S\.)", _postscript),
-    _demand(
+    _Demand("bullets", "bullet", rf"{_N} (?:\w+ )?bullet", _bullets),
+    _Demand("highlights", "highlight|italic", rf"(?:highlight|italic)\w*[^.\n]{{0,40}}?{_N} ", _highlights),
+    _Demand("placeholders", "placeholder", rf"{_N} (?:\w+ )?placeholder", _placeholders),
+    _Demand("title", "<<|double angular", r"<<|double angular brackets", _title),
+    _Demand("postscript", "p.s|p.p.s", r"(?P<mark>P\.P\.S|P\.S\.)", _postscript),
+    _Demand(
         "no commas",
         "comma",
         r"\b(?:no|not|without|avoid\w*|refrain\w*|any|zero|never)\b[^.\n]{0,60}?\bcommas?\b",
         _ends_with(lambda text: text.replace(",", "")),
         _comma,
     ),
-    _demand(
+    _Demand(
         "lower case",
         "lowercase|lower case|lower-case|no capital|capital letters",
         r"\b(?:all|only|entire\w*|in|using)\b[^.\n]{0,40}?\blower[- ]?case\b(?! letters? (?:are )?allowed)"
         r"|(?<!all )\b(?:no|without|any) (?:using )?capital letters?",
         _ends_with(str.lower),
     ),
-    _demand(
+    _Demand(
         "upper case",
         "capital|uppercase|all caps",
         r"\b(?:all[- ]caps|all (?:in )?(?:english )?capital(?:s|ized| letters?)|capital letters only"
         r"|only (?:in )?capital|uppercase)\b(?![^.\n]{0,80}\btimes?\b)|no lowercase",
         _ends_with(str.upper),
     ),
-    _demand("quotes", "quot", r"\bdouble[- ]quot\w*\b(?! and single)", _ends_with('"{}"'.format)),
+    _Demand("quotes", "quot", r"\bdouble[- ]quot\w*\b(?! and single)", _ends_with('"{}"'.format)),
 )
 """Applied in this order; of two that conflict the later wins."""
 
@@ -181,7 +177,8 @@ def _heed(draft: _AnswerDraft, prompt: str, quality: float) -> None:
     """Apply each demand of the prompt to the draft."""
     lowered = prompt.lower()
     for one in _DEMANDS:
-        found = one.pattern.search(prompt) if any(cue in lowered for cue in one.cues) else None
+        cued = any(cue in lowered for cue in one.cues.split("|"))
+        found = re.search(one.pattern, prompt, re.IGNORECASE) if cued else None
         if found is None:
             continue
         if draft.draws.uniform(f"meets {one.name}") < quality:

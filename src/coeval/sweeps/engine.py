@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -26,7 +26,7 @@ from coeval.core.entry_points import install_command
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import store_error
 from coeval.sweeps.guard import LOOK_S
-from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_worker
+from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_result, write_worker
 
 # --- Slots and engines
 #
@@ -183,6 +183,15 @@ def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) ->
     return [WorkerSlot(number, group) for number, group in enumerate(groups[:count])]
 
 
+def open_log(path: Path) -> BinaryIO:
+    """Raises StoreError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        raise store_error("write", path, error) from error
+
+
 class LocalEngine(SweepEngine):
     """Each worker is a process in a session of its own, so that Ctrl-C in a terminal is the sweep's affair.
 
@@ -215,12 +224,7 @@ class LocalEngine(SweepEngine):
         return read_result(worker) or silent_end(worker, how)
 
     async def _start(self, folder: Path) -> Process:
-        log = folder / "worker.log"
-        try:
-            said = log.open("ab")
-        except OSError as error:
-            raise store_error("write", log, error) from error
-        with said:  # what is said before the worker has opened it
+        with open_log(folder / WORKER_LOG) as said:  # what is said before the worker has opened it
             return await asyncio.create_subprocess_exec(
                 *worker_command(None if self._keeps else folder),
                 stdin=PIPE,

@@ -111,20 +111,16 @@ def end_group(group: int, left: Callable[[], list[int]], grace_s: float) -> Iter
     for number, within_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_WITHIN_S)):
         until = time.monotonic() + within_s
         there = left()
-        _signal(group, there, number)
+        signal_group(group, there, number)
         while there and time.monotonic() < until:
             yield LOOK_S
             there = left()
             if number == signal.SIGKILL:
-                _signal(group, there, number)  # what was born meanwhile
+                signal_group(group, there, number)  # what was born meanwhile
 
 
-def kill_group(group: int, left: Callable[[], list[int]]) -> None:
-    """Kill them, and wait for nothing."""
-    _signal(group, left(), signal.SIGKILL)
-
-
-def _signal(group: int, pids: Sequence[int], number: signal.Signals) -> None:
+def signal_group(group: int, pids: Sequence[int], number: signal.Signals) -> None:
+    """Signal these processes, and the group they are of; wait for nothing."""
     within = set(members(group)) if group else set[int]()
     if within.intersection(pids):
         with suppress(ProcessLookupError, PermissionError):

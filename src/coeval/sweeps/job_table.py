@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -301,36 +301,33 @@ class JobTable:
     ) -> None:
         """Write down that all prompts of a shard were asked; ``unanswered`` of them have no good answer."""
         name = shard_name(shard, self.plan.shards)
-        line = self._line(checkpoint, task, run, "answered")
-        folder = f"{line.job.folder}/{SHARDS}/{name}" if name else line.job.folder
-        files = stamps(self._out, [f"{folder}/{RESPONSES}"])
-        if name and not files:  # an earlier one has been taken into the whole
-            files = stamps(self._out, [f"{line.job.folder}/{RESPONSES}"])
-        self._write(replace(line, shard=name, unanswered=unanswered, files=files))
+        folder = Job(checkpoint.step, task.label, run).folder
+        files = stamps(self._out, [f"{folder}/{SHARDS}/{name}/{RESPONSES}"]) if name else {}
+        # One without a name, or an earlier one, is in the whole.
+        files = files or stamps(self._out, [f"{folder}/{RESPONSES}"])
+        self._write(checkpoint, task, run, "answered", shard=name, unanswered=unanswered, files=files)
 
     def note_concluded(
         self, checkpoint: Checkpoint, task: TaskJobs, run: int, unanswered: int, unscored: int
     ) -> None:
         """Write down that a job was scored; of so many prompts there is no answer, or no score."""
-        line = self._line(checkpoint, task, run, "concluded")
-        judged = (path.name for path in (self._out / line.job.folder).glob(JUDGMENTS))
+        folder = Job(checkpoint.step, task.label, run).folder
+        judged = (path.name for path in (self._out / folder).glob(JUDGMENTS))
         names = (RESPONSES, SUMMARY, SCORES, *sorted(judged))
-        files = stamps(self._out, [f"{line.job.folder}/{name}" for name in names])
+        files = stamps(self._out, [f"{folder}/{name}" for name in names])
         missing = {"unanswered": unanswered, "unscored": unscored}
-        self._write(replace(line, judging=task.judged_with, files=files, **missing))
+        self._write(checkpoint, task, run, "concluded", judging=task.judged_with, files=files, **missing)
 
     def note_failed(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
         """Write down that a job was given up."""
-        self._write(replace(self._line(checkpoint, task, run, "failed"), problem=problem))
+        self._write(checkpoint, task, run, "failed", problem=problem)
 
-    def _line(self, checkpoint: Checkpoint, task: TaskJobs, run: int, state: JobState) -> JobLine:
-        settings = self.plan.settings(checkpoint, task)
-        return JobLine(
-            step=checkpoint.step, label=task.label, run=run, state=state, settings=settings, at=now()
-        )
-
-    def _write(self, line: JobLine) -> None:
+    def _write(self, checkpoint: Checkpoint, task: TaskJobs, run: int, state: JobState, **more: Any) -> None:
         """Raises StoreError where the disk refuses."""
+        settings = self.plan.settings(checkpoint, task)
+        line = JobLine(
+            step=checkpoint.step, label=task.label, run=run, state=state, settings=settings, at=now(), **more
+        )
         if self._appender is None:
             if torn_tail(self._path):
                 cut_torn_tail(self._path)

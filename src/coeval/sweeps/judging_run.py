@@ -12,10 +12,10 @@ import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -33,7 +33,7 @@ from coeval.engine.progress import Board
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import SharedHosts
-from coeval.store.jsonl import store_error
+from coeval.sweeps.engine import open_log
 
 # --- Messages between a sweep and its judge worker
 
@@ -201,12 +201,16 @@ def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Con
                 problem=task.problem or "",
             )
         )
+    problems = list(outcome.stopped.values())
+    if away:
+        kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
+        problems.append(f"the judge did not answer for {numbered(away.total(), 'judgment')} ({kinds})")
     costs = [cost.cost_usd for cost in model_costs(usage_file(prepared.evaluation))]
     known = [usd for usd in costs if usd is not None]
     return Concluded(
         name=order.name,
         samples=tuple(samples),
-        problem="; ".join((*outcome.stopped.values(), *_in_words(away))),
+        problem="; ".join(problems),
         interrupted=outcome.interrupted,
         cost_usd=sum(known) if known else None,
     )
@@ -216,12 +220,6 @@ def _missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
     """Judgments that are not there since the judge was away, by reason: they are to be asked for again."""
     lacking = count_failures(task_run.judgments.get(key) for key in task_run.needed)
     return lacking if outcome.stopped else {kind: n for kind, n in lacking.items() if kind in AWAY}
-
-
-def _in_words(away: Counter[str]) -> Iterator[str]:
-    if away:
-        kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
-        yield f"the judge did not answer for {numbered(away.total(), 'judgment')} ({kinds})"
 
 
 class _Onlooker:
@@ -360,15 +358,6 @@ class JudgingProcess:
                 process.kill()
             await reading
             raise
-
-
-def open_log(path: Path) -> BinaryIO:
-    """Raises StoreError where it cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
-    except OSError as error:
-        raise store_error("write", path, error) from error
 
 
 def judging_command(log: Path, keys: Path | None) -> tuple[str, ...]:

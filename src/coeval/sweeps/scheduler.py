@@ -186,7 +186,7 @@ class Scheduler:
         self._table = table
         self._engine = engine
         self._judge_worker = judge_worker
-        self._asks, self._judges = request.settings.inference, request.settings.judge
+        self._settings = settings = request.settings
         self._tasks = {task.task: task for task in table.plan.tasks}
         self._labels = {task.label: task for task in table.plan.tasks}
         self._workers: deque[WorkerDue] = deque()
@@ -200,7 +200,8 @@ class Scheduler:
         self._judged_now: list[int] = []
         passed = sweep.server.passed if sweep.server is not None else ()
         workers = sweep.own_folder / WORKERS
-        self._merging = Merging(sweep.merge, workers, passed) if sweep.merge else None
+        merge = settings.merge_command
+        self._merging = Merging(merge, workers, passed) if merge else None
         self._news = asyncio.Event()
 
     def add(self, checkpoint: Checkpoint) -> None:
@@ -209,9 +210,9 @@ class Scheduler:
         Raises StoreError: answers of other shards cannot be taken in.
         """
         owed = self._table.owed(checkpoint)
-        if owed.answers and self._asks:
+        if owed.answers and self._settings.inference:
             foreign_shards_taken_in(self._sweep, checkpoint, self._labels)
-        workers = list(owed.answers.items()) if self._asks else []
+        workers = list(owed.answers.items()) if self._settings.inference else []
         for number, samples in workers:
             self._workers.append(WorkerDue(checkpoint, number, samples))
         self._open_workers[checkpoint.step] = len(workers)
@@ -232,7 +233,7 @@ class Scheduler:
         self._watching = source is not None
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
             slots = [group.create_task(self._serve(slot)) for slot in self._engine.slots]
-            judges = [group.create_task(self._judge()) for _ in range(self._sweep.judge_jobs)]
+            judges = [group.create_task(self._judge()) for _ in range(self._settings.judge_jobs)]
             beside = [group.create_task(self._stop_when(interrupt, slots))]
             follows = [] if source is None else [group.create_task(self._follow(source))]
             beside += [*follows, group.create_task(self._leave_when_lost([*slots, *follows]))]
@@ -424,13 +425,14 @@ class Scheduler:
     def _conclude(self, checkpoint: Checkpoint) -> None:
         """Have everything of a checkpoint concluded that is there to be."""
         owed = self._table.owed(checkpoint)
-        if not self._judges:
+        if not self._settings.judge:
             judged = [self._tasks[name] for name in owed.conclusions if self._tasks[name].judged]
             self.board.unjudged += sum(
                 self._table.requested(checkpoint, task, run) for task in judged for run in range(task.samples)
             )
+        is_there = self._table.requested if self._settings.inference else self._table.has_answers
         for due in self._due(checkpoint, owed):
-            runs = tuple(run for run in due.runs if self._is_there(checkpoint, due.task, run))
+            runs = tuple(run for run in due.runs if is_there(checkpoint, due.task, run))
             if runs:
                 self._conclusions.append(due.of(runs))
         self._tell()
@@ -439,31 +441,25 @@ class Scheduler:
         """The conclusions that this start of the sweep makes."""
         tasks = ((self._tasks[name], runs) for name, runs in owed.conclusions.items())
         return [
-            ConclusionDue(checkpoint, task, runs) for task, runs in tasks if self._judges or not task.judged
+            ConclusionDue(checkpoint, task, runs)
+            for task, runs in tasks
+            if self._settings.judge or not task.judged
         ]
-
-    def _is_there(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
-        if self._asks:
-            return self._table.requested(checkpoint, task, run)
-        return self._table.has_answers(checkpoint, task, run)
 
     async def _judge(self) -> None:
         while (due := await self._next(self._conclusions, self._no_conclusion_to_come)) is not None:
             self._judged_now.append(due.checkpoint.step)
             try:
-                await self._conclude_one(due)
+                evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)
+                with self.board.concluding(due.name, self._judge_worker):
+                    concluded = await self._judge_worker.conclude(due.name, evaluation)
+                self._note_concluded(due, concluded)
             finally:
                 self._judged_now.remove(due.checkpoint.step)
                 self._tell()
 
     def _no_conclusion_to_come(self) -> bool:
         return self._no_worker_to_come() and not (self._conclusions or self._judged_now)
-
-    async def _conclude_one(self, due: ConclusionDue) -> None:
-        evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)
-        with self.board.concluding(due.name, self._judge_worker):
-            concluded = await self._judge_worker.conclude(due.name, evaluation)
-        self._note_concluded(due, concluded)
 
     def _note_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
         self.board.count_cost(due.name, concluded.cost_usd)

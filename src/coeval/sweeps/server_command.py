@@ -55,12 +55,10 @@ PLACEHOLDERS: Mapping[str, str] = {
 
 # ``{name}``, or ``{{name}}``, which stands for the text ``{name}``. Braces of JSON are neither.
 _PLACE = re.compile(r"\{(\{)?([A-Za-z_][A-Za-z0-9_]*)\}(?(1)\})")
-_OF_SHELLS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
 # What a word of a command holds that is itself to be read by something: a shell, Python, JSON.
 _CODE = re.compile(r"[\s;|&$<>`'\"()\\\[\]]")
 # What stands before such a word, whatever is in it.
 _RUNS = re.compile(r"-[A-Za-z]*[cS][A-Za-z]*|-{2}(?:command|split-string)|eval")
-_SHELLS = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=,-]*")
 # The words of a command that a message quotes.
 _LONGEST_VALUE = 100
@@ -68,7 +66,6 @@ _LONGEST_VALUE = 100
 _NO_KEYS = ("empty", "none", "null")
 # The key that vLLM asks its clients for: the server's own, and no provider's.
 _SERVERS_OWN = "VLLM_API_KEY"
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class ServerCommand:
@@ -77,8 +74,8 @@ class ServerCommand:
     It is split into words as a POSIX shell does it, before anything is filled in: a path with blanks stays
     one word, and nothing of a value is expanded.
 
-    Raises UsageError: it has no words, an open quote or brace, is meant for a shell, names what is no
-    placeholder, or lacks ``{port}``.
+    Raises UsageError: it has no words, an open quote or a credential, names what is no placeholder, or lacks
+    ``{port}``.
     """
 
     flag = _FLAG
@@ -95,40 +92,8 @@ class ServerCommand:
         if not self.words:
             known = f", or one of {', '.join(self.presets)}" if self.presets else ""
             raise UsageError(f"{self.flag} is empty; give a command{known}")
-        self._refuse_shell_words()
-        self._refuse_open_ends()
         self._refuse_credentials()
         self._named = self._names()
-
-    def _refuse_shell_words(self) -> None:
-        for word in self.words:
-            if word in _OF_SHELLS:
-                raise UsageError(
-                    f"{self.flag} is run without a shell, and {word!r} is a shell's; leave it out, or "
-                    "put such a command into a script and name that"
-                )
-        if _ASSIGNMENT.match(self.words[0]):
-            raise UsageError(
-                f"{self.flag} is run without a shell, which {self.words[0]!r} needs; write `env` before it"
-            )
-
-    def _refuse_open_ends(self) -> None:
-        """Refuse braces that do not match outside of quotes, and code of a shell with an open quote."""
-        for number, word in enumerate(self.words):
-            rest, shown = _PLACE.sub("", word), repr(plain(word)[:_LONGEST_VALUE])
-            if rest.count("{") != rest.count("}") and not re.search("[\"']", rest):
-                raise UsageError(
-                    f"{self.flag}: braces do not match in {shown}. In a shell script, "
-                    "${NAME:-{port}} ends at the first }: put values with braces in single quotes"
-                )
-            shell, flag = ("", "", *self.words[:number])[-2:]
-            if _program(shell) in _SHELLS and _RUNS.fullmatch(flag):
-                try:
-                    shlex.split(word, comments=True)
-                except ValueError as error:
-                    raise UsageError(
-                        f"{self.flag}: {error} in {shown}, which {shell} reads; close it"
-                    ) from error
 
     def _refuse_credentials(self) -> None:
         """A command stands in the files of its workers, and in the list of this machine's processes."""

@@ -36,10 +36,10 @@ from coeval.sweeps.guard import (
     boot_id,
     end_group,
     is_marked,
-    kill_group,
     marked,
     members,
     processes,
+    signal_group,
 )
 from coeval.sweeps.server_log import LOG, MOST_BYTES
 from coeval.sweeps.worker_files import WORKER_LOG
@@ -113,7 +113,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def kill(self) -> None:
         """Kill what is left of it, and wait for nothing."""
-        kill_group(self.group, self.processes)
+        signal_group(self.group, self.processes(), signal.SIGKILL)
 
 
 def read_record(folder: Path) -> ServerRecord | None:
@@ -237,9 +237,6 @@ class ServerProcess:
             return f" (exit code {self.code})"
         hint = "; a machine whose memory is full does that" if self.code == -signal.SIGKILL else ""
         return f" (ended by {signal.Signals(-self.code).name}{hint})"
-
-    def pids(self) -> list[int]:
-        return self.record.processes()
 
     async def end(self) -> None:
         """End the server with its group, and wait for that; where that is cancelled, it is killed."""
@@ -435,9 +432,9 @@ async def until_up(server: ServerProcess, url: str, within_s: float, key: str | 
 def _is_ours(server: ServerProcess) -> bool:
     """Whether the server takes connections on its port; raises where anybody else does."""
     port = server.record.port
-    found = listening(port, server.pids())
+    found = listening(port, server.record.processes())
     if found.stranger:
-        if server.down.is_set() or found.stranger in server.pids():  # it has just ended, or begun
+        if server.down.is_set() or found.stranger in server.record.processes():  # it has just ended, or begun
             return False
         raise ServerDown(
             f"process {found.stranger} listens on port {port}, which is the server's, and is not of the "

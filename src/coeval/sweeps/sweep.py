@@ -39,10 +39,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     Each checkpoint is answered by ``shards`` workers, each with its part of the prompts. ``server`` is how
     they are served, but for checkpoint, name and GPUs; without one ``external`` are the base URLs of the
-    servers that the user runs, by step, or by None for any. Up to ``judge_jobs`` tasks are judged at a time.
-    ``key_variable`` holds the tested model's key, ``logs`` is a folder for all logs. ``vouched``: that a
-    server which lists other models serves the checkpoint is the user's word. ``merge`` is the command that
-    makes a sharded checkpoint one that can be served; empty where none does.
+    servers that the user runs, by step, or by None for any. ``key_variable`` holds the tested model's key,
+    ``logs`` is a folder for all logs. ``vouched``: that a server which lists other models serves the
+    checkpoint is the user's word.
     """
 
     evaluation: EvalSpec
@@ -50,11 +49,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     shards: int = 1
     server: Server | None = None
     external: Mapping[int | None, tuple[str, ...]] = {}
-    judge_jobs: int = 4
     key_variable: str = ""
     logs: Path | None = None
     vouched: bool = False
-    merge: str = ""
 
     @property
     def out(self) -> Path:

@@ -142,6 +142,13 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         raise UsageError(
             f"{setting('swap')} is for servers that the sweep starts; leave out {setting('external')}"
         )
+    if settings.merge_command and external:
+        merge, served = setting("merge_command"), setting("external")
+        raise UsageError(
+            f"{merge} merges what the sweep serves, and {served} serves by itself; leave one out"
+        )
+    if settings.merge_command:
+        MergeCommand(settings.merge_command)
     command = ServerCommand(settings.server_command)
     evaluation = _evaluation(settings, external, keys)
     _refuse_lacking_judge(evaluation, settings)
@@ -151,28 +158,12 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         shards=settings.shards,
         server=None if external else _server(settings, command),
         external=external,
-        judge_jobs=settings.judge_jobs,
         key_variable=KEY_VARIABLE if settings.api_key else "",
         logs=None if settings.log_dir is None else Path(settings.log_dir),
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
-        merge=_merge_command(settings),
     )
     places, plan = places_of(settings), job_plan(sweep, judges=settings.judge)
     return SweepRequest(settings, keys, sweep, plan, places, watch_of(settings, places))
-
-
-def _merge_command(settings: SweepSettings) -> str:
-    """
-    Raises UsageError: it is no such command, or nothing is served that could be merged.
-    """
-    if not settings.merge_command:
-        return ""
-    if settings.external:
-        merge, external = setting("merge_command"), setting("external")
-        raise UsageError(
-            f"{merge} merges what the sweep serves, and {external} serves by itself; leave one out"
-        )
-    return MergeCommand(settings.merge_command).text
 
 
 def _evaluation(
@@ -334,19 +325,12 @@ def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]
 
 def gpus_of(settings: SweepSettings) -> list[str]:
     """Those that the user names; else those that this process may see; else all of this machine."""
-    match settings.gpus:
-        case None:
-            pass
-        case str() as text:
-            return listed_names(text)
-        case int() as number:
-            return [str(number)]
-        case several:
-            return [str(gpu) for gpu in several]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return listed_names(visible)
-    return _listed()
+    given = os.environ.get("CUDA_VISIBLE_DEVICES") if settings.gpus is None else settings.gpus
+    if given is None:
+        return _listed()
+    if isinstance(given, str):
+        return listed_names(given)
+    return list(map(str, [given] if isinstance(given, int) else given))
 
 
 def _listed() -> list[str]:

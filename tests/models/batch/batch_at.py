@@ -81,12 +81,10 @@ def job_of(api: BatchApi, folder: Path, bodies: Mapping[str, bytes], tag: str = 
     lines.write_bytes(b"".join(api.line(custom_id, body) for custom_id, body in bodies.items()))
     return BatchJob(
         tag=tag,
-        model="some-model",
         lines=lines,
         requests=len(bodies),
         bytes=lines.stat().st_size,
         written_at=time.time(),
-        first_id=next(iter(bodies)),
     )
 
 
@@ -117,7 +115,7 @@ class Batching:
     serve: Callable[..., AbstractAsyncContextManager[Any]]
     env: Mapping[str, str]
     model: str = "some-model"
-    way: tuple[str, ...] = ("waiting", "running", "running", "ended")
+    way: tuple[str, ...] = ("running", "running", "running", "ended")
     ends: Mapping[str, str] = field(default_factory=lambda: {"failed": "failed", "expired": "expired"})
     keeps: frozenset[str] = frozenset({"expired", "cancelled"})
     says: Any = openai_chat
@@ -171,7 +169,7 @@ BATCHING = {
         MistralBatches,
         lambda: mistral_batches(keys=[KEY]),
         {"MISTRAL_API_KEY": KEY},
-        way=("waiting", "running", "ended"),
+        way=("running", "running", "ended"),
         ends={"failed": "FAILED", "expired": "TIMEOUT_EXCEEDED"},
     ),
     "gemini": Batching(
@@ -180,7 +178,7 @@ BATCHING = {
         lambda: fake_gemini_batches(keys=frozenset({KEY})),
         {"GEMINI_API_KEY": KEY},
         model="gemini-2.5-flash",
-        way=("waiting", "running", "ended"),
+        way=("running", "running", "ended"),
         ends=GOOGLE_ENDS,
         keeps=frozenset(),
         says=gemini,

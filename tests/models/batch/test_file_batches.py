@@ -19,8 +19,8 @@ from mistralai.client import Mistral
 
 from coeval.core.errors import BadRequest, RateLimited, ServerFault
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_api import BatchReply, DamagedResult
-from coeval.models.batch.openai_files import TAG, AzureBatches, file_replies
+from coeval.models.batch.batch_api import BatchReply, DamagedResult, readable, result_lines
+from coeval.models.batch.openai_files import TAG, AzureBatches, read_result
 
 MODEL = "some-model"
 
@@ -197,7 +197,7 @@ def test_what_has_no_answer_was_not_asked_or_failed_or_says_nothing(
 ) -> None:
     results = tmp_path / "results.jsonl"
     results.write_bytes(json.dumps({"custom_id": "a", "response": None, "error": error}).encode())
-    (line,) = file_replies(results)
+    (line,) = readable(result_lines(results), read_result)
     if status == "damaged":
         assert isinstance(line, DamagedResult)
         return
@@ -276,7 +276,7 @@ async def test_azures_rest_interface_is_read(at: At) -> None:
         job = at.job(api)
         job_id = await api.create(job)
         seen = [await api.check(job_id) for _ in at.host.states]
-        assert [progress.state for progress in seen] == ["waiting", "running", "running", "ended"]
+        assert [progress.state for progress in seen] == ["running", "running", "running", "ended"]
         assert (seen[0].shown, seen[0].total, seen[-1].done) == ("Validating", None, 5)
         assert await api.find(job) == job_id
         assert len(await at.replies(api, job_id)) == len(TEXTS)

@@ -15,7 +15,6 @@ from fakes.gemini import Blocked, Fault, in_camel_case
 from google import genai
 from google.genai import errors, types
 
-import coeval.models.batch.gemini_batches as module
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
@@ -61,12 +60,6 @@ def requested_for(text: str) -> Any:
         "config": {"max_output_tokens": 50},
         "metadata": {"key": f"key-{text}"},
     }
-
-
-@pytest.fixture
-def by_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even a small job's requests are uploaded."""
-    monkeypatch.setattr(module, "INLINE_REQUESTS", 1)
 
 
 @pytest.mark.process
@@ -135,11 +128,8 @@ async def test_the_client_uploads_what_we_upload_and_reads_the_results_file(at: 
     assert (at.folder / f"into-{job_id.replace('/', '-')}" / "results.jsonl").read_bytes() == results
 
 
-@pytest.mark.parametrize("way", ["inline", "file"])
-async def test_what_went_wrong_is_what_it_is_live(at: At, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However the requests went; one that was cancelled was never carried out."""
-    if way == "file":
-        monkeypatch.setattr(module, "INLINE_BYTES", 10)
+async def test_what_went_wrong_is_what_it_is_live(at: At) -> None:
+    """One that was cancelled was never carried out."""
     at.host.states = ("SUCCEEDED",)
     faults = {"two": Fault(400, "Invalid value at 'temperature'"), "four": Blocked()}
     faults["five"] = Fault(499, "The operation was cancelled.")
@@ -150,7 +140,6 @@ async def test_what_went_wrong_is_what_it_is_live(at: At, way: str, monkeypatch:
         reported = await at.replies(api, job_id)
     one, two, _, four, five = (reported[custom_id] for custom_id in at.bodies())
     assert [reply.status for reply in (one, two, four, five)] == [200, 400, 200, None]
-    assert len(at.host.files) == {"inline": 0, "file": 2}[way]
     with pytest.raises(ContentFiltered):
         GEMINI.decode(four.body, Redactor())
     refused = GEMINI.explain(HttpReply(400, {}, two.body), at.host.url, Redactor())
@@ -175,7 +164,7 @@ async def test_a_job_is_found_on_a_later_page(at: At) -> None:
         assert at.host.heard == ["list", "list"]
 
 
-async def test_a_lost_upload_makes_no_job(at: At, by_file: None) -> None:
+async def test_a_lost_upload_makes_no_job(at: At) -> None:
     at.host.troubles.append(("upload", LOST))
     async with at.open() as api:
         job = at.job(api)
@@ -187,7 +176,7 @@ async def test_a_lost_upload_makes_no_job(at: At, by_file: None) -> None:
         assert len(at.host.requested) == 5
 
 
-async def test_what_is_too_large_or_not_allowed_is_refused_as_live(at: At, by_file: None) -> None:
+async def test_what_is_too_large_or_not_allowed_is_refused_as_live(at: At) -> None:
     at.host.most_bytes = 10
     async with at.open() as api:
         job = at.job(api)
@@ -235,8 +224,8 @@ def test_a_job_that_failed_for_its_key_was_denied_access() -> None:
 @pytest.mark.parametrize(
     ("word", "state"),
     [
-        ("JOB_STATE_QUEUED", "waiting"),
-        ("BATCH_STATE_PENDING", "waiting"),
+        ("JOB_STATE_QUEUED", "running"),
+        ("BATCH_STATE_PENDING", "running"),
         ("JOB_STATE_CANCELLING", "running"),
         ("JOB_STATE_PAUSED", "running"),
         ("JOB_STATE_PARTIALLY_SUCCEEDED", "expired"),

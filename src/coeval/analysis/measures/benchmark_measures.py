@@ -19,6 +19,7 @@ from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.near_duplicates import Resemblance, surface_bias
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.measures.value_grid import label_grid
 from coeval.analysis.readers.reader import Twin
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
@@ -221,22 +222,9 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
 
 def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
     """The scores, (S, I), and in their place the share of right labels in tasks that have labels alone."""
-    known = np.isfinite(judged)
-    alone = [name for task, name in enumerate(grid.tasks) if not known[:, grid.items.task == task].any()]
-    if not (found := reader.rows(_RIGHT, [alone, list(grid.students)])):
-        return judged
-    number = {item: at for at, item in enumerate(grid.items.ids)}
-    place = {name: at for at, name in enumerate(grid.students)}
-    filled = judged.copy()
-    for item, student, right in found:
-        filled[place[student], number[item]] = right
-    return filled
-
-
-_RIGHT = """
-SELECT item, model, avg(match::INTEGER) FROM labels
-WHERE list_contains(?::VARCHAR[], task) AND list_contains(?::VARCHAR[], model) GROUP BY ALL
-"""
+    scored = np.unique(grid.items.task[np.isfinite(judged).any(axis=0)])
+    right = item_scores(label_grid(reader, grid)).mean
+    return np.where(np.isin(grid.items.task, scored), judged, right)
 
 
 def _strata(grid: ScoreGrid, mine: NDArray[np.int64]) -> list[list[str]]:

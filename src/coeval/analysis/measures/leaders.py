@@ -1,11 +1,12 @@
 """Who leads, what more items would show, and what follows from judges who differ, in sentences.
 
-``coeval analyze`` and ``coeval results`` open with these, and pages;
+``coeval analyze``, ``coeval results`` and pages open with these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from coeval.analysis.comparison.comparison_report import (
     chance_text,
@@ -16,18 +17,20 @@ from coeval.analysis.comparison.comparison_report import (
 )
 from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
 from coeval.analysis.intervals import Looks
-from coeval.analysis.measures.label_measures import LabelMeasures
+from coeval.analysis.measures.label_measures import LabelMeasures, Labels
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.pair_measures import PairMeasures, pair_sentences
+from coeval.analysis.measures.pair_measures import pair_sentences
 from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
 from coeval.analysis.measures.run_measures import RunMeasures
-from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
-from coeval.analysis.run_results import Bounded
+from coeval.analysis.measures.student_measures import StudentScores
+from coeval.analysis.run_results import Bounded, missing_label_sentences
 from coeval.core.figures import points
 from coeval.core.text import listed, numbered
 
 # A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
 _LEAST_GAP, _MOST_TIMES = 0.001, 20
+# More labels than this are a table's work.
+_MOST_LABELS = 3
 
 
 def leader_sentences(
@@ -226,111 +229,34 @@ def is_behind(first: str, second: str, reported: PairDifference) -> bool:
     return (reported.difference if first > second else -reported.difference) < -SAME
 
 
-# --- The opening of a page, in three sentences
-#
-# Who leads, what would change that, what the judges' disagreement means.
-
-_OWN = "the scores that students gave themselves"
-
-
-def opening(measures: RunMeasures, *, at_any_look: bool = False) -> list[str]:
-    """Return at most three sentences, the first of them about who leads."""
-    ranks = measures.ranking
-    if ranks.order or not (measures.labels or measures.pairs):
-        others = measures.without_own.ranking.order
-        return score_opening(measures.students, ranks, others, at_any_look=at_any_look)
-    if measures.pairs is not None:
-        return list(_of_pairs(measures.pairs))
-    return list(_of_labels(measures))
-
-
-def score_opening(
-    students: Mapping[str, StudentMeasures],
-    ranks: Ranking,
-    without_own: Sequence[str],
-    *,
-    at_any_look: bool = False,
-) -> list[str]:
-    """Return the sentences where answers have scores. ``without_own``: the order without self-judgments;
-    empty: nobody judged itself, or nothing is left."""
-    said = leader_sentence(students, ranks, at_any_look=at_any_look)
-    if (gap := leading_gap(ranks)) is None:
-        return [said]
-    bounds = {
-        name: Bounded(name, *ends)
-        for name in ranks.order
-        if name not in ranks.partial and (ends := students[name].bounds) is not None
-    }
-    change = (
-        _missing([bounds[name] for name in ranks.order if name in bounds])
-        or _elsewhere(ranks.order[0], without_own)
-        or settling_sentence(gap)
-        or _neighbours(ranks)
-        or _steady(ranks, without_own)
-    )
-    return [text for text in (said, change, panel_sentence(ranks, gap)) if text]
-
-
-def _missing(order: Sequence[Bounded]) -> str:
-    """Whether missing scores might change the leader."""
-    leading = [one for one in order[1:] if order[0].may_fall_behind(one)]
-    if not leading:
-        return ""
-    placed = f"{order[0].placed} and {leading[0].placed}"
-    return f"Missing scores could change the leader: counted as 0 or 100, they put {placed}."
-
-
-def _elsewhere(first: str, without_own: Sequence[str]) -> str:
-    """Say who leads without self-judgments, if somebody else does; else return ''."""
-    if not without_own or without_own[0] == first:
-        return ""
-    return f"Without {_OWN}, {without_own[0]} has the highest score."
-
-
-def _neighbours(ranks: Ranking) -> str:
-    """The first two behind the leader, one after the other, whose order is open."""
-    for place in range(1, len(ranks.order) - 1):
-        one, other = ranks.order[place : place + 2]
-        gap = ranks.between(one, other)
-        if other in ranks.partial:  # as all after it
-            break
-        if gap is None:
-            return f"The order behind the leader is open: {one} and {other} share no scored items."
-        if not gap.significant:
-            apart = f"{shown_difference(gap.leading)} points apart"
-            return f"The order behind the leader could change: {one} and {other} are {apart}."
-    return ""
-
-
-def _steady(ranks: Ranking, without_own: Sequence[str]) -> str:
-    """Say which changes leave the order as it is."""
-    if not without_own:
-        return "Every gap to the next student is significant: more items are unlikely to change the order."
-    same = list(without_own) == list(ranks.order)
-    return f"{'The order stays the same' if same else f'{ranks.order[0]} stays first'} without {_OWN}."
+def opening(measures: RunMeasures, looks: Looks | None) -> list[str]:
+    """Return what a page opens with, at most three sentences: of scores, else of comparisons or labels."""
+    if measures.ranking.order or not (measures.labels or measures.pairs):
+        said = leader_sentences(measures.students, measures.ranking, looks)
+    elif measures.pairs is not None:
+        said = pair_sentences(measures.pairs)
+    else:
+        said = label_sentences(measures.labels)
+    return list(islice(said, 3))
 
 
 # --- Runs without judged scores
 
 
-def _of_labels(measures: RunMeasures) -> Iterator[str]:
-    """By how often students state the right label, of the first label that is compared."""
-    places = [(task, name, found) for task, names in measures.labels.items() for name, found in names.items()]
-    known = [place for place in places if place[2].ranking.order]
-    if not known:
-        yield "No answer has been compared with its label yet."
-        return
-    task, name, found = known[0]
-    order, more = found.ranking.order, len(known) - 1
-    where = f"{task} ({name})" if len(places) > 1 else name
-    yield label_sentence(found, where)
-    if len(order) > 1 and (gap := leading_gap(found.ranking)) is not None:
-        steady = "More items are unlikely to change who leads."
-        yield settling_sentence(gap) or steady
-    if more:
-        yield f"{numbered(more, 'other label')}: see the table of labels."
-    else:
-        yield "Labels are compared by rule, so no judge's opinion enters."
+def label_sentences(labels: Labels) -> Iterator[str]:
+    """Of the first few labels, who is right most often; then what is missing of any."""
+    places = [(f"{task} ({name})", found) for task, names in labels.items() for name, found in names.items()]
+    for where, found in places[:_MOST_LABELS]:
+        if found.ranking.order:
+            yield label_sentence(found, where)
+        else:
+            yield f"No answer has been compared with the labels of {where} yet."
+    for where, found in places:
+        bounds = {one: found.students[one].bounds for one in found.ranking.order}
+        bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
+        yield from missing_label_sentences(where, bounded)
+    if (more := len(places) - _MOST_LABELS) > 0:
+        yield f"{numbered(more, 'more label')}: see coeval analyze labels."
 
 
 def label_sentence(found: LabelMeasures, where: str) -> str:
@@ -347,22 +273,3 @@ def label_sentence(found: LabelMeasures, where: str) -> str:
         return f"{lead}; no items are shared with {second}."
     names = (f"{first} ({right[first]})", f"{second} ({right[second]})")
     return _pair_text((first, second), names, gap, f" in {where}")
-
-
-def _of_pairs(found: PairMeasures) -> Iterator[str]:
-    """By comparisons of answers."""
-    yield next(pair_sentences(found))
-    first = next(iter(found.students))
-    if len(found.groups) > 1:
-        yield "To rank them together, compare students across groups."
-    elif found.students[first].ranks != (1, 1):
-        yield "Their ranks overlap: more compared items would separate the strongest."
-    else:
-        yield "The lead is significant over all pairs: more items are unlikely to change it."
-    same = [one.consistency for one in found.judges.values() if one.consistency.value is not None]
-    if same:
-        least = min(one.value or 0.0 for one in same)
-        yield (
-            f"Asked in both orders, a judge names the same winner in {points(least)}% of pairs"
-            f"{' or more' if len(same) > 1 else ''}."
-        )

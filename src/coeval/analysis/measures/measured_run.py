@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, singledispatch
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import Floats, clustered_mean
-from coeval.analysis.measures.agreement import Reweighting
+from coeval.analysis.measures.agreement import LEVELS, Reweighting
 from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
     FEWEST_COMMON,
@@ -27,9 +25,9 @@ from coeval.analysis.measures.judge_measures import (
     pair_measures,
     panel_measures,
 )
-from coeval.analysis.measures.label_measures import Labels, label_measures
+from coeval.analysis.measures.label_measures import label_measures
 from coeval.analysis.measures.leaders import (
-    label_sentence,
+    label_sentences,
     leader_sentences,
     partial_sentences,
     place_sentences,
@@ -48,12 +46,11 @@ from coeval.analysis.measures.removed_measures import answer_counts, removed_mea
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, SampleSpread, parts_of
 from coeval.analysis.measures.score_grid import (
-    UNSCORED,
-    Codes,
     GridItems,
     ScoreGrid,
     TaskDesign,
     levels_by_judge,
+    no_levels,
     score_grid,
 )
 from coeval.analysis.measures.student_measures import (
@@ -79,7 +76,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import student_rows
-from coeval.analysis.run_results import Bounded, answer_notes, answer_warnings, missing_label_sentences
+from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import SampleFigure, metric_scores, task_figures
@@ -156,16 +153,13 @@ class OutputJudges(NamedTuple):
 
 def output_judges(reader: OutputReader) -> OutputJudges:
     """Of all who judged."""
-    units = _units(reader)
-    grid = _grid(units)
+    grid, requested = _graded(reader)
     reweighting = Reweighting(len(grid.items.ids))
     pairs = judge_pairs(grid, reweighting)
     ledger = {
         judge: {"severity": severity, "position": _position(reader, judge)}
         for judge, severity in severities(grid).items()
     }
-    question = units.requested * len(units.judges) + units.judge
-    requested = RequestedTwice(units.item, units.judge, question, units.level)
     itself = consistency(grid.judges, requested, reweighting)
     return OutputJudges(
         pair_measures(pairs),
@@ -174,85 +168,50 @@ def output_judges(reader: OutputReader) -> OutputJudges:
     )
 
 
-class _Units(NamedTuple):
-    """U levels. ``requested`` numbers what was shown, for one factor; ``stands``: it is of the judge's recipe
-    that counts. ``items`` are (task, item), ``students`` (model, sample), all in order."""
-
-    item: Codes
-    student: Codes
-    factor: Codes
-    judge: Codes
-    requested: Codes
-    level: Codes
-    stands: NDArray[np.bool_]
-    items: list[tuple[str, str]]
-    students: list[tuple[str, int]]
-    factors: tuple[str, ...]
-    judges: tuple[str, ...]
-
-
-_UNITS = """
-SELECT task, item, model, sample, factor, judge, level, stands,
-       dense_rank() OVER (ORDER BY task, item) - 1 AS place,
+# ``stands``: the level is of the judge's recipe that counts; ``question``: what was shown, for one factor.
+_GRADED = """
+SELECT task, task || '/' || item AS id, factor, judge, level, stands,
+       model || if(min(sample) OVER own < max(sample) OVER own, '/run_' || sample, '') AS name,
+       dense_rank() OVER (ORDER BY task, item) - 1 AS item,
        dense_rank() OVER (ORDER BY model, sample) - 1 AS student,
-       dense_rank() OVER (ORDER BY content, factor) - 1 AS asked
-FROM graded WHERE content IS NOT NULL AND level IS NOT NULL
+       dense_rank() OVER (ORDER BY content, factor) - 1 AS question
+FROM graded WHERE content IS NOT NULL AND level IS NOT NULL WINDOW own AS (PARTITION BY model)
 """
 
 
-def _units(reader: OutputReader) -> _Units:
-    found = {name: np.asarray(column) for name, column in reader.columns(_UNITS).items()}
-    factors, factor = np.unique(found["factor"].astype(str), return_inverse=True)
-    judges, judge = np.unique(found["judge"].astype(str), return_inverse=True)
-    _, items = np.unique(found["place"], return_index=True)
-    _, students = np.unique(found["student"], return_index=True)
-    return _Units(
-        item=found["place"],
-        student=found["student"],
-        factor=factor,
-        judge=judge,
-        requested=found["asked"],
-        level=found["level"],
-        stands=found["stands"].astype(bool),
-        items=[(found["task"][at], found["item"][at]) for at in items],
-        students=[(str(found["model"][at]), int(found["sample"][at])) for at in students],
-        factors=tuple(factors.tolist()),
-        judges=tuple(judges.tolist()),
+def _graded(reader: OutputReader) -> tuple[ScoreGrid, RequestedTwice]:
+    """Return the levels that count, with a row for each question that was put to judges and a column for each
+    judge; and all levels, by question."""
+    found = {name: np.asarray(column) for name, column in reader.columns(_GRADED).items()}
+    item, student, question, level = (found[name] for name in ("item", "student", "question", "level"))
+    (tasks, task), (factors, factor), (judges, judge) = (
+        np.unique(found[name].astype(str), return_inverse=True) for name in ("task", "factor", "judge")
     )
-
-
-def _grid(units: _Units) -> ScoreGrid:
-    """A row for each question that was put to judges, a column for each judge."""
-    keys = np.stack([units.item, units.student, units.factor, units.requested], axis=1)[units.stands]
+    stands = found["stands"].astype(bool)
+    keys = np.stack([item, student, factor, question], axis=1)[stands]
     rows, row = np.unique(keys, axis=0, return_inverse=True)
-    levels = np.full((len(rows), len(units.judges)), UNSCORED, np.int8)
-    levels[row.reshape(-1), units.judge[units.stands]] = units.level[units.stands]
-    tasks, task = np.unique([task for task, _ in units.items], return_inverse=True)
-    samples = Counter(model for model, _ in units.students)
-    ids = [f"{task}/{item}" for task, item in units.items]
-    of_task = task[units.item]
-    return ScoreGrid(
+    levels = no_levels((len(rows), len(judges)), LEVELS)
+    levels[row.reshape(-1), judge[stands]] = level[stands]
+    of_items, of_students = (np.unique(codes, return_index=True)[1] for codes in (item, student))
+    grid = ScoreGrid(
         item=rows[:, 0],
         student=rows[:, 1],
         factor=rows[:, 2],
         levels=levels,
-        items=GridItems(ids, task, np.zeros(len(ids), np.int64), {}),
-        students=tuple(
-            f"{model}/run_{sample}" if samples[model] > 1 else model for model, sample in units.students
+        items=GridItems(
+            found["id"][of_items].tolist(), task[of_items], np.zeros(len(of_items), np.int64), {}
         ),
-        judges=units.judges,
-        factors=units.factors,
+        students=tuple(found["name"][of_students].tolist()),
+        judges=tuple(judges.tolist()),
+        factors=tuple(factors.tolist()),
         tasks=tuple(tasks.tolist()),
         teachers=("",),
-        designs=tuple(_design(units, of_task == place) for place in range(len(tasks))),
+        designs=tuple(
+            TaskDesign(frozenset(judges[judge[here]].tolist()), frozenset(factors[factor[here]].tolist()))
+            for here in (task == place for place in range(len(tasks)))
+        ),
     )
-
-
-def _design(units: _Units, here: NDArray[np.bool_]) -> TaskDesign:
-    return TaskDesign(
-        frozenset(units.judges[place] for place in np.unique(units.judge[here])),
-        frozenset(units.factors[place] for place in np.unique(units.factor[here])),
-    )
+    return grid, RequestedTwice(item, judge, question * len(judges) + judge, level)
 
 
 _BOTH = """
@@ -295,8 +254,6 @@ class Conclusion(NamedTuple):
 
 
 _Part = TypeVar("_Part")
-# The terminal opens with conclusions; more labels than this are a table's work.
-_MOST_LABELS = 3
 
 
 def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterator[Conclusion]:
@@ -313,7 +270,7 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("leads", (text for text in leads if text not in of_judges)),
         ("leads", label_task_notes(reader)),
         ("leads", unscored_notes(reader, grid)),
-        ("leads", _labels(labels)),
+        ("leads", label_sentences(labels)),
         ("leads", family_judges(grid, ranks, families)),
         ("leads", place_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
@@ -329,22 +286,6 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("leads", answer_notes(rows)),
     )
     return (Conclusion(topic, text) for topic, texts in said for text in texts)
-
-
-def _labels(labels: Labels) -> Iterator[str]:
-    """Of the first few labels, who is right most often."""
-    places = [(task, name, found) for task, names in labels.items() for name, found in names.items()]
-    for task, name, found in places[:_MOST_LABELS]:
-        if found.ranking.order:
-            yield label_sentence(found, f"{task} ({name})")
-        else:
-            yield f"No answer has been compared with the labels of {task} ({name}) yet."
-    for task, name, found in places:
-        bounds = {one: found.students[one].bounds for one in found.ranking.order}
-        bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
-        yield from missing_label_sentences(f"{task} ({name})", bounded)
-    if (more := len(places) - _MOST_LABELS) > 0:
-        yield f"{numbered(more, 'more label')}: see coeval analyze labels."
 
 
 def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:

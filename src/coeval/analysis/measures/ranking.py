@@ -39,6 +39,7 @@ from coeval.analysis.measures.student_measures import (
     StudentScores,
     item_scores,
     mean_scores,
+    over_judges,
     score_scatters,
     student_score,
 )
@@ -150,8 +151,9 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
             moves[name][task] = shift
     scores, scatters = dict(recorded), score_scatters(grid, found.mean) if left_out is _nobody else {}
     for name in known:
-        means_of_items = found.mean[place[name]]
-        scores[name] = student_score(grid, means_of_items, recorded[name], moves[name], scatters.get(name))
+        adjusted = student_score(grid, found.mean[place[name]], recorded[name], moves[name])
+        over = over_judges(adjusted.score, scatters[name]) if name in scatters else None
+        scores[name] = msgspec.structs.replace(adjusted, over_judges=over)
     one_judge = int(grid.valid.any(axis=0).sum()) == 1
     return Ranked(_with_lead_factor(grid, msgspec.structs.replace(whole, one_judge=one_judge)), scores)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_args
 
 import msgspec
 
@@ -37,17 +37,7 @@ from coeval.analysis.people.people_measures import PeopleMeasures
 from coeval.analysis.sampled_answers import FactorSamples
 from coeval.store.jsonl import write_bytes_atomic
 
-_ALL: tuple[Analysis, ...] = (
-    "students",
-    "teachers",
-    "judges",
-    "agreement",
-    "robust",
-    "labels",
-    "calibration",
-    "coverage",
-    "items",
-)
+_ALL: tuple[Analysis, ...] = get_args(Analysis)[1:]
 
 _Agreement: TypeAlias = Annotated[
     Mapping[tuple[str, str], PairAgreement],

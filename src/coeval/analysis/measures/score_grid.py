@@ -90,6 +90,12 @@ class RowSums(NamedTuple):
     share: Floats
     units: NDArray[np.int64]
 
+    @property
+    def mean(self) -> Floats:
+        """0 to 1; NaN where there is no score."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.total / self.share, np.float64)
+
 
 THREE_LEVELS: Floats = np.array(HIGH_MEDIUM_LOW.values)
 

@@ -8,7 +8,6 @@ by its weight, once: by the mean over the judges who scored it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import mean_over_judges
 from coeval.analysis.intervals import (
+    NOTHING,
     Bounds,
-    Clusters,
     Floats,
     Interval,
+    Scatter,
     bounds_of_missing,
     mean_of_clusters,
     mean_over_strata,
@@ -137,96 +137,53 @@ class CheckMeasures(Entity, frozen=True):
 # numbers of halves, all sums are exact.
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """To which group, and to which datapoint, each row belongs: (R,); how many groups there are, and the
-    cluster of each datapoint, (I,). A row whose group is below 0 is in none."""
+def group_means(group: Codes, item: Codes, groups: int, cluster: Codes, sums: RowSums) -> list[Interval]:
+    """The mean of each group, 0 to 1, with its datapoints, or groups of such, as clusters.
 
-    group: Codes
-    item: Codes
-    groups: int
-    cluster: Codes
-
-
-def group_means(parts: Grouping, sums: RowSums) -> list[Interval]:
-    """The mean of each group, 0 to 1, with its datapoints, or groups of such, as clusters."""
-    counts = (parts.group >= 0) & (sums.units > 0)
-    most = max(len(parts.cluster), int(parts.cluster.max(initial=0)) + 1)
-    own = parts.group[counts].astype(np.int64) * most
-    pairs = np.sort(own + parts.item[counts])  # np.unique by itself hashes, ten times as long
+    Parameters
+    ----------
+    group, item : (R,) of each row, below 0 where it is in no group
+    cluster : (I,) of each datapoint
+    """
+    counts = (group >= 0) & (sums.units > 0)
+    most = max(len(cluster), int(cluster.max(initial=0)) + 1)
+    own = group[counts].astype(np.int64) * most
+    pairs = np.sort(own + item[counts])  # np.unique by itself hashes, ten times as long
     pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
-    items = np.bincount(pairs // most, minlength=parts.groups)
-    clusters, which = np.unique(own + parts.cluster[parts.item[counts]], return_inverse=True)
+    items = np.bincount(pairs // most, minlength=groups)
+    clusters, which = np.unique(own + cluster[item[counts]], return_inverse=True)
     total = np.bincount(which, sums.total[counts], len(clusters)).astype(np.float64)
     count = np.bincount(which, sums.share[counts], len(clusters)).astype(np.float64)
-    group = clusters // most
+    of = clusters // most
 
     def summed(values: Floats) -> Floats:
-        return np.bincount(group, values, parts.groups).astype(np.float64)
+        return np.bincount(of, values, groups).astype(np.float64)
 
-    units, squares, cross = summed(count), summed(total**2), summed(total * count)
-    found, scores, sizes = np.bincount(group, minlength=parts.groups), summed(total), summed(count**2)
+    units, found = summed(count), np.bincount(of, minlength=groups)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = summed(total) / units
+        squares = summed(total**2) - 2 * mean * summed(total * count) + mean**2 * summed(count**2)
+        squares = np.maximum(squares, 0.0) * (found / units) ** 2
     return [
-        mean_of_clusters(
-            Clusters(
-                int(items[place]),
-                int(found[place]),
-                float(units[place]),
-                float(scores[place]),
-                float(squares[place]),
-                float(cross[place]),
-                float(sizes[place]),
-            )
-        )
-        for place in range(parts.groups)
+        mean_of_clusters(float(mean[at]), Scatter(int(found[at]), float(squares[at])), int(items[at]))
+        if units[at]
+        else NOTHING
+        for at in range(groups)
     ]
 
 
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class ItemScores:
-    """Of each student and datapoint, (S, I): the sum of the scores that its answer has, that of their shares
-    in it, and how many; ``cluster`` (I,) is that of each datapoint, ``times`` (S,) how many answers a student
-    gives to one: they are pooled."""
-
-    total: Floats
-    share: Floats
-    units: Counts
-    cluster: Codes
-    times: Codes
-
-    @property
-    def mean(self) -> Floats:
-        """0 to 1, over judges and factors; NaN where there is no score."""
-        with np.errstate(invalid="ignore"):
-            return np.asarray(self.total / self.share, np.float64)
-
-    def of_items(self, items: NDArray[np.bool_]) -> ItemScores:
-        """Those of some datapoints, (I,), with none of the others."""
-        return replace(self, total=self.total * items, share=self.share * items, units=self.units * items)
-
-    @property
-    def rows(self) -> RowSums:
-        """One after the other."""
-        return RowSums(self.total.ravel(), self.share.ravel(), self.units.ravel())
-
-
-def item_scores(grid: ScoreGrid, judge: int | None = None, *, whole: bool = True) -> ItemScores:
-    """Over all judges and checks, or by one judge; ``whole`` as in `ScoreGrid.sums`."""
+def item_scores(grid: ScoreGrid, judge: int | None = None, *, whole: bool = True) -> RowSums:
+    """Of each student and datapoint, (S, I), over all judges and checks, or by one judge; several answers are
+    pooled. ``whole`` as in `ScoreGrid.sums`."""
     own = None if judge is None else grid.levels[:, judge : judge + 1]
     sums = grid.sums(levels=own, whole=whole and judge is None)
     place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
     shape = (len(grid.students), len(grid.items.ids))
     total, share, units = (np.bincount(place, column, shape[0] * shape[1]).reshape(shape) for column in sums)
-    return ItemScores(
-        np.asarray(total, np.float64),
-        np.asarray(share, np.float64),
-        units.astype(np.int64),
-        grid.items.cluster,
-        grid.times,
-    )
+    return RowSums(np.asarray(total, np.float64), np.asarray(share, np.float64), units.astype(np.int64))
 
 
 def student_measures(
@@ -234,17 +191,16 @@ def student_measures(
 ) -> dict[str, StudentMeasures]:
     """By student; ``own`` are their scores, as `ranking` has them, ``counts`` those of their answers."""
     scores, every = item_scores(grid), item_scores(grid, whole=False)
-    possible = _Possible(grid)
     everything = np.zeros(len(grid.items.ids), np.int32)
 
     def grouped(group: Codes, names: Sequence[str]) -> list[_Named]:
-        needed = possible.of_groups(group, len(names), grid.due)
-        return _by_item_group(scores, group, names, needed, every.units)
+        needed = _needed(grid, group, len(names), grid.due)
+        return _by_item_group(grid, group, names, needed, scores, every.units)
 
     overall, by_task = grouped(everything, ("all",)), grouped(grid.items.task, grid.tasks)
     by_teacher = grouped(grid.items.teacher, grid.teachers)
     by_factor, by_part = _by_factor(grid)
-    by_judge = _joined(grid, (_by_one_judge(grid, possible, place) for place in range(len(grid.judges))))
+    by_judge = _joined(grid, (_by_one_judge(grid, place) for place in range(len(grid.judges))))
     by_value = _joined(
         grid,
         (
@@ -322,27 +278,13 @@ _Named = dict[str, Measured]
 _Name = TypeVar("_Name", str, tuple[str, str])
 
 
-class _Possible:
-    """How many scores there might be: every datapoint of a task, by each of its judges and factors, and by
-    its checks."""
-
-    def __init__(self, grid: ScoreGrid) -> None:
-        self._task = grid.items.task
-        self._does = grid.does
-        self._items = np.bincount(grid.items.task, minlength=len(grid.tasks))
-        self._designs = grid.designs
-
-    def of_groups(self, group: Codes, groups: int, each: Counts) -> Counts:
-        """(students, groups): the sums of ``each`` datapoint, (I,), over groups; below 0 it is in none."""
-        inside = group >= 0
-        cells = self._task[inside].astype(np.int64) * groups + group[inside]
-        needed = np.bincount(cells, each[inside], len(self._items) * groups).astype(np.int64)
-        return np.asarray(self._does @ needed.reshape(len(self._items), groups), np.int64)
-
-    def of_judge(self, judge: str) -> Counts:
-        """(I,): by datapoint."""
-        each = [len(design.judged) * (judge in design.judges) for design in self._designs]
-        return np.array(each, np.int64)[self._task]
+def _needed(grid: ScoreGrid, group: Codes, groups: int, each: Counts) -> Counts:
+    """(students, groups): how many scores there might be, the sums of ``each`` datapoint, (I,), over groups;
+    below 0 it is in none."""
+    inside, tasks = group >= 0, len(grid.tasks)
+    cells = grid.items.task[inside].astype(np.int64) * groups + group[inside]
+    needed = np.bincount(cells, each[inside], tasks * groups).astype(np.int64)
+    return np.asarray(grid.does @ needed.reshape(tasks, groups), np.int64)
 
 
 class _Bounds(NamedTuple):
@@ -353,7 +295,7 @@ class _Bounds(NamedTuple):
 _NO_BOUNDS = _Bounds(None, {})
 
 
-def score_bounds(grid: ScoreGrid, scores: ItemScores) -> list[_Bounds]:
+def score_bounds(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
     """By student, of its tasks in which anybody has a score: every datapoint might have one by each judge and
     factor that anybody has one of; where factors are weighted, each factor that anybody has a score of."""
     valid, scored, tasks = grid.valid, grid.scored, range(len(grid.tasks))
@@ -386,66 +328,73 @@ def score_bounds(grid: ScoreGrid, scores: ItemScores) -> list[_Bounds]:
     return found
 
 
-def _by_item_group(
-    scores: ItemScores, group: Codes, names: Sequence[str], needed: Counts, known: Counts
-) -> list[_Named]:
-    """By student: the groups that datapoints fall in (below 0: none), where a score is possible; ``needed``
-    (S, groups) are the scores of one answer to each datapoint. ``known`` (S, I) counts all scores that are
-    there, those of answers that lack a factor among them."""
-    students, items = scores.units.shape
-    which = np.where(group >= 0, np.arange(students)[:, None] * len(names) + group, -1)
-    item = np.tile(np.arange(items), students)
-    parts = Grouping(which.ravel(), item, students * len(names), scores.cluster)
-    means = group_means(parts, scores.rows)
-    units = np.bincount(which[which >= 0], known[which >= 0], len(means)).astype(np.int64)
-    missing = scores.times[:, None] * needed - units.reshape(students, len(names))
-    return _measured(students, names, means, missing, needed)
+class _ScoredRows(NamedTuple):
+    """Student, datapoint and group of each row, (R,), below 0 where it is in none; the sums of its scores,
+    and how many are there, those of answers that lack a factor among them."""
+
+    student: Codes
+    item: Codes
+    group: Codes
+    sums: RowSums
+    units: Counts
 
 
-def _measured(
-    students: int, names: Sequence[_Name], means: Sequence[Interval], missing: Counts, needed: Counts
+def _means_of(
+    grid: ScoreGrid, rows: _ScoredRows, names: Sequence[_Name], needed: Counts
 ) -> list[dict[_Name, Measured]]:
-    """Means of students × names, one after the other, as a mapping for each student; ``missing`` and
-    ``needed`` are (students, names). A name of which nobody needs a score is left out."""
+    """By student, the mean of each group; ``needed`` (S, groups) are the scores of one answer to each
+    datapoint. A name of which nobody needs a score is left out."""
+    groups, inside = len(names), rows.group >= 0
+    which = np.where(inside, rows.student.astype(np.int64) * groups + rows.group, -1)
+    means = group_means(which, rows.item, needed.size, grid.items.cluster, rows.sums)
+    units = np.bincount(which[inside], rows.units[inside], needed.size).astype(np.int64)
+    missing = grid.times[:, None] * needed - units.reshape(needed.shape)
     possible = np.asarray(needed.any(axis=0), bool)
     return [
         {
-            name: of_interval(means[student * len(names) + at], int(missing[student, at]))
+            name: of_interval(means[student * groups + at], int(missing[student, at]))
             for at, name in enumerate(names)
             if possible[at]
         }
-        for student in range(students)
+        for student in range(len(grid.students))
     ]
+
+
+def _by_item_group(
+    grid: ScoreGrid, group: Codes, names: Sequence[str], needed: Counts, scores: RowSums, units: Counts
+) -> list[_Named]:
+    """By student: the groups that datapoints fall in (below 0: none)."""
+    students, items = units.shape
+    student, item = np.repeat(np.arange(students), items), np.tile(np.arange(items), students)
+    sums = RowSums(scores.total.ravel(), scores.share.ravel(), scores.units.ravel())
+    rows = _ScoredRows(student, item, np.tile(group, students), sums, units.ravel())
+    return _means_of(grid, rows, names, needed)
 
 
 def _by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Named]]]:
     """By student: the factors, and those of each task."""
     students, tasks, factors = len(grid.students), len(grid.tasks), len(grid.factors)
-    sums, own = grid.sums(alike=True), grid.student.astype(np.int64)
+    sums = grid.sums(alike=True)
     items = np.bincount(grid.items.task, minlength=tasks)
     each = [[design.scores_of(name) for name in grid.factors] for design in grid.designs]
     needed = grid.does[:, :, None] * (items[:, None] * np.array(each, np.int64).reshape(tasks, factors))
-
-    def measured(group: Codes, names: Sequence[_Name], needed: Counts) -> list[dict[_Name, Measured]]:
-        which = own * len(names) + group
-        means = group_means(Grouping(which, grid.item, students * len(names), grid.items.cluster), sums)
-        units = np.bincount(which, sums.units, len(means)).astype(np.int64).reshape(needed.shape)
-        return _measured(students, names, means, grid.times[:, None] * needed - units, needed)
-
-    parts = [(task, factor) for task in grid.tasks for factor in grid.factors]
     part = grid.task.astype(np.int64) * factors + grid.factor
+    parts = [(task, factor) for task in grid.tasks for factor in grid.factors]
+    rows = _ScoredRows(grid.student, grid.item, part, sums, sums.units)
     by_part: list[dict[str, _Named]] = []
-    for mine in measured(part, parts, needed.reshape(students, len(parts))):
+    for mine in _means_of(grid, rows, parts, needed.reshape(students, len(parts))):
         by_part.append({task: {} for task in grid.tasks})
         for (task, factor), one in mine.items():
             by_part[-1][task][factor] = one
-    return measured(grid.factor, grid.factors, needed.sum(axis=1)), by_part
+    return _means_of(grid, rows._replace(group=grid.factor), grid.factors, needed.sum(axis=1)), by_part
 
 
-def _by_one_judge(grid: ScoreGrid, possible: _Possible, judge: int) -> list[_Named]:
-    scores, everything = item_scores(grid, judge), np.zeros(len(grid.items.ids), np.int32)
-    needed = possible.of_groups(everything, 1, possible.of_judge(grid.judges[judge]))
-    return _by_item_group(scores, everything, (grid.judges[judge],), needed, scores.units)
+def _by_one_judge(grid: ScoreGrid, place: int) -> list[_Named]:
+    scores, judge = item_scores(grid, place), grid.judges[place]
+    due = np.array([len(design.judged) * (judge in design.judges) for design in grid.designs], np.int64)
+    everything = np.zeros(len(grid.items.ids), np.int32)
+    needed = _needed(grid, everything, 1, due[grid.items.task])
+    return _by_item_group(grid, everything, (judge,), needed, scores, scores.units)
 
 
 def _joined(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
@@ -459,8 +408,8 @@ def _joined(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
 
 def mean_scores(grid: ScoreGrid, means: Floats) -> dict[str, StudentScores]:
     """By student, before they are adjusted; ``means`` (S, I) are those of items, NaN where there is none."""
-    possible, tasks = _Possible(grid), len(grid.tasks)
-    needed = possible.of_groups(grid.items.task, tasks, grid.due)
+    tasks = len(grid.tasks)
+    needed = _needed(grid, grid.items.task, tasks, grid.due)
     units = item_scores(grid, whole=False).units
     inside = grid.items.task[:, None] == np.arange(tasks)
     missing = grid.times[:, None] * needed - units @ inside
@@ -480,18 +429,11 @@ def _mean_of_task(grid: ScoreGrid, means: Floats, task: int, shift: float = 0.0)
     return mean_over_tasks(grid, np.where(grid.items.task == task, means, np.nan), shift)
 
 
-class ScoreScatter(NamedTuple):
-    """``found`` is None if it cannot be estimated, as with one judge."""
-
-    found: JudgeScatter | None
-
-
 def student_score(
     grid: ScoreGrid,
     means: Floats,
     recorded: StudentScores,
     shifts: Mapping[str, float],
-    scatter: ScoreScatter | None,
 ) -> StudentScores:
     """Adjust one student's scores.
 
@@ -500,7 +442,6 @@ def student_score(
     means : (I,), of its items, NaN where there is none
     recorded : its scores before
     shifts : by task, and overall under "": by how much scores are moved, with their intervals
-    scatter : what judges add to the error of the score, None where nobody judges or asks
     """
     by_task = {
         task: of_interval(_mean_of_task(grid, means, grid.tasks.index(task), shift), one.missing)
@@ -509,14 +450,14 @@ def student_score(
         for task, one in recorded.score_by_task.items()
     }
     score = mean_over_tasks(grid, means, shifts.get("", 0.0))
-    over = None if scatter is None or score.mean is None else _over_judges(score, scatter)
     measured = of_interval(score, recorded.score.missing)
-    return msgspec.structs.replace(recorded, score=measured, score_by_task=by_task, over_judges=over)
+    return msgspec.structs.replace(recorded, score=measured, score_by_task=by_task)
 
 
-def score_scatters(grid: ScoreGrid, means: Floats) -> dict[str, ScoreScatter]:
+def score_scatters(grid: ScoreGrid, means: Floats) -> dict[str, JudgeScatter | None]:
     """By student whom any judge scored: what judges add, in severity and in leaning. That is one variance
-    for all students. ``means`` (S, I) are those of items, NaN where there is none."""
+    for all students; None if it cannot be estimated, as with one judge. ``means`` (S, I) are those of items,
+    NaN where there is none."""
     cells = [judge_cells(grid, task) for task in range(len(grid.tasks))]
     shares = [judged_share(design) for design in grid.designs]
     own: dict[str, JudgeScatter | None] = {}
@@ -528,17 +469,17 @@ def score_scatters(grid: ScoreGrid, means: Floats) -> dict[str, ScoreScatter]:
             own[name] = judge_scatter(tasks)
     pooled = pooled_scatter(list(own.values()), 1)
     return {
-        name: ScoreScatter(None if one is None or pooled is None else pooled._replace(judges=one.judges))
+        name: None if one is None or pooled is None else pooled._replace(judges=one.judges)
         for name, one in own.items()
     }
 
 
-def _over_judges(score: Interval, scatter: ScoreScatter) -> Measured:
-    if scatter.found is None or score.mean is None or score.low is None or score.high is None:
+def over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured:
+    """A student's score with what judges add to its error."""
+    if scatter is None or score.value is None or score.low is None or score.high is None or score.n is None:
         return Measured(None, None, None, score.n, None)
-    bounds = Bounds(score.low, score.high)
-    found = mean_over_judges(score.mean, bounds, score.n, scatter.found)
-    return Measured(score.mean, *found, score.n, None)
+    bounds = mean_over_judges(score.value, Bounds(score.low, score.high), score.n, scatter)
+    return Measured(score.value, *bounds, score.n, None)
 
 
 def mean_over_tasks(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:

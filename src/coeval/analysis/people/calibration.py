@@ -9,11 +9,11 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtrc, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.comparison.paired_difference import PairedScores, holm_by_name, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, mean_over_strata
-from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
+from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.people.labelled_rows import LabelledRows
 
@@ -90,16 +90,14 @@ class LinearParts(NamedTuple):
 
 
 class Powered(NamedTuple):
-    """A mean on the human scale, its 95% bounds, the weight λ of the judged scores, its standard error; and
-    the mean of the ``labels`` by themselves."""
+    """A mean on the human scale, its 95% bounds, the weight λ of the judged scores; and the mean of the
+    ``labels`` by themselves."""
 
     value: float
     bounds: Bounds
     weight: float
-    error: float
     alone: float
     alone_bounds: Bounds
-    alone_error: float
     labels: int
 
 
@@ -161,13 +159,6 @@ def parts_of(strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = 
     return LinearParts(alone, judged, from_alone, from_judged, labelled, labels, len(strata))
 
 
-def parts_as_judged(strata: Sequence[LabelledStratum], clusters: int) -> LinearParts:
-    """`parts_of` judged scores, as if people had given them to all answers."""
-    return parts_of(
-        [one._replace(people=one.judged, judged=np.zeros(len(one.judged))) for one in strata], clusters
-    )
-
-
 def powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> Powered:
     """The mean on the human scale; where judged scores would widen it, by the labels alone."""
     parts = parts_of(strata, clusters)
@@ -177,9 +168,8 @@ def powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> Powered:
     value, variance = _bounded(parts.at(weight)), _variance(parts, weight)
     bounds = _bounds(value, variance, parts.freedom)
     if variance >= alone_variance or bounds.high - bounds.low > alone_bounds.high - alone_bounds.low:
-        value, bounds, weight, variance = alone, alone_bounds, 0.0, alone_variance
-    errors = float(np.sqrt(variance)), float(np.sqrt(alone_variance))
-    return Powered(value, bounds, weight, errors[0], alone, alone_bounds, errors[1], parts.labels)
+        value, bounds, weight = alone, alone_bounds, 0.0
+    return Powered(value, bounds, weight, alone, alone_bounds, parts.labels)
 
 
 def _bounded(value: float) -> float:
@@ -244,54 +234,6 @@ def labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int |
     return needed if needed <= answers else None
 
 
-class Transported(NamedTuple):
-    """A score corrected by others' labels, and how likely their corrections differ by chance alone."""
-
-    value: float
-    bounds: Bounds
-    p: float
-
-
-def transported_mean(
-    own: Sequence[LabelledStratum], others: Sequence[Sequence[LabelledStratum]], clusters: int
-) -> Transported | None:
-    """The mean of a student without labels: its judged score, and what people gave others more or less.
-
-    That correction is a draw from those of other students: its variance is that between them (k of them, t
-    with k − 1 degrees of freedom). p: of Cochran's test that they are all the same. None: fewer than three
-    others.
-    """
-    shifts = [_shift(strata, clusters) for strata in others]
-    if len(shifts) < 3:
-        return None
-    found = np.array([shift for shift, _ in shifts])
-    variances = np.maximum([variance for _, variance in shifts], 1e-12)
-    precision = 1 / variances
-    q = float(precision @ (found - (precision @ found) / precision.sum()) ** 2)
-    judged = float(np.mean([one.judged.mean() for one in own]))
-    error = parts_as_judged(own, clusters).variance(0.0)
-    k = len(found)
-    between = max(float(found.var(ddof=1)), float(variances.mean())) * (1 + 1 / k)
-    half = float(stdtrit(k - 1, (1 + LEVEL) / 2)) * float(np.sqrt(between + error))
-    value = min(max(judged + float(found.mean()), 0.0), 1.0)
-    bounds = Bounds(max(value - half, 0.0), min(value + half, 1.0))
-    return Transported(value, bounds, float(chdtrc(k - 1, q)))
-
-
-def _shift(strata: Sequence[LabelledStratum], clusters: int) -> tuple[float, float]:
-    """What people gave more than judges on the labelled answers, and its variance."""
-    known = [
-        LabelledStratum(
-            one.people[one.labelled] - one.judged[one.labelled],
-            np.zeros(int(one.labelled.sum())),
-            one.cluster[one.labelled],
-        )
-        for one in strata
-    ]
-    parts = parts_of(known, clusters)
-    return parts.alone, parts.variance(0.0)
-
-
 # --- Calibration
 
 ALL_FACTORS = "all factors"
@@ -319,14 +261,6 @@ class CalibratedStudent(Entity, frozen=True):
         int | None,
         ShownAs("Labels of this student for ± 3 points", "For ± 3", "for ± 3", "count"),
     ]
-    transport_p: Annotated[
-        float | None,
-        ShownAs(
-            "p that other students' corrections are alike, where theirs are used",
-            kind="probability",
-            elsewhere=FILES,
-        ),
-    ] = None
 
 
 class CalibratedPair(Entity, frozen=True):
@@ -424,11 +358,10 @@ def _human_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
     }
     strata = {name: of for name, of in strata.items() if of and all(len(one.judged) > 1 for one in of)}
     counts = {name: [int(one.labelled.sum()) for one in of] for name, of in strata.items()}
-    own = {name: of for name, of in strata.items() if min(counts[name]) >= 2 and sum(counts[name]) >= FEWEST}
-    students = {}
-    for name, of in strata.items():
-        students[name] = _own(of, clusters) if name in own else _transported(of, list(own.values()), clusters)
-    comparable = {name: of for name, of in own.items() if len(of) == len(tasks)}
+    students = {name: _calibrated(of, counts[name], clusters) for name, of in strata.items()}
+    comparable = {
+        name: of for name, of in strata.items() if students[name].weight is not None and len(of) == len(tasks)
+    }
     labelled, unlabelled = (tuple(grid.tasks[at] for at in some.tolist()) for some in (tasks, others))
     judged = {
         pair: _judged_difference(grid, answers, tasks.tolist(), pair)
@@ -448,7 +381,11 @@ def _judged(strata: Sequence[LabelledStratum]) -> Measured:
     return of_interval(mean_over_strata([one.judged for one in strata], clusters=clusters), None)
 
 
-def _own(strata: Sequence[LabelledStratum], clusters: int) -> CalibratedStudent:
+def _calibrated(strata: Sequence[LabelledStratum], labels: Sequence[int], clusters: int) -> CalibratedStudent:
+    """Without a figure on the human scale where there are too few ``labels`` of each stratum."""
+    if min(labels) < 2 or sum(labels) < FEWEST:
+        nothing = Measured(None, None, None, sum(labels), None)
+        return CalibratedStudent(_judged(strata), nothing, nothing, None, sum(labels), None)
     found = powered_mean(strata, clusters)
     return CalibratedStudent(
         _judged(strata),
@@ -460,34 +397,20 @@ def _own(strata: Sequence[LabelledStratum], clusters: int) -> CalibratedStudent:
     )
 
 
-def _transported(
-    strata: Sequence[LabelledStratum], others: Sequence[Sequence[LabelledStratum]], clusters: int
-) -> CalibratedStudent:
-    """By other students' labels; without a figure where these are fewer than three."""
-    labels = sum(int(one.labelled.sum()) for one in strata)
-    nothing = Measured(None, None, None, labels, None)
-    found: Transported | None = transported_mean(strata, others, clusters)
-    if found is None:
-        return CalibratedStudent(_judged(strata), nothing, nothing, None, labels, None)
-    people = Measured(found.value, *found.bounds, labels, None)
-    return CalibratedStudent(_judged(strata), people, nothing, None, labels, None, found.p)
-
-
 def _judged_difference(
     grid: ScoreGrid, answers: LabelledAnswers, tasks: Sequence[int], pair: tuple[str, str]
 ) -> Measured:
     """How much more judges give the first than the second, on the items that both answered."""
+    items, means = len(grid.items.ids), []
+    for name in pair:
+        mine = answers.student == grid.students.index(name)
+        total = np.bincount(answers.item[mine], answers.judged[mine], items)
+        with np.errstate(invalid="ignore"):
+            means.append(total / np.bincount(answers.item[mine], minlength=items))
+    first, second = means
     strata = []
     for task in tasks:
-        means = []
-        for name in pair:
-            mine = (answers.task == task) & (answers.student == grid.students.index(name))
-            item, places = answers.item[mine], len(grid.items.ids)
-            count = np.bincount(item, minlength=places)
-            total = np.bincount(item, answers.judged[mine], places)
-            means.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
-        first, second = means
-        both = np.isfinite(first) & np.isfinite(second)
+        both = np.isfinite(first) & np.isfinite(second) & (grid.items.task == task)
         if both.any():
             alike = grid.items.cluster[both]
             strata.append(PairedScores(second[both], first[both], np.ones(len(alike)), alike))
@@ -502,10 +425,12 @@ def _pairs(
 ) -> dict[tuple[str, str], CalibratedPair]:
     parts = {name: parts_of(of, clusters) for name, of in own.items()}
     found = {(one, other): powered_difference(parts[one], parts[other]) for one, other in judged}
-    adjusted = holm([people.p for people in found.values()])
+    adjusted = holm_by_name({pair: people.p for pair, people in found.items()})
     return {
-        pair: CalibratedPair(judged[pair], Measured(people.value, *people.bounds, people.labels, None), p)
-        for (pair, people), p in zip(found.items(), adjusted, strict=True)
+        pair: CalibratedPair(
+            judged[pair], Measured(people.value, *people.bounds, people.labels, None), adjusted[pair]
+        )
+        for pair, people in found.items()
     }
 
 

@@ -69,7 +69,14 @@ def draw(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
     strata: defaultdict[tuple[str, str], dict[str, list[JudgedKey]]] = defaultdict(dict)
     for key in _candidates(grid, factors):
         strata[key.task, key.student].setdefault(key.item, []).append(key)
-    place = {item: at for _, items in _by_task(strata) for at, item in enumerate(_ordered(items, seed))}
+    of_tasks: defaultdict[str, set[str]] = defaultdict(set)
+    for (task, _), by_item in strata.items():
+        of_tasks[task] |= by_item.keys()
+    place = {
+        item: at
+        for of_task in of_tasks.values()
+        for at, item in enumerate(sorted(of_task, key=lambda item: _hash(seed, item)))
+    }
     one_each = {
         min(keys, key=lambda key: _hash(seed, key.answer)): len(keys)
         for items in strata.values()
@@ -129,17 +136,6 @@ def _candidates(grid: ScoreGrid, factors: dict[str, tuple[str, ...]]) -> Iterato
         name, who = grid.items.ids[item], grid.students[student]
         task = grid.tasks[int(grid.items.task[item])]
         yield JudgedKey(response_id(name, who, at), name, task, who, at)
-
-
-def _by_task(
-    strata: dict[tuple[str, str], dict[str, list[JudgedKey]]],
-) -> Iterator[tuple[str, set[str]]]:
-    for task in sorted({task for task, _ in strata}):
-        yield task, {item for (of, _), items in strata.items() if of == task for item in items}
-
-
-def _ordered(items: Iterable[str], seed: int) -> list[str]:
-    return sorted(items, key=lambda item: _hash(seed, item))
 
 
 def _hash(seed: int, name: str) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from coeval.analysis.comparison.comparison_report import half_text
-from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measured import Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, compared, human_scales, leaders
 from coeval.analysis.people.label_questions import ShownTexts
 from coeval.analysis.people.labelled_rows import (
@@ -23,7 +22,7 @@ from coeval.analysis.people.labelled_rows import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.figures import figure, kappa_word, points
-from coeval.core.text import listed, numbered, p_text
+from coeval.core.text import listed, numbered
 from coeval.store.human_labels import HUMAN, damaged_labels, read_labels
 
 
@@ -106,20 +105,6 @@ def people_measures(
     )
 
 
-def drawn_scales(reader: RunReader) -> dict[str, HumanScale]:
-    """Make the human scales alone; none where nobody labelled by chance.
-
-    Raises StoreError: labels or answers cannot be read.
-    """
-    drawn = [label for label in read_labels(reader.run.path).values() if label.given and label.drawn]
-    if not drawn:
-        return {}
-    grid = score_grid(reader)
-    texts = ShownTexts(reader, {label.response_id for label in drawn}, grid)
-    shown = [label for label in drawn if texts.shows(label)]
-    return human_scales(grid, sampled_rows(grid, labelled_rows(grid, shown), shown).rows)
-
-
 def people_sentences(found: PeopleMeasures) -> Iterator[str]:
     """Who leads on the human scale, how far judges lean from it, and what is left to label."""
     scale = found.whole
@@ -160,14 +145,6 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
     if scale.unlabelled:
         yield f"These figures are over {listed(scale.tasks)}; no labels yet: {listed(scale.unlabelled)}."
     yield from goal_sentences(scale)
-    borrowed = [name for name, one in scale.students.items() if one.transport_p is not None]
-    if borrowed:
-        p = min(scale.students[name].transport_p or 0.0 for name in borrowed)
-        differ = "differ from student to student" if p < ALPHA else "show no difference between students"
-        yield (
-            f"{listed(borrowed)}: fewer than two labels in a task or five in all, so corrected by other "
-            f"students' labels, which may not carry over; the corrections {differ} ({p_text(p)})."
-        )
     unknown = [name for name, one in scale.students.items() if one.people.value is None]
     if unknown:
         yield f"{listed(unknown)}: too few labels for a score on the human scale."

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -22,6 +23,7 @@ from coeval.analysis.doubtful_answers import ServedModel, served_models
 from coeval.analysis.intervals import Looks
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
+from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import WINDOW
 from coeval.core.records import counting_sql, good_sql
@@ -91,24 +93,12 @@ class Twin(NamedTuple):
     first: str
 
 
-class SampleMetric(NamedTuple):
-    """A metric of one sample of a task (from 0), as its ``summary.json`` has it; fields as in
-    `coeval.analysis.run_results.MetricScore`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleMetric(MetricScore):
+    """A metric of one sample of a task (from 0), as its ``summary.json`` has it."""
 
-    model: str
-    task: str
     sample: int
-    metric: str
-    value: float | None
-    low: float | None
-    high: float | None
-    standard_error: float | None
-    n: int
-    unit: str
-    counted: str
-    expected: int
-    failed: int
-    not_measured: str
+    samples: int = 1
 
 
 class Reader:

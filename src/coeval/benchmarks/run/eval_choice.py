@@ -27,6 +27,7 @@ from coeval.models.local.local_transformers import ENGINE_OPTIONS
 from coeval.pipeline.config.findings import closest
 
 LOCAL = "huggingface"
+_BATCHED: Mapping[Purpose, str] = {"response_collection": "batch", "evaluation": "judge_batch"}
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
 _TAKES_TOP_K = frozenset({"vllm", LOCAL, "simulated", "openrouter", "deepinfra"})
 
@@ -63,7 +64,7 @@ def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
         checkpoint=settings.checkpoint,
         max_calls=settings.max_calls,
         budget_usd=settings.budget_usd,
-        batched=_batched(settings),
+        batched=frozenset(phase for phase, flag in _BATCHED.items() if getattr(settings, flag)),
         batch_mode=BatchMode.SUBMIT if settings.no_wait else BatchMode.WAIT,
         probing=Probing(settings.probe, settings.probe_on_fail),
     )
@@ -198,14 +199,6 @@ def _problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str
 # --- Models, keys and sampling
 
 
-def _batched(settings: EvalSettings) -> frozenset[Purpose]:
-    phases: tuple[tuple[bool, Purpose], ...] = (
-        (settings.batch, "response_collection"),
-        (settings.judge_batch, "evaluation"),
-    )
-    return frozenset(phase for needed, phase in phases if needed)
-
-
 def _tested(settings: EvalSettings) -> ModelSpec | None:
     if settings.model is None:
         return None
@@ -238,6 +231,7 @@ def _judge(settings: EvalSettings, tested: ModelSpec | None, keys: Keys) -> Mode
 def _spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> ModelSpec:
     if at.interface == LOCAL and Path(model).is_dir():
         model = os.path.normpath(model)  # a folder is one model in any spelling
+    local = {name: getattr(settings, name) for name in ("device", *ENGINE_OPTIONS)}
     return ModelSpec(
         name=model,
         interface=at.interface,
@@ -246,13 +240,8 @@ def _spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> M
         access_key=key,
         timeout_s=settings.timeout,
         wait_s=settings.wait_for_server,
-        options=_local_options(settings) if at.interface == LOCAL else {},
+        options={name: value for name, value in local.items() if value is not None and at.interface == LOCAL},
     )
-
-
-def _local_options(settings: EvalSettings) -> dict[str, Any]:
-    engine = {name: getattr(settings, name) for name in ENGINE_OPTIONS}
-    return {"device": settings.device} | {name: value for name, value in engine.items() if value is not None}
 
 
 def _served(settings: EvalSettings) -> Address:

@@ -292,19 +292,10 @@ def _refusal(claim: _Claim, needed: str, evaluation: EvalSpec) -> UsageError:
 
 def _claims(output: Path) -> Iterator[_Claim]:
     for folder in task_folders(output):
-        files = sorted(folder.glob("responses*.jsonl"))
-        found = [claim for path in files if (claim := _of_answers(path)) is not None]
-        yield from found or _of_summary(folder)
-
-
-def _of_answers(path: Path) -> _Claim | None:
-    first = first_answer(path)
-    if first is None or not first.model:
-        return None
-    return _Claim(path, first.model, first.model == first.source)
-
-
-def _of_summary(folder: Path) -> Iterator[_Claim]:
-    summary = TaskFolder(folder).summarised()
-    if summary.model:  # which does not say of given responses whether somebody named their model
-        yield _Claim(TaskFolder(folder).summary, summary.model, summary.given is not None)
+        answers = ((path, first_answer(path)) for path in sorted(folder.glob("responses*.jsonl")))
+        found = [_Claim(path, one.model, one.model == one.source) for path, one in answers if one is not None]
+        summary = TaskFolder(folder).summarised()
+        # A summary does not say of given responses whether somebody named their model.
+        said = _Claim(TaskFolder(folder).summary, summary.model, summary.given is not None)
+        claims = [claim for claim in found if claim.model]
+        yield from claims or ([said] if said.model else ())

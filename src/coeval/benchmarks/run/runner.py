@@ -29,10 +29,10 @@ from coeval.benchmarks.run.task_folder import RETRIES, AnswerWork, JudgmentWork
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import AskError, Draining, ModelUnavailable, QuotaExhausted, UsageError
 from coeval.core.model import ModelSpec
-from coeval.core.records import Kept, Usage, is_good
+from coeval.core.records import Kept, Purpose, Usage, is_good
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.probing import probe_models
-from coeval.engine.progress import Board, Calls, ModelCount, Watcher, WorkCounts
+from coeval.engine.progress import Board, Calls, Watcher, WorkCounts
 from coeval.engine.session import Accounts, Session, SessionContext, opened, unless_interrupted
 from coeval.engine.terms import (
     Ceiling,
@@ -320,7 +320,16 @@ class EvalSession:
 
     async def carry_out(self) -> None:
         """Make all missing records possible, in as many rounds as batch jobs need."""
-        self._foretell()
+        counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
+        for task_run in self._task_runs:  # show what is owed
+            phases: Mapping[str, Purpose] = {
+                task_run.label: "response_collection",
+                task_run.judging: "evaluation",
+            }
+            for phase, purpose in phases.items():
+                count = counts.total(purpose, task=task_run.label)
+                recorded, calls = count.planned - count.owed, Calls(count.calls, count.calls)
+                self._session.board.expect(phase, recorded=recorded, owed=count.owed, calls=calls)
         await self._round()
         while await self._session.another_round():
             await self._round()
@@ -336,13 +345,6 @@ class EvalSession:
                 to_come = task_run.judgments_to_come(done.work.item)
                 self._session.board.cut_off(task_run.judging, to_come)
 
-    def _foretell(self) -> None:
-        """Show what is owed."""
-        counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
-        for task_run in self._task_runs:
-            self._expect(task_run.label, counts.total("response_collection", task=task_run.label))
-            self._expect(task_run.judging, counts.total("evaluation", task=task_run.label))
-
     async def _works(self) -> AsyncIterator[Work]:
         for task_run in self._task_runs:
             of_task = self._owed(task_run)
@@ -350,10 +352,6 @@ class EvalSession:
             for work in works:
                 yield work
                 await asyncio.sleep(0)
-
-    def _expect(self, phase: str, count: ModelCount) -> None:
-        recorded, calls = count.planned - count.owed, Calls(count.calls, count.calls)
-        self._session.board.expect(phase, recorded=recorded, owed=count.owed, calls=calls)
 
     def _owed(self, task_run: TaskRun) -> Owed:
         asks = task_run.given is None and task_run.tested is not None and self._evaluation.mode != "conclude"

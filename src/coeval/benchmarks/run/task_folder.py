@@ -154,7 +154,15 @@ def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], teste
         if item is None:
             unknown += 1
         else:
-            found[item.id] = _answer(item, record["response"] or "", tested, source_of(path))
+            found[item.id] = Answer(
+                id=item.id,
+                prompt=prompt_of(item),
+                response=record["response"] or "",
+                model=tested.model,
+                source=source_of(path),
+                recipe=tested.recipe.hash,
+                input_hash=requested_hash(item.messages),
+            )
     answers = {item.id: found[item.id] for item in items if item.id in found}
     if not answers:
         raise UsageError(
@@ -171,18 +179,6 @@ def _item_of(record: dict[str, Any], by_id: dict[str, Item], by_prompt: dict[str
             return item
     prompt = record.get("prompt")
     return by_prompt.get(prompt.strip()) if isinstance(prompt, str) else None
-
-
-def _answer(item: Item, response: str, tested: RoleModel, source: str) -> Answer:
-    return Answer(
-        id=item.id,
-        prompt=prompt_of(item),
-        response=response,
-        model=tested.model,
-        source=source,
-        recipe=tested.recipe.hash,
-        input_hash=requested_hash(item.messages),
-    )
 
 
 RecordT = TypeVar("RecordT", Answer, Judgment)

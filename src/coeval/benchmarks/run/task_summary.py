@@ -328,8 +328,10 @@ class TaskOutcome:
         """What it lacks, in words."""
         if self.problem is not None:
             return self.problem
-        if self.left_at is not None:
-            return f"stopped: {_reached(self.left_at)}"
+        if (counts := self.left_at) is not None:
+            answers = f"{counts.answers:,} of {counts.prompts:,} answers"
+            judgments = f" and {counts.judgments:,} of {counts.judgments_needed:,} judgments"
+            return f"stopped: {answers}{judgments if counts.judgments_needed else ''} are there"
         return self.summary.gap if self.summary is not None else None
 
 
@@ -395,12 +397,12 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     )
     for task_run in prepared.task_runs if ended.begun else ():
         whole = not ended.interrupted or task_run.is_all_there()
-        outcome.tasks.append(_scored(task_run, prepared) if whole else _left(task_run))
+        outcome.tasks.append(
+            _scored(task_run, prepared)
+            if whole
+            else TaskOutcome(task_run.label, task_run.folder.path, None, left_at=task_run.counts())
+        )
     return outcome
-
-
-def _left(task_run: TaskRun) -> TaskOutcome:
-    return TaskOutcome(task_run.label, task_run.folder.path, None, left_at=task_run.counts())
 
 
 def _scored(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
@@ -412,9 +414,3 @@ def _scored(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
     summary = summarise(task_run, scored, evaluation, prepared.assets[task_run.task])
     write(task_run, scored, summary)
     return TaskOutcome(task_run.label, task_run.folder.path, summary)
-
-
-def _reached(counts: RecordCounts) -> str:
-    answers = f"{counts.answers:,} of {counts.prompts:,} answers"
-    judgments = f" and {counts.judgments:,} of {counts.judgments_needed:,} judgments"
-    return f"{answers}{judgments if counts.judgments_needed else ''} are there"

@@ -35,7 +35,7 @@ from coeval.benchmarks.benchmark import (
     TaskSettings,
     response_of,
 )
-from coeval.benchmarks.run.judgment_outcomes import Outcomes, settle, with_responses
+from coeval.benchmarks.run.judgment_outcomes import settle, with_responses
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
@@ -116,7 +116,11 @@ class ArenaHard(Benchmark):
         return items
 
     def _answers(self, asset: str) -> dict[str, str]:
-        return {record["uid"]: _answer_text(record) for record in read_records(self.settings.assets[asset])}
+        contents = {
+            record["uid"]: record["messages"][-1]["content"]
+            for record in read_records(self.settings.assets[asset])
+        }
+        return {uid: str(one["answer"] if isinstance(one, dict) else one) for uid, one in contents.items()}
 
     def judge_sampling(self) -> SamplingParameters:
         return SamplingParameters(temperature=0.0, max_tokens=16_000)
@@ -146,7 +150,10 @@ class ArenaHard(Benchmark):
     ) -> Scored:
         """Score the prompts with verdicts of both games."""
         outcomes = settle(self, items, answers, judgments)
-        games = [_games(item, outcomes, self.judge) for item in items]
+        games = []
+        for item in items:
+            verdicts = (None if value is None else value["verdict"] for value in outcomes.values[item.id])
+            games.append(ArenaJudgment(item.id, item.fields["category"], self.judge, *verdicts))
         answered = {game.prompt for game in games if game.baseline_first and game.model_first}
         styles = {
             item.id: StyledPair(
@@ -194,16 +201,6 @@ class ArenaHard(Benchmark):
                 for one in found
             ],
         }
-
-
-def _answer_text(record: Mapping[str, Any]) -> str:
-    content = record["messages"][-1]["content"]
-    return str(content["answer"] if isinstance(content, dict) else content)
-
-
-def _games(item: Item, outcomes: Outcomes, judge: str) -> ArenaJudgment:
-    first, second = (None if value is None else value["verdict"] for value in outcomes.values[item.id])
-    return ArenaJudgment(item.id, item.fields["category"], judge, first, second)
 
 
 class _PromptRate(NamedTuple):

@@ -56,7 +56,7 @@ from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import Levels
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
 from coeval.pipeline.plan.judge_form import JudgeForm
@@ -205,7 +205,12 @@ class CoevalRun(Benchmark):
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
         self._run = RunDir(str(settings.options[TASK_OPTION]).removeprefix(PREFIX))
-        self._config = _config_of(self._run)
+        self._run.refuse_unreadable()
+        if not self._run.config.is_file():
+            raise UsageError(
+                f"coeval:{self._run.path}: there is no {self._run.config}; name the folder of a run"
+            )
+        self._config = load_config(self._run.config)
         in_pairs = [task.name for task in self._config.tasks if task.judging == "pairwise"]
         if in_pairs:
             raise UsageError(
@@ -320,7 +325,7 @@ class CoevalRun(Benchmark):
         for key, factors in _ask_ids(item).items():
             requested = form.of_all(factors) if single else form.of_one(*factors)
             request = partial(self._request, config, {**values, **requested.values}, requested.schema)
-            asks.append(Ask(key, request, partial(_levels if single else _one_level, form, factors)))
+            asks.append(Ask(key, request, partial(_levels, form, factors, single)))
         return tuple(asks)
 
     def _request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
@@ -389,13 +394,6 @@ class CoevalRun(Benchmark):
         return (f"judged by {judge.model}; the run's own scores are by {', '.join(sorted(judges))}",)
 
 
-def _config_of(run: RunDir) -> Config:
-    run.refuse_unreadable()
-    if not run.config.is_file():
-        raise UsageError(f"coeval:{run.path}: there is no {run.config}; name the folder of a run")
-    return load_config(run.config)
-
-
 def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
     """The planned ones, by file and line."""
     found = by_id(_datapoints(run))
@@ -420,15 +418,13 @@ def _datapoints(run: RunDir) -> Iterator[Datapoint]:
                 ) from error
 
 
-def _levels(form: JudgeForm, factors: Sequence[str], reply: Completion) -> dict[str, Level | float]:
-    verdict = form.read_all(reply.text, factors)
+def _levels(
+    form: JudgeForm, factors: Sequence[str], single: bool, reply: Completion
+) -> dict[str, Level | float]:
+    verdict = form.read_all(reply.text, factors) if single else form.read_one(reply.text, *factors)
     if verdict.missing:
         raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=reply.text)
     return _scored(form, verdict)
-
-
-def _one_level(form: JudgeForm, factors: Sequence[str], reply: Completion) -> dict[str, Level | float]:
-    return _scored(form, form.read_one(reply.text, *factors))
 
 
 def _scored(form: JudgeForm, verdict: Levels) -> dict[str, Level | float]:

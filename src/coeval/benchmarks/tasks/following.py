@@ -67,14 +67,12 @@ READINGS: tuple[Reading, ...] = ("strict", "loose")
 class Followed(msgspec.Struct, frozen=True):
     """Verdicts in the order of the item's instructions.
 
-    ``raised`` names the instructions whose verifier failed (their verdict is False); ``simplified``
-    says that the response was so long that its sentences were found by rule.
+    ``raised`` names the instructions whose verifier failed (their verdict is False).
     """
 
     strict: list[bool]
     loose: list[bool]
     raised: dict[str, str] = {}
-    simplified: bool = False
 
     def read(self, reading: Reading) -> list[bool]:
         return self.strict if reading == "strict" else self.loose
@@ -122,7 +120,6 @@ def score_prompt(item: FollowingItem, response: str, language: Language) -> Foll
     """Check every instruction of ``item`` strictly and loosely; raises UsageError as `instruction` does."""
     if len(item.instruction_id_list) != len(item.kwargs):
         raise UsageError(f"item {item.key}: as many kwargs as instructions are needed")
-    simplified = language.simplified
     others = readings(response)[1:]
     strict: list[bool] = []
     loose: list[bool] = []
@@ -137,7 +134,7 @@ def score_prompt(item: FollowingItem, response: str, language: Language) -> Foll
             raised[instruction_id] = f"{type(error).__name__}: {error}"
         strict.append(verdicts[0])
         loose.append(verdicts[1])
-    return Followed(strict, loose, raised, simplified=language.simplified > simplified)
+    return Followed(strict, loose, raised)
 
 
 class FollowingTask(Benchmark):
@@ -223,7 +220,6 @@ class FollowingTask(Benchmark):
                 for kind, of in sorted(by_type.items())
             },
             "language_data": data,
-            "long_answers_split_by_rule": sum(of.simplified for of in self._verdicts.values()),
             "verifiers_failed": dict(raised),
         }
 

@@ -57,7 +57,12 @@ class HealthBench(Benchmark):
 
     def items(self) -> Sequence[Item]:
         records = read_records(self.settings.assets["healthbench/examples"])
-        return [_item(record) for record in records]
+        return [
+            Item(
+                record["prompt_id"], tuple(Message(t["role"], t["content"]) for t in record["prompt"]), record
+            )
+            for record in records
+        ]
 
     def judge_sampling(self) -> SamplingParameters:
         """Simple-evals' grader: its sampler's default temperature, and 2,048 tokens."""
@@ -87,7 +92,7 @@ class HealthBench(Benchmark):
 
         def parse(completion: Completion) -> dict[str, Any]:
             verdict = parse_criteria_met(completion.text)
-            value = {"criteria_met": verdict.met, "explanation": verdict.explanation}
+            value = {"criteria_met": verdict.value, "explanation": verdict.reason}
             return value | ({"repaired": True} if verdict.repaired else {})
 
         return Ask(ask_id, request, parse)
@@ -131,11 +136,6 @@ class HealthBench(Benchmark):
             [score.value for score in scores], [score.least for score in scores], seed=self.settings.seed
         )
         return Metric(clipped.mean, clipped.bootstrap_std, clipped.bounds, clipped.n, "share")
-
-
-def _item(record: dict[str, Any]) -> Item:
-    messages = tuple(Message(turn["role"], turn["content"]) for turn in record["prompt"])
-    return Item(record["prompt_id"], messages, record)
 
 
 def example_scores(example: Mapping[str, Any], met: Sequence[bool]) -> dict[str, float | None]:

@@ -94,7 +94,7 @@ class WritingBench(Benchmark):
 
         def parse(completion: Completion) -> dict[str, Any]:
             given = parse_criterion_score(completion.text)
-            value = {"criterion": criterion["name"], "score": given.score, "reason": given.reason}
+            value = {"criterion": criterion["name"], "score": given.value, "reason": given.reason}
             return value | ({"repaired": True} if given.repaired else {})
 
         return Ask(judgment_id(item.id, f"criterion-{number}"), request, parse)

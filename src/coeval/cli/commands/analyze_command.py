@@ -8,16 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
+from coeval.analysis.load import need_run
+from coeval.analysis.measures.measured import Analysis
+from coeval.analysis.measures.measured_run import measure
+from coeval.analysis.measures.robust_set import RobustOptions
+from coeval.analysis.measures.run_measures import Measures, write_measures
+from coeval.analysis.readers.reader import Reader
+from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.cli.views import measures_view
+from coeval.cli.views.gaps_view import tell_missing
+from coeval.cli.views.table_view import without_incomparable
 from coeval.core.errors import GAPS, UsageError
+from coeval.core.shown_names import ShownNames
+from coeval.core.text import listed, numbered
+from coeval.pipeline.plan.run_reading import opened, reading
+from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
+from coeval.store.jsonl import write_bytes_atomic
+from coeval.store.output_folder import existing_results, existing_run
+from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
-    from coeval.analysis.measures.measured import Analysis
-    from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.analysis.measures.run_measures import Measures
-    from coeval.analysis.readers.reader import Reader
-    from coeval.core.shown_names import ShownNames
-    from coeval.pipeline.upkeep.repair import Missing
     from coeval.reports.files import ReportFiles
     from coeval.reports.folder_report import FolderReport
 
@@ -140,22 +151,11 @@ def analyze(
       coeval analyze --run ./runs/quickstart --figures ./figures
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
-    from coeval.core.process_limits import need_address_space
-    from coeval.core.text import listed
-    from coeval.store.output_folder import existing_results
-    from coeval.store.rundir import RunDir
-
     name, word = _named(what, word)
     folder = existing_results(the_folder(word, run, "analyze"))
     if name == "export-benchmark":
         _export_items(folder, out, report_format)
         return
-    need_address_space()
-    # Here, because they load duckdb and numpy.
-    from coeval.analysis.load import need_run
-    from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.cli import streams
-    from coeval.cli.views.gaps_view import tell_missing
 
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
@@ -188,14 +188,6 @@ def show_analysis(
     folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: RobustOptions
 ) -> Missing:
     """Show an analysis, or write it: the folder is read and measured once. Return what the folder lacks."""
-    from coeval.analysis.measures.measured_run import measure
-    from coeval.cli import streams
-    from coeval.cli.views.table_view import without_incomparable
-    from coeval.core.shown_names import ShownNames
-    from coeval.pipeline.plan.run_reading import opened
-    from coeval.pipeline.upkeep.repair import look_for_gaps
-    from coeval.store.rundir import RunDir
-
     needed, messages = given or NAMES[name].usual_format, streams.messages()
     pages = needed in ("html", "excel")
     shown = not pages and bool(needed or places.out or places.figures is None)
@@ -219,11 +211,6 @@ def _show_measures(
     measures: Measures, name: str, given: ReportFormat | None, out: Path | None, names: ShownNames
 ) -> None:
     """Print the tables of an analysis, or its text, or write that into a folder."""
-    from coeval.analysis.measures.run_measures import write_measures
-    from coeval.cli import streams
-    from coeval.cli.views import measures_view
-    from coeval.store.jsonl import write_bytes_atomic
-
     analysis = NAMES[name].analysis
     text_of, suffix = {
         "csv": (measures_view.as_csv, "csv"),
@@ -242,20 +229,13 @@ def _show_measures(
 
 def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
     """Write a run's datapoints as a data set."""
-    from coeval.core.process_limits import need_address_space
-    from coeval.store.output_folder import existing_run
-
     run = existing_run(folder)
     if out is None:
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
     if needed is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
-    need_address_space()
     from coeval.analysis.measures.benchmark_measures import benchmark_measures, export_benchmark
     from coeval.analysis.measures.score_grid import score_grid
-    from coeval.cli import streams
-    from coeval.core.text import numbered
-    from coeval.pipeline.plan.run_reading import reading
 
     messages = streams.messages()
     with reading(run) as (reader, notes):
@@ -288,8 +268,6 @@ def _write_report(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
-    from coeval.analysis.measures.run_measures import write_measures
-    from coeval.cli import streams
     from coeval.reports.files import files_reported, write_files
     from coeval.reports.folder_report import reported
     from coeval.reports.site.report_file import PAGE, write_report_page

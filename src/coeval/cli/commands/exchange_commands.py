@@ -8,7 +8,11 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from coeval.cli import streams
 from coeval.core.errors import UsageError
+from coeval.core.text import numbered
+from coeval.exchange.importing import USUAL, import_results
+from coeval.exchange.trackers import log_results
 
 
 def import_files(
@@ -46,10 +50,6 @@ def import_files(
       coeval import ./lm_eval_out/samples_*.jsonl --out ./outputs/theirs
       coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
     """
-    from coeval.cli import streams
-    from coeval.core.text import numbered
-    from coeval.exchange.importing import import_results
-
     found = import_results(*files, out=out, model=model, columns=_columns(column or []), scale=_ends(scale))
     console, messages = streams.results(), streams.messages()
     streams.say(
@@ -65,8 +65,6 @@ def import_files(
 
 
 def _columns(given: list[str]) -> dict[str, str]:
-    from coeval.exchange.importing import USUAL
-
     found = {}
     for text in given:
         meant, is_pair, column = text.partition("=")
@@ -85,13 +83,14 @@ def _ends(scale: str | None) -> list[float] | None:
         raise UsageError(f"--scale {scale}: write the worst and the best score, such as 1,5") from None
 
 
+ResultFolder: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="A run, an output folder, or a sweep. Example: ./runs/my")
+]
 ExportFormat: TypeAlias = Literal["csv", "parquet", "inspect"]
 
 
 def export(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A run, an output folder, or a sweep. Example: ./runs/my")
-    ],
+    folder: ResultFolder,
     to: Annotated[ExportFormat, typer.Option("--to", help="The format of the files.")],
     out: Annotated[
         Path, typer.Option("--out", help="A folder that is new or empty. Example: --out ./exported")
@@ -107,8 +106,6 @@ def export(
       coeval export ./runs/my --to csv --out ./exported
       coeval export ./runs/my --to inspect --out ./logs
     """
-    from coeval.cli import streams
-    from coeval.core.text import numbered
     from coeval.exchange.exporting import export_results
 
     paths = export_results(folder, to, out)
@@ -116,28 +113,23 @@ def export(
 
 
 def log(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="A run, an output folder, or a sweep. Example: ./runs/my")
-    ],
+    folder: ResultFolder,
     to: Annotated[
         list[str],
         typer.Option("--to", metavar="TRACKER[:PROJECT]", help="mlflow, wandb or trackio; may be repeated."),
     ],
 ) -> None:
-    """Log results to an experiment tracker: each headline with its interval, n and failures, page and JSON.
+    """Log results to an experiment tracker: headlines with their intervals.
 
-    Checkpoints of a sweep are logged at their steps. The same command again sends only what is new. Where
-    figures go is set as the tracker's own guide says, such as by MLFLOW_TRACKING_URI or WANDB_MODE=offline.
+    Each figure goes with its n and failures, beside the page and the figures as JSON. Checkpoints of a sweep
+    are logged at their steps. The same command again sends only what is new. Where figures go is set as the
+    tracker's own guide says, such as by MLFLOW_TRACKING_URI or WANDB_MODE=offline.
 
     \b
     Examples:
       coeval log ./runs/my --to mlflow
       coeval log ./outputs/run_a --to wandb:my-project --to trackio
     """
-    from coeval.cli import streams
-    from coeval.core.text import numbered
-    from coeval.exchange.trackers import log_results
-
     logged = log_results(folder, to, lambda news: streams.say(streams.messages(), news))
     for tracker, new in logged.items():
         said = f"{numbered(new, 'figure')} logged" if new else "up to date"

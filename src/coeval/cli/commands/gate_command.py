@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from coeval.cli.command_names import names_in
+from coeval.analysis.comparison.noninferiority import GateReport
+from coeval.api import gate as gate_folders
+from coeval.cli import streams
+from coeval.cli.command_names import AsJson, ComparedStudents, names_in
 from coeval.cli.settings_flags import GroupedCommand
-
-if TYPE_CHECKING:
-    from coeval.analysis.comparison.noninferiority import GateReport
+from coeval.cli.views.gate_view import junit_xml, markdown, print_gate
+from coeval.cli.views.results_view import write_json
+from coeval.core.errors import StoreError, UsageError
+from coeval.store.jsonl import write_bytes_atomic
 
 # What `--markdown` alone stands for, as in most Unix tools.
 _STANDARD_OUTPUT = "-"
@@ -32,6 +37,9 @@ class GateCommand(GroupedCommand):
         return super().parse_args(ctx, args)
 
 
+KIND = GateCommand
+
+
 def gate(
     folders: Annotated[
         list[Path],
@@ -48,14 +56,7 @@ def gate(
             help="The policy: how much each task may lose. Example: --policy gate.yaml",
         ),
     ],
-    students: Annotated[
-        str | None,
-        typer.Option(
-            metavar="X,Y",
-            help="Of one run, the base and its candidates; of several folders, the student of each, or one "
-            "for all.",
-        ),
-    ] = None,
+    students: ComparedStudents = None,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML."),
@@ -69,7 +70,7 @@ def gate(
             f"${_STEP_SUMMARY} names.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Decide whether a candidate may replace a base: GO or NO-GO.
 
@@ -86,20 +87,10 @@ def gate(
       coeval gate ./runs/support --students incumbent,candidate --policy gate.yaml
       coeval gate ./outputs/base ./outputs/tuned --policy gate.yaml --junit gate.xml --markdown
     """
-    import sys
-
-    from coeval.api import gate as gate_folders
-    from coeval.cli import streams
-    from coeval.core.errors import UsageError
-
     on_output = as_markdown is not None and str(as_markdown) == _STANDARD_OUTPUT
     if as_json and on_output:
         raise UsageError("--json and --markdown both write to standard output; give --markdown a file")
     found = gate_folders(*folders, policy=policy, students=names_in(students))
-    # Here, because it loads numpy.
-    from coeval.cli.views.gate_view import junit_xml, markdown, print_gate
-    from coeval.cli.views.results_view import write_json
-    from coeval.store.jsonl import write_bytes_atomic
 
     if junit is not None:
         write_bytes_atomic(junit, junit_xml(found))
@@ -121,9 +112,6 @@ def _append_summary(found: GateReport) -> None:
     """
     Raises StoreError: the file that the environment names cannot be written.
     """
-    from coeval.cli.views.gate_view import markdown
-    from coeval.core.errors import StoreError
-
     if place := os.environ.get(_STEP_SUMMARY):
         try:
             with Path(place).open("a", encoding="utf-8") as file:

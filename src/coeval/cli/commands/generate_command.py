@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from shlex import quote
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from coeval.api import find_keys
+from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile, Probe, ProbeOnFail
-from coeval.core.errors import GAPS, INTERRUPTED
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from coeval.models.keys import Keys
-    from coeval.pipeline.config.schema import Config
-    from coeval.pipeline.start.only import Proposed
-    from coeval.pipeline.start.settled_file import SettledFile
-
+from coeval.cli.views.description_view import (
+    described_experiment,
+    print_report,
+    refuse_place,
+    write_description,
+)
+from coeval.cli.views.gaps_view import tell_gaps
+from coeval.cli.views.progress_view import with_progress
+from coeval.core.errors import GAPS, INTERRUPTED, UsageError
+from coeval.engine.probing import Probing
+from coeval.models.keys import Keys
+from coeval.pipeline.config.load_file import read_config
+from coeval.pipeline.start.only import Proposed, propose_only
+from coeval.pipeline.start.settled_file import SettledFile, refuse_credentials, settled_file
+from coeval.reports.description_report import description_report
+from coeval.store.jsonl import write_bytes_atomic
 
 NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
 """Tables that are left out of what is shown: they say nothing of what was proposed."""
@@ -59,14 +69,6 @@ def generate(
     Exit codes: 0 written, 1 wrong request, 2 a model is unavailable,
     3 not every teacher answered, 130 interrupted (proposals so far are kept).
     """
-    from coeval.api import find_keys
-    from coeval.cli import streams
-    from coeval.cli.views.description_view import refuse_place
-    from coeval.core.errors import Draining, UsageError
-    from coeval.pipeline.config.load_file import read_config
-    from coeval.pipeline.start.settled_file import refuse_credentials, settled_file
-    from coeval.store.jsonl import write_bytes_atomic
-
     if report is not None:
         refuse_place(report, config)
     if out.is_dir():
@@ -77,11 +79,11 @@ def generate(
     loaded, found, messages = read_config(config), find_keys(keys), streams.messages()
     refuse_credentials(loaded)
     settled = loaded.with_settings(probe_mode=probe, probe_on_fail=probe_on_fail)
-    try:
-        proposed = _ask(settled.config, found, anew=ask_again)
-    except Draining as stopped:
-        streams.say(messages, str(stopped))
-        raise typer.Exit(INTERRUPTED) from None
+    experiment = settled.config.experiment
+    probing = Probing(experiment.probe_mode, experiment.probe_on_fail)
+    proposed = with_progress(
+        found, lambda context: propose_only(settled.config, probing, context, anew=ask_again)
+    )
     _tell(proposed, config, out, messages)
     if proposed.lacking or proposed.summary.interrupted:
         raise typer.Exit(INTERRUPTED if proposed.summary.interrupted else GAPS)
@@ -91,31 +93,8 @@ def generate(
     raise typer.Exit(GAPS if proposed.summary.notes else 0)
 
 
-def _ask(config: Config, keys: Keys, *, anew: bool) -> Proposed:
-    from coeval.cli import streams
-    from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.views.progress_view import Terminal
-    from coeval.engine.probing import Probing
-    from coeval.engine.session import SessionContext
-    from coeval.pipeline.start.only import propose_only
-
-    probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
-    with streams.kept_for_results(), Terminal(streams.messages()) as terminal:
-        return run_async(
-            interruptible(
-                lambda event: propose_only(config, probing, SessionContext(keys, terminal, event), anew=anew),
-                terminal.note,
-            )
-        )
-
-
 def _tell(proposed: Proposed, config: Path, out: Path, messages: Console) -> None:
     """What is missing, why, and the way on."""
-    from shlex import quote
-
-    from coeval.cli import streams
-    from coeval.cli.views.gaps_view import tell_gaps
-
     summary = proposed.summary
     for sentence in (*summary.notes, *summary.stopped.values()):
         streams.warn(messages, sentence)
@@ -136,12 +115,6 @@ def _tell(proposed: Proposed, config: Path, out: Path, messages: Console) -> Non
 
 def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None, keys: Keys) -> None:
     """What was proposed as ``results``; where it stands and what comes next as ``messages``."""
-    from shlex import quote
-
-    from coeval.cli import streams
-    from coeval.cli.views.description_view import described_experiment, print_report, write_description
-    from coeval.reports.description_report import description_report
-
     messages = streams.messages()
     report = description_report(described_experiment(settled.config, keys))
     print_report(report, streams.results(), without=NOT_PROPOSED)

@@ -7,11 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from coeval.api import find_keys
 from coeval.cli.command_names import KeyFile
+from coeval.cli.commands.ingest_report import list_benchmarks, take_in, write_new
 from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
-from coeval.cli.settings_flags import set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
 from coeval.core.errors import UsageError
 from coeval.core.settings import declared
+
+KIND = GroupedCommand
 
 
 @with_settings(IngestFlags)
@@ -43,8 +47,6 @@ def ingest(
       coeval ingest arc-challenge --from ./ARC-Challenge --run runs/education-benchmark-v1
       coeval ingest --list
     """
-    from coeval.cli.commands.ingest_report import list_benchmarks, take_in, write_new
-
     if list_all:
         list_benchmarks()
         return
@@ -97,7 +99,6 @@ def init(
     \b
     Exit codes: 0 written, 1 wrong request, 130 interrupted (nothing is written).
     """
-    from coeval.api import find_keys
     from coeval.cli.commands.init_report import YAML_ENDINGS, write_new_file
 
     given = set_flags(context, InitFlags)

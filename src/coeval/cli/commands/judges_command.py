@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import TemporaryDirectory
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from coeval.cli.command_names import Commands, KeyFile
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from coeval.analysis.panel.judge_drift import JudgeDrift
-    from coeval.pipeline.upkeep.judge_check import CheckRequest, JudgeCheck
+from coeval.analysis.panel.judge_drift import JudgeDrift
+from coeval.cli import streams
+from coeval.cli.command_names import AsJson, Commands, KeyFile
+from coeval.cli.commands.run_report import count_calls, run_with_progress
+from coeval.cli.streams import say, warn
+from coeval.cli.views.results_view import json_text
+from coeval.cli.views.table_view import show_table
+from coeval.core.errors import GAPS, WORSE, RecordsChanged, UsageError
+from coeval.core.figures import figure_text, points
+from coeval.core.text import listed, numbered
+from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.upkeep.judge_check import RESULT, CheckRequest, JudgeCheck, prepare_check
+from coeval.reports.content import ReportColumn, ReportTable, columns_of
+from coeval.store.jsonl import write_json_atomic
 
 app = typer.Typer(
     name="judges",
@@ -33,7 +42,6 @@ BudgetUsd = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the calls; send and write nothing.")]
 Anew = Annotated[bool, typer.Option("--anew", help="Start a new check instead of continuing the last.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
 @app.command("check")
@@ -78,15 +86,8 @@ def check(
     2 the judge is unavailable, 3 scores are missing, 4 it has shifted further,
     130 interrupted.
     """
-    from coeval.cli import streams
-    from coeval.core.errors import WORSE
-    from coeval.pipeline.upkeep.judge_check import RESULT, CheckRequest
-    from coeval.store.jsonl import write_json_atomic
-
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
     prepared, code = _carry_out(request, keys, dry_run=dry_run)
-    # Here, because it loads numpy.
-    from coeval.cli.views.results_view import json_text
 
     found = prepared.drift()
     if code == 0:  # the next check is in another folder then
@@ -100,15 +101,6 @@ def check(
 
 def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
     """Run the check; return it with the exit code. Ends the command where nothing came of it."""
-    from tempfile import TemporaryDirectory
-
-    from coeval.cli import streams
-    from coeval.cli.commands.run_report import count_calls, run_with_progress
-    from coeval.cli.streams import warn
-    from coeval.core.errors import GAPS, RecordsChanged, UsageError
-    from coeval.pipeline.run_options import RunOptions
-    from coeval.pipeline.upkeep.judge_check import prepare_check
-
     if dry_run:
         with TemporaryDirectory() as nowhere:
             counted = prepare_check(request, Path(nowhere))
@@ -134,12 +126,6 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
 
 
 def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:
-    from coeval.cli.streams import say, warn
-    from coeval.cli.views.table_view import show_table
-    from coeval.core.figures import figure_text, points
-    from coeval.core.text import listed, numbered
-    from coeval.reports.content import ReportColumn, ReportTable, columns_of
-
     shift, flips = found.shift, found.flips
     gap = figure_text("gap", shift.difference, shift.low, shift.high)
     if found.beyond(max_shift / 100):

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from coeval.cli.command_names import RunFolder, RunWord, names_in, the_folder
+from coeval.cli import streams
+from coeval.cli.command_names import NoToken, OpenIt, Port, RunFolder, RunWord, names_in, the_folder
+from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
-from coeval.store.output_folder import output_tasks
-
-if TYPE_CHECKING:
-    from coeval.reports.label_session import LabelSession
+from coeval.core.text import numbered
+from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
+from coeval.reports.label_sheet import check_new_sheet, read_sheet, write_sheet
+from coeval.reports.view.label_app import make_label_app
+from coeval.reports.view.view_app import ViewToken
+from coeval.store.output_folder import existing_run, output_tasks
 
 
 def label(
@@ -48,13 +52,9 @@ def label(
         Path | None, typer.Option("--sheet", help="Write a CSV sheet to fill in. Example: --sheet labels.csv")
     ] = None,
     read: Annotated[Path | None, typer.Option("--read", help="Read a sheet back.")] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one. Example: --port 8080")
-    ] = 7576,
-    open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    no_token: Annotated[
-        bool, typer.Option("--no-token", help="Let every user of this machine label, without a token.")
-    ] = False,
+    port: Port = 7576,
+    open_it: OpenIt = False,
+    no_token: NoToken = False,
 ) -> None:
     """Label a random sample of answers, blind to student and judges.
 
@@ -70,9 +70,6 @@ def label(
       coeval label ./runs/quickstart --by anna --read labels.csv
       coeval label ./runs/quickstart --n 200 --among anna,ben --by ben --sheet ben.csv
     """
-    from coeval.core.process_limits import need_address_space
-    from coeval.store.output_folder import existing_run
-
     if sheet is not None and read is not None:
         raise UsageError("--sheet and --read exclude each other; give one of them")
     if item and (n is not None or among):
@@ -85,10 +82,6 @@ def label(
             "--prompt prompt --response text (docs/exchange.md)"
         )
     folder = existing_run(named)
-    need_address_space()
-    # Here, because they load duckdb and numpy.
-    from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
-    from coeval.reports.label_sheet import check_new_sheet
 
     if sheet is not None:  # before anything is drawn
         check_new_sheet(sheet, recorded_levels(folder, by))
@@ -104,13 +97,6 @@ def label(
 
 
 def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
-    from shlex import quote
-
-    from coeval.cli import streams
-    from coeval.cli.commands.view_command import serve_pages
-    from coeval.reports.view.label_app import make_label_app
-    from coeval.reports.view.view_app import ViewToken
-
     token = None if no_token else ViewToken()
     done, total = len(session.given), len(session.questions)
 
@@ -125,11 +111,6 @@ def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -
 
 
 def _write(session: LabelSession, path: Path) -> None:
-    from shlex import quote
-
-    from coeval.cli import streams
-    from coeval.reports.label_sheet import write_sheet
-
     write_sheet(path, session.questions, session.given)
     streams.say(
         streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
@@ -139,10 +120,6 @@ def _write(session: LabelSession, path: Path) -> None:
 
 
 def _read(session: LabelSession, path: Path) -> None:
-    from coeval.cli import streams
-    from coeval.core.text import numbered
-    from coeval.reports.label_sheet import read_sheet
-
     found = read_sheet(path, session.questions, session.given)
     session.keep(found.labels)
     for problem in found.problems[:_MOST_SHOWN]:

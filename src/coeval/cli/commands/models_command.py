@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from coeval.cli.command_names import KeyFile
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from coeval.core.model import ModelSpec
-    from coeval.engine.probing import HostReport
-    from coeval.models.keys import Keys
-    from coeval.pricing.price_book import PriceBook
+from coeval.api import find_keys
+from coeval.cli import streams
+from coeval.cli.command_names import AsJson, KeyFile
+from coeval.cli.views.host_view import credentials, hosts_as_data, print_credentials, print_hosts, served_by
+from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.results_view import write_json
+from coeval.core.errors import ModelUnavailable, UsageError
+from coeval.core.model import ModelSpec
+from coeval.engine.probing import HostReport, at_hosts, everywhere, survey
+from coeval.engine.session import unless_interrupted
+from coeval.models.catalog import HOSTS
+from coeval.models.keys import Keys
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.start.open_start import resolved_models
+from coeval.pricing.price_book import PriceBook
 
 
 def models(
@@ -36,7 +43,7 @@ def models(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also show prices of cached input, and the source of prices.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
     keys: KeyFile = None,
 ) -> None:
     """List the models that your keys reach, with their prices.
@@ -56,10 +63,6 @@ def models(
     \b
     Exit codes: 0 done (hosts that fail are reported), 1 wrong request, 2 no host could be reached.
     """
-    from coeval.api import find_keys
-    from coeval.core.errors import ModelUnavailable, UsageError
-    from coeval.pricing.price_book import PriceBook
-
     if config is not None and interface is not None:
         raise UsageError("--config and --interface exclude each other; give one of them")
     if base_url is not None and interface is None:
@@ -86,14 +89,6 @@ def _specs(
     config: Path | None, interface: str | None, base_url: str | None, keys: Keys, prices: PriceBook
 ) -> list[ModelSpec]:
     """Whom to ask: the models of a file, or one for each interface."""
-    from coeval.core.errors import UsageError
-    from coeval.core.model import ModelSpec
-    from coeval.engine.probing import at_hosts, everywhere
-    from coeval.models.catalog import HOSTS
-    from coeval.pipeline.config.load_file import load_config
-    from coeval.pipeline.run_options import RunOptions
-    from coeval.pipeline.start.open_start import resolved_models
-
     if config is not None:
         settled = load_config(config)
         options = RunOptions.so_far(settled)
@@ -110,37 +105,19 @@ def _specs(
 
 
 def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
-    from coeval.cli import streams
-    from coeval.cli.loop import interruptible, run_async
-    from coeval.core.errors import Draining, UsageError
-    from coeval.engine.probing import survey
-    from coeval.engine.session import unless_interrupted
-
     if not specs:
         raise UsageError(
             "no credential was found that reaches a host; coeval models --providers shows where they are "
             "looked for, and coeval models --interface ollama asks a server that needs none"
         )
 
-    async def asking(interrupt: asyncio.Event) -> list[HostReport]:
-        return await unless_interrupted(
-            survey(specs, keys, prices), interrupt, "stopped while listing the hosts' models"
-        )
-
-    messages = streams.messages()
-    try:
-        return run_async(interruptible(asking, lambda note: streams.say(messages, note, "dim")))
-    except Draining as stopped:
-        streams.say(messages, str(stopped))
-        raise typer.Exit(130) from None
+    stopped = "stopped while listing the hosts' models"
+    return with_progress(
+        keys, lambda context: unless_interrupted(survey(specs, keys, prices), context.interrupt, stopped)
+    )
 
 
 def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
-
-    from coeval.cli import streams
-    from coeval.cli.views.host_view import hosts_as_data, print_hosts, served_by
-    from coeval.cli.views.results_view import write_json
-
     if as_json:
         write_json({"hosts": hosts_as_data(reports)})
     else:
@@ -152,12 +129,6 @@ def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
 
 
 def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
-
-    from coeval.cli import streams
-    from coeval.cli.views.host_view import credentials, print_credentials
-    from coeval.cli.views.results_view import write_json
-    from coeval.pipeline.config.load_file import load_config
-
     named = load_config(config).models if config is not None else []
     found = credentials(keys, [model.spec() for model in named], interface)
     if as_json:

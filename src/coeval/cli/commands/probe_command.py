@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
+from coeval.api import find_keys
+from coeval.cli import streams
+from coeval.cli.command_names import ExperimentFile, KeyFile
+from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.table_view import show_rows
+from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from coeval.engine.probing import ProbeResult
-    from coeval.pipeline.config.schema import Config
+from coeval.core.text import numbered
+from coeval.engine.probing import ProbeResult, Probing, silent
+from coeval.pipeline.config.load_file import load_config
+from coeval.pipeline.config.roles import asked_as
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.start.only import probe_only
+from coeval.reports.content import columns_of
 
 
 def probe(
-    config: Annotated[Path, typer.Option("--config", help="The experiment file. Example: --config my.yaml")],
+    config: ExperimentFile,
     mode: Annotated[
         ProbeMode | None,
         typer.Option(
@@ -29,9 +36,7 @@ def probe(
     on_fail: Annotated[
         Literal["abort", "warn"] | None, typer.Option("--on-fail", help="End with exit code 2, or only warn.")
     ] = None,
-    keys: Annotated[
-        Path | None, typer.Option(help="Key file, read first. Example: --keys ~/work.keys.yaml")
-    ] = None,
+    keys: KeyFile = None,
 ) -> None:
     """Check that each model of an experiment answers.
 
@@ -49,17 +54,6 @@ def probe(
     \b
     Exit codes: 0 all models answer, 1 wrong request, 2 a model is unavailable, 130 interrupted.
     """
-    from coeval.api import find_keys
-    from coeval.cli import streams
-    from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.views.progress_view import Terminal
-    from coeval.core.errors import Draining, ModelUnavailable
-    from coeval.core.text import numbered
-    from coeval.engine.probing import Probing, silent
-    from coeval.engine.session import SessionContext
-    from coeval.pipeline.config.load_file import load_config
-    from coeval.pipeline.start.only import probe_only
-
     settled = load_config(config)
     experiment = settled.experiment
     probing = Probing(
@@ -67,17 +61,7 @@ def probe(
         on_fail or experiment.probe_on_fail,
     )
     found_keys, messages = find_keys(keys), streams.messages()
-    try:
-        with Terminal(messages) as terminal:
-            resolved, results = run_async(
-                interruptible(
-                    lambda event: probe_only(settled, probing, SessionContext(found_keys, terminal, event)),
-                    terminal.note,
-                )
-            )
-    except Draining as stopped:
-        streams.say(messages, str(stopped))
-        raise typer.Exit(130) from None
+    resolved, results = with_progress(found_keys, lambda context: probe_only(settled, probing, context))
     if not results:
         streams.say(messages, "no model was probed")
         return
@@ -90,10 +74,6 @@ def probe(
 
 
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
-    from coeval.cli.views.table_view import show_rows
-    from coeval.pipeline.config.roles import asked_as
-    from coeval.reports.content import columns_of
-
     models = {model.name: model for model in config.models}
     rows = [
         (result.name, models[result.name].interface, _found(result), asked_as(models[result.name]))

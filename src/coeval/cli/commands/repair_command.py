@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
+from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from coeval.pipeline.config.schema import Phase
-    from coeval.pipeline.upkeep.repair import DamagedLine, FileState, RepairReport
-    from coeval.store.rundir import RunDir
+from coeval.cli.views.gaps_view import tell_way_on
+from coeval.cli.views.table_view import show_rows
+from coeval.core.errors import UsageError
+from coeval.core.plain import plain
+from coeval.core.text import numbered
+from coeval.pipeline.config.schema import PHASES, Phase
+from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, Needed, RepairReport
+from coeval.pipeline.upkeep.repair import repair as repair_run
+from coeval.reports.content import columns_of
+from coeval.store.output_folder import existing_run
+from coeval.store.rundir import RunDir
 
 # Some four lines of a terminal: enough to see where a line is damaged.
 _EXCERPT = 300
@@ -32,7 +40,6 @@ def repair(
     phase: Annotated[
         str | None, typer.Option(help="Only one phase, by name or number. Example: --phase evaluation")
     ] = None,
-    show_valid: Annotated[int, typer.Option(min=0, metavar="N", help="Show N valid lines of each file.")] = 0,
 ) -> None:
     """Set invalid records aside; --continue regenerates them.
 
@@ -49,30 +56,20 @@ def repair(
       coeval repair --run ./runs/quickstart --stats --phase evaluation
       coeval repair --run ./runs/quickstart
     """
-    from coeval.cli import streams
-    from coeval.pipeline.config.schema import PHASES
-    from coeval.pipeline.upkeep.repair import Needed
-    from coeval.pipeline.upkeep.repair import repair as repair_run
-    from coeval.store.output_folder import existing_run
-
     phases = PHASES if phase is None else (_phase(phase),)
     folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
-    report = repair_run(folder, Needed(phases, dry_run, examples, show_valid))
+    report = repair_run(folder, Needed(phases, dry_run, examples))
     console = streams.results()
     _show_phases(report, phases, console)
     if stats:
         _show_files(report, console)
     if breakdown:
         _show_reasons(report, console)
-    _show_lines("Invalid lines", report.invalid, folder.path, console)
-    _show_lines("Valid lines", report.valid, folder.path, console)
+    _show_lines(report.invalid, folder.path, console)
     _show_outcome(report, folder, dry_run, console)
 
 
 def _phase(text: str) -> Phase:
-    from coeval.core.errors import UsageError
-    from coeval.pipeline.config.schema import PHASES
-
     for number, name in enumerate(PHASES, 1):
         if text in (name, str(number)):
             return name
@@ -93,18 +90,12 @@ _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 
 def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
-    from coeval.cli.views.table_view import show_rows
-    from coeval.reports.content import columns_of
-
     rows = [(phase, *_figures([file for file in report.files if file.phase == phase])) for phase in phases]
     show_rows(console, "", (*columns_of("phase"), *columns_of(*_HEADINGS, kind="count")), rows)
 
 
 def _show_files(report: RepairReport, console: Console) -> None:
     """Documents, which have no lines, only if damaged."""
-    from coeval.cli.views.table_view import show_rows
-    from coeval.reports.content import columns_of
-
     rows = [
         (f"{file.path.parent.name}/{file.path.name}", *_figures([file]))
         for file in report.files
@@ -114,10 +105,6 @@ def _show_files(report: RepairReport, console: Console) -> None:
 
 
 def _show_reasons(report: RepairReport, console: Console) -> None:
-    from coeval.cli.views.table_view import show_rows
-    from coeval.pipeline.upkeep.repair import REASONS
-    from coeval.reports.content import columns_of
-
     if not report.reasons:
         return
     rows = [
@@ -127,17 +114,12 @@ def _show_reasons(report: RepairReport, console: Console) -> None:
     show_rows(console, "Invalid lines", columns, rows)
 
 
-def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Console) -> None:
-    from rich.text import Text
-
-    from coeval.cli import streams
-    from coeval.core.plain import plain
-
+def _show_lines(lines: list[DamagedLine], folder: Path, console: Console) -> None:
     if lines:
-        console.print(Text(f"{title}:", style="bold"))
+        console.print(Text("Invalid lines:", style="bold"))
     for line in lines:
-        why = f"  {line.flaw.reason}: {line.flaw.detail}" if line.flaw else ""
-        streams.say(console, f"{line.path.relative_to(folder)}:{line.number}{why}")
+        why = f"{line.flaw.reason}: {line.flaw.detail}"
+        streams.say(console, f"{line.path.relative_to(folder)}:{line.number}  {why}")
         text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
         console.print(
             Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
@@ -145,11 +127,6 @@ def _show_lines(title: str, lines: list[DamagedLine], folder: Path, console: Con
 
 
 def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
-    from coeval.cli import streams
-    from coeval.cli.views.gaps_view import tell_way_on
-    from coeval.core.text import numbered
-    from coeval.pipeline.upkeep.batch_jobs import continue_command
-
     for file in report.files:
         if file.damaged is not None:
             streams.say(console, f"damaged: {file.damaged}", "yellow")

@@ -6,9 +6,27 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
+import msgspec
 import typer
 
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.analysis.breakdown import breakdown
+from coeval.analysis.comparison.comparisons import compare_sides, line_up
+from coeval.analysis.load import need_run
+from coeval.analysis.training.sweep_comparison import compare_runs
+from coeval.analysis.training.training_curves import training_curves
+from coeval.cli import streams
+from coeval.cli.command_names import AsJson, RunFolder, RunWord, the_folder
+from coeval.cli.views import results_view
+from coeval.cli.views.gaps_view import tell_missing
+from coeval.cli.views.results_view import names_of
+from coeval.core.errors import UsageError
+from coeval.pipeline.plan.run_reading import opened, reading
+from coeval.pipeline.upkeep.repair import look_for_gaps
+from coeval.reports.result_tables import paper_table, sweep_paper_table
+from coeval.reports.scores import results as scores_of
+from coeval.reports.writers.markup import as_latex, as_markdown
+from coeval.store.output_folder import existing_results, is_sweep
+from coeval.store.rundir import RunDir
 
 ResultsPart: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 
@@ -17,7 +35,7 @@ def results(
     word: RunWord = None,
     run: RunFolder = None,
     by: Annotated[ResultsPart | None, typer.Option("--by", help="Break the scores down.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="A paper's table, models by tasks, in Markdown.")
@@ -40,12 +58,6 @@ def results(
       coeval results --run ./outputs
       coeval results --run ./runs/quickstart --latex > scores.tex
     """
-    import msgspec
-
-    from coeval.core.errors import UsageError
-    from coeval.core.process_limits import need_address_space
-    from coeval.store.output_folder import existing_results
-
     paper = as_markdown or as_latex
     if as_json + as_csv + as_markdown + as_latex > 1 or (paper and by is not None):
         raise UsageError("--json, --csv, --markdown and --latex exclude each other, the last two also --by")
@@ -53,22 +65,10 @@ def results(
         print_paper(the_folder(word, run, "results"), latex=as_latex)
         return
     folder = existing_results(the_folder(word, run, "results"))
-    need_address_space()
-    # Here, because they load duckdb and numpy.
-    from coeval.analysis.breakdown import Parts, breakdown, label_breakdown
-    from coeval.analysis.load import need_run
-    from coeval.cli import streams
-    from coeval.cli.views import results_view
-    from coeval.cli.views.gaps_view import tell_missing
-    from coeval.pipeline.plan.run_reading import opened, reading
-    from coeval.pipeline.upkeep.repair import look_for_gaps
-    from coeval.reports.scores import results as scores_of
-    from coeval.store.rundir import RunDir
-
     parts = None
     if by is not None:
         with reading(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
-            parts = Parts(breakdown(of_run, by), label_breakdown(of_run, by))
+            parts = breakdown(of_run, by)
     with opened(folder, shown=True) as (reader, notes):
         found = scores_of(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
@@ -90,22 +90,8 @@ def print_paper(folder: Path, *, latex: bool) -> None:
 
     Raises UsageError: the folder is none of these.
     """
-    from coeval.core.process_limits import need_address_space
-    from coeval.store.output_folder import existing_results, is_sweep
-
     sweep = is_sweep(folder)
     folder = folder if sweep else existing_results(folder)
-    need_address_space()
-    # Here, because they load duckdb and numpy.
-    from coeval.analysis.comparison.comparisons import compare_sides, line_up
-    from coeval.analysis.training.sweep_comparison import compare_runs
-    from coeval.analysis.training.training_curves import training_curves
-    from coeval.cli import streams
-    from coeval.cli.views.results_view import names_of
-    from coeval.pipeline.plan.run_reading import opened
-    from coeval.reports.result_tables import paper_table, sweep_paper_table
-    from coeval.reports.scores import results as scores_of
-    from coeval.reports.writers.markup import as_latex, as_markdown
 
     if sweep:
         [run] = training_curves({folder.name: folder})

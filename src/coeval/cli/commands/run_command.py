@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from coeval.api import find_keys
+from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
     KeyFile,
@@ -17,10 +19,45 @@ from coeval.cli.command_names import (
     ProbeOnFail,
     names_in,
 )
+from coeval.core.errors import UsageError
+from coeval.exchange.trackers import destinations
+from coeval.models.batch.job_list import BatchMode
+from coeval.pipeline.config.load_file import Loaded, read_config
+from coeval.pipeline.run_options import RunOptions, Stance
 
-if TYPE_CHECKING:
-    from coeval.pipeline.config.load_file import Loaded
-    from coeval.pipeline.run_options import RunOptions, Stance
+ContinueRun = Annotated[
+    bool, typer.Option("--continue", help="Continue the run: request only what is missing.")
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Start over; records of phases in mode New move to replaced/."),
+]
+Resume = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="Take over artifacts of another run; overrides resume_from."),
+]
+RedoChanged = Annotated[
+    bool,
+    typer.Option(
+        "--redo-changed",
+        help="Regenerate records of another configuration, and those that depend on them.",
+    ),
+]
+KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep records of another configuration.")]
+PhaseBarriers = Annotated[
+    bool, typer.Option("--phase-barriers", help="Finish each phase before the next begins.")
+]
+
+EstimateSamples = Annotated[
+    int | None,
+    typer.Option(
+        "--estimate-samples",
+        min=0,
+        metavar="N",
+        help="For an estimate, send N sample requests to each model, over its roles; 0 sends none.",
+        show_default="the file's estimate_samples, else 2",
+    ),
+]
 
 
 def run(
@@ -28,38 +65,20 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the file and count the calls; send and write nothing.")
     ] = False,
-    continue_run: Annotated[
-        bool, typer.Option("--continue", help="Continue the run: request only what is missing.")
-    ] = False,
+    continue_run: ContinueRun = False,
     only_models: OnlyModels = None,
     keys: KeyFile = None,
     log_level: Annotated[
         LogLevel | None,
         typer.Option(help="Level of run.log; DEBUG also shows tracebacks. Overrides the file."),
     ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Start over; records of phases in mode New move to replaced/."),
-    ] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Take over artifacts of another run; overrides resume_from."),
-    ] = None,
+    overwrite: Overwrite = False,
+    resume: Resume = None,
     probe: Probe = None,
     probe_on_fail: ProbeOnFail = None,
-    redo_changed: Annotated[
-        bool,
-        typer.Option(
-            "--redo-changed",
-            help="Regenerate records of another configuration, and those that depend on them.",
-        ),
-    ] = False,
-    keep_changed: Annotated[
-        bool, typer.Option("--keep-changed", help="Keep records of another configuration.")
-    ] = False,
-    phase_barriers: Annotated[
-        bool, typer.Option("--phase-barriers", help="Finish each phase before the next begins.")
-    ] = False,
+    redo_changed: RedoChanged = False,
+    keep_changed: KeepChanged = False,
+    phase_barriers: PhaseBarriers = False,
     report: Annotated[
         bool, typer.Option("--report", help="At the end, write the run's report.html into its folder.")
     ] = False,
@@ -83,15 +102,7 @@ def run(
     estimate_only: Annotated[
         bool, typer.Option("--estimate-only", help="Estimate the cost, as coeval plan does, and end.")
     ] = False,
-    estimate_samples: Annotated[
-        int | None,
-        typer.Option(
-            "--estimate-samples",
-            min=0,
-            metavar="N",
-            help="Calls of each model for an estimate; overrides the file.",
-        ),
-    ] = None,
+    estimate_samples: EstimateSamples = None,
 ) -> None:
     """Run an experiment and print its scores.
 
@@ -114,9 +125,6 @@ def run(
     if log_level == "DEBUG":
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
     from coeval.cli.commands.run_report import count_calls, run_and_report
-    from coeval.exchange.trackers import destinations
-    from coeval.models.batch.job_list import BatchMode
-    from coeval.pipeline.run_options import RunOptions
 
     stance, names = stance_of(redo_changed, keep_changed), names_in(only_models)
     batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
@@ -142,43 +150,23 @@ def run(
 
 def plan(
     config: ExperimentFile,
-    estimate_samples: Annotated[
-        int | None,
-        typer.Option(
-            "--estimate-samples",
-            min=0,
-            metavar="N",
-            help="Send N sample requests to each model, over its roles; 0 sends none.",
-            show_default="the file's estimate_samples, else 2",
-        ),
-    ] = None,
-    continue_run: Annotated[
-        bool, typer.Option("--continue", help="Estimate what remains of this run.")
-    ] = False,
+    estimate_samples: EstimateSamples = None,
+    continue_run: ContinueRun = False,
     only_models: OnlyModels = None,
     as_json: Annotated[bool, typer.Option("--json", help="The figures as JSON on standard output.")] = False,
     keys: KeyFile = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="As if started over.")] = False,
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="As if artifacts of another run were taken over."),
-    ] = None,
-    redo_changed: Annotated[
-        bool, typer.Option("--redo-changed", help="With records of another configuration regenerated.")
-    ] = False,
-    keep_changed: Annotated[
-        bool, typer.Option("--keep-changed", help="With records of another configuration kept.")
-    ] = False,
-    phase_barriers: Annotated[
-        bool, typer.Option("--phase-barriers", help="With each phase finished before the next begins.")
-    ] = False,
+    overwrite: Overwrite = False,
+    resume: Resume = None,
+    redo_changed: RedoChanged = False,
+    keep_changed: KeepChanged = False,
+    phase_barriers: PhaseBarriers = False,
 ) -> None:
     """Estimate calls, tokens, cost and time of an experiment.
 
-    Every figure comes by phase, model and provider, with a 95% range. Text
-    lengths come from existing records, from samples (--estimate-samples), or
-    else from rules of thumb. All figures are in cost_estimate.json of the run's
-    folder.
+    The options say how the run would be started, which it is not. Every figure
+    comes by phase, model and provider, with a 95% range. Text lengths come from
+    existing records, from samples (--estimate-samples), or else from rules of
+    thumb. All figures are in cost_estimate.json of the run's folder.
 
     \b
     Examples:
@@ -191,7 +179,6 @@ def plan(
     Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
     """
     from coeval.cli.commands.estimate_report import estimate_and_report
-    from coeval.pipeline.run_options import RunOptions
 
     stance = stance_of(redo_changed, keep_changed)
     options = RunOptions(continue_run, overwrite, names_in(only_models), stance, phase_barriers)
@@ -230,15 +217,12 @@ def describe(
     \b
     Exit codes: 0 described, 1 wrong request.
     """
-    from coeval.api import find_keys
-    from coeval.cli import streams
     from coeval.cli.views.description_view import (
         described_experiment,
         print_report,
         refuse_place,
         write_description,
     )
-    from coeval.pipeline.config.load_file import read_config
     from coeval.reports.description_report import description_report
 
     if out is not None:
@@ -256,9 +240,6 @@ def describe(
 
 def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:
     """What to do with records of another configuration; raises UsageError where both flags say it."""
-    from coeval.core.errors import UsageError
-    from coeval.pipeline.run_options import Stance
-
     if redo_changed and keep_changed:
         raise UsageError("--redo-changed and --keep-changed exclude each other; give one of them")
     return Stance.REDO if redo_changed else Stance.KEEP if keep_changed else Stance.REFUSE
@@ -266,9 +247,6 @@ def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:
 
 def started_file(file: Path, options: RunOptions, resume: str | None) -> Loaded:
     """The experiment file, checked for a start with these options; ``resume`` overrides resume_from."""
-    from coeval.core.errors import UsageError
-    from coeval.pipeline.config.load_file import read_config
-
     if options.continue_run and resume is not None:
         raise UsageError("--continue and --resume exclude each other; give one of them")
     return read_config(file, resume_from=resume, start=options)

@@ -12,14 +12,14 @@ from rich.console import Console
 
 from coeval.api import Run, find_keys, run_checked
 from coeval.cli import streams
-from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
-from coeval.cli.views.progress_view import Terminal, tell_batches
+from coeval.cli.views.progress_view import tell_batches, with_progress
 from coeval.cli.views.results_view import render
 from coeval.cli.views.table_view import show_rows, show_table
 from coeval.core.errors import KeyMissing
 from coeval.core.process_limits import address_space_left
+from coeval.engine.session import SessionContext
 from coeval.exchange.trackers import Destination, log_at_end
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubts import doubts
@@ -143,17 +143,17 @@ def run_and_report(
 
 def run_with_progress(config: Config, options: RunOptions, key_file: Path | None) -> Run:
     """Run, with progress on the terminal."""
-    messages, keys = streams.messages(), find_keys(key_file)
 
-    async def work(interrupt: asyncio.Event) -> Run:
+    async def work(context: SessionContext) -> Run:
         loading = asyncio.create_task(_load_analysis())
         try:
-            return await run_checked(config, options, keys=keys, watcher=terminal, interrupt=interrupt)
+            return await run_checked(
+                config, options, keys=context.keys, watcher=context.watcher, interrupt=context.interrupt
+            )
         finally:
             loading.cancel()
 
-    with streams.kept_for_results(), Terminal(messages) as terminal:
-        return run_async(interruptible(work, terminal.note))
+    return with_progress(find_keys(key_file), work)
 
 
 async def _load_analysis() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
-
-if TYPE_CHECKING:
-    from coeval.analysis.judged_answers import AnswerChoice
-    from coeval.analysis.readers.run_reader import RunReader
+from coeval.cli.views.answer_view import AnswerView, answer_lines
+from coeval.core.errors import UsageError
+from coeval.pipeline.plan.run_reading import reading
+from coeval.store.output_folder import existing_run
 
 # What fits on a screen with its answers and judgments.
 _FEW = 10
@@ -69,19 +73,9 @@ def show(
       coeval show --run ./runs/quickstart --id explain_concept__sim-large__00003
       coeval show --run ./runs/quickstart --json > answers.jsonl
     """
-    from coeval.core.errors import UsageError
-    from coeval.core.process_limits import need_address_space
-    from coeval.store.output_folder import existing_run
-
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")
     folder = existing_run(the_folder(word, run, "show"))
-    need_address_space()
-    # Here, because they load duckdb and numpy.
-    from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
-    from coeval.cli import streams
-    from coeval.cli.views.answer_view import AnswerView, answer_lines
-    from coeval.pipeline.plan.run_reading import reading
 
     most = min(filter(None, (worst, limit)), default=None if as_json or identity else _FEW)
     order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"
@@ -106,10 +100,6 @@ def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
 
     Raises UsageError: a name or an id is none of the run's.
     """
-    from difflib import get_close_matches
-
-    from coeval.core.errors import UsageError
-
     if choice.id is not None:
         raise UsageError(
             f"--id {choice.id}: no item or answer that counts in {reader.run.path} has this id; "

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from typing import Annotated
 
 import typer
 
+from coeval.cli.command_names import Port
 from coeval.core.errors import UsageError
+from coeval.simulation.server import make_app, serve
+from coeval.simulation.simulated_model import SimulatedModel
+from coeval.simulation.traits import parse_model_option
 
 
 def simulate(
@@ -21,10 +26,7 @@ def simulate(
             "tokens_per_s. Example: --model sim-large:skill=0.85,malformed_rate=0.02",
         ),
     ],
-    port: Annotated[
-        int,
-        typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8000"),
-    ] = 8000,
+    port: Port = 8000,
     host: Annotated[
         str, typer.Option(help="Loopback address to listen on. Example: --host 127.0.0.1")
     ] = "127.0.0.1",
@@ -54,11 +56,6 @@ def simulate(
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
     """
     # Here, because `coeval --help` must not pay for them.
-    import asyncio
-
-    from coeval.simulation.server import make_app, serve
-    from coeval.simulation.simulated_model import SimulatedModel
-    from coeval.simulation.traits import parse_model_option
 
     address = _loopback(host)
     models: dict[str, SimulatedModel] = {}

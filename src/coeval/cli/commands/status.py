@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from getpass import getuser
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
-
-if TYPE_CHECKING:
-    from coeval.core.records import Usage
-    from coeval.store.rundir import RunDir
+from coeval.analysis.load import writer_of
+from coeval.api import find_keys
+from coeval.cli import streams
+from coeval.cli.command_names import KeyFile, RunFolder, RunWord, the_folder
+from coeval.cli.loop import run_async
+from coeval.cli.views.folder_status import show_status, status_of, watch
+from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.results_view import json_text
+from coeval.core.errors import UsageError
+from coeval.core.model import judge_name
+from coeval.core.records import Usage
+from coeval.core.text import dollars, numbered
+from coeval.models.batch.batches import cancel_jobs
+from coeval.models.batch.job_list import read_jobs
+from coeval.models.metering.account_file import read_accounts, settle_accounts
+from coeval.pipeline.start.open_start import own_usage
+from coeval.pipeline.upkeep.batch_jobs import fetch_batches
+from coeval.store.output_folder import existing_results, output_tasks
+from coeval.store.record_index import usage_on_record
+from coeval.store.rundir import RunDir
 
 
 def status(
@@ -38,10 +55,7 @@ def status(
             "bill. Example: --settle judge-1=2.15",
         ),
     ] = None,
-    keys: Annotated[
-        Path | None,
-        typer.Option(help="Key file, for batch jobs. Example: --keys ~/work.keys.yaml"),
-    ] = None,
+    keys: KeyFile = None,
     watching: Annotated[bool, typer.Option("--watch", help="Refresh until the run has ended.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document; with --watch, one line for each change.")
@@ -61,13 +75,6 @@ def status(
     \b
     Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
     """
-    from coeval.analysis.load import writer_of
-    from coeval.cli import streams
-    from coeval.cli.views.folder_status import show_status, status_of, watch
-    from coeval.cli.views.results_view import json_text
-    from coeval.store.output_folder import existing_results
-    from coeval.store.rundir import RunDir
-
     path = existing_results(the_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
     _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
@@ -99,8 +106,6 @@ def status(
 
 
 def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: bool) -> None:
-    from coeval.core.errors import UsageError
-
     if fetch and cancel:
         raise UsageError(
             "--fetch-batches and --cancel-batches exclude each other; the latter collects what is done, too"
@@ -119,15 +124,6 @@ def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool
 
 def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | None) -> None:
     """Book what the provider's bills say in the place of what was perhaps spent."""
-    from getpass import getuser
-
-    from coeval.cli import streams
-    from coeval.core.errors import UsageError
-    from coeval.core.text import dollars
-    from coeval.models.metering.account_file import settle_accounts
-    from coeval.pipeline.start.open_start import own_usage
-    from coeval.store.rundir import RunDir
-
     if writer is not None:
         raise UsageError(f"{path} is in use by process {writer}, which keeps the account; wait for it")
     bills: dict[str, float] = {}
@@ -157,9 +153,6 @@ def _all_locked(path: Path) -> Iterator[None]:
 
     Raises UsageError: another process is at work there.
     """
-    from coeval.store.output_folder import output_tasks
-    from coeval.store.rundir import RunDir
-
     tasks = [] if RunDir(path).is_run() else output_tasks(path)
     with ExitStack() as stack:
         for folder in dict.fromkeys((path, *tasks)):
@@ -170,10 +163,6 @@ def _all_locked(path: Path) -> Iterator[None]:
 def _of_evaluation(output: Path) -> dict[str, Usage]:
     """What the records of an output folder took, by the accounts that it has: a judge may be the same model
     elsewhere, and answers may bear a checkpoint's name, which has no account."""
-    from coeval.core.model import judge_name
-    from coeval.models.metering.account_file import read_accounts
-    from coeval.store.record_index import usage_on_record
-
     accounts = read_accounts(output / "usage.json")
     recorded: dict[str, Usage] = {}
     for pattern, named in (("responses*.jsonl", str), ("judgments.*.jsonl", judge_name)):
@@ -185,10 +174,6 @@ def _of_evaluation(output: Path) -> dict[str, Usage]:
 
 
 def _bill(text: str) -> tuple[str, float]:
-    from math import isfinite
-
-    from coeval.core.errors import UsageError
-
     name, _, amount = text.rpartition("=")
     try:
         usd = float(amount.strip().removeprefix("$"))
@@ -202,13 +187,6 @@ def _bill(text: str) -> tuple[str, float]:
 def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
     """Have the jobs of an output folder of eval-framework cancelled; how many could not be. ``writer``: the
     process at work there."""
-    from coeval.api import find_keys
-    from coeval.cli import streams
-    from coeval.cli.loop import run_async
-    from coeval.core.errors import UsageError
-    from coeval.models.batch.batches import cancel_jobs
-    from coeval.models.batch.job_list import read_jobs
-
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
     if not jobs:
@@ -232,24 +210,16 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
 
 def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
     """Make records of what batch jobs have brought, asking nothing; how many could not be looked at."""
-    from coeval.api import find_keys
-    from coeval.cli import streams
-    from coeval.cli.loop import interruptible, run_async
-    from coeval.cli.views.progress_view import Terminal
-    from coeval.core.text import numbered
-    from coeval.pipeline.upkeep.batch_jobs import fetch_batches
-
     messages = streams.messages()
     if not folder.pending_batches.exists():
         streams.say(messages, "There are no batch jobs.")
         return 0
-    found = find_keys(keys)
-    with Terminal(messages) as terminal:
-        summary = run_async(
-            interruptible(
-                lambda event: fetch_batches(folder, found, terminal, event, cancel=cancel), terminal.note
-            )
-        )
+    summary = with_progress(
+        find_keys(keys),
+        lambda context: fetch_batches(
+            folder, context.keys, context.watcher, context.interrupt, cancel=cancel
+        ),
+    )
     made = sum(outcome.made for outcome in summary.phases.values())
     streams.say(messages, f"{numbered(made, 'record')} made of what batch jobs have brought.")
     return sum(bool(job.note) for job in summary.batches)

@@ -6,16 +6,23 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from aiohttp.web import Application
 
+from coeval.analysis.comparison.comparisons import compare_sides
+from coeval.api.run_handle import sides_of
+from coeval.cli import streams
+from coeval.cli.command_names import NoToken, OpenIt, Port
+from coeval.cli.loop import run_async
+from coeval.cli.views.folder_status import status_of
 from coeval.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from aiohttp.web import Application
-
-    from coeval.reports.view.view_app import ViewToken
+from coeval.reports.comparison_page import comparison_page
+from coeval.reports.site.page import write_page
+from coeval.reports.view.view_app import ViewToken, make_view_app
+from coeval.reports.view.viewed_folder import ViewedPlaces
+from coeval.simulation.server import serve
 
 _HERE = "127.0.0.1"
 
@@ -30,15 +37,9 @@ def view(
         ),
     ] = None,
     run: Annotated[list[Path] | None, typer.Option("--run", help="The same as PATH.")] = None,
-    port: Annotated[
-        int,
-        typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one. Example: --port 8080"),
-    ] = 7575,
-    open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    no_token: Annotated[
-        bool,
-        typer.Option("--no-token", help="Let every user of this machine read and mark, without a token."),
-    ] = False,
+    port: Port = 7575,
+    open_it: OpenIt = False,
+    no_token: NoToken = False,
 ) -> None:
     """Browse runs: progress, results, every item and answer.
 
@@ -53,13 +54,6 @@ def view(
       coeval view ./runs/quickstart --open
       coeval view ./runs ./outputs --port 0
     """
-    from coeval.core.process_limits import need_address_space
-
-    need_address_space()
-    # Here, because they load duckdb, numpy and aiohttp.
-    from coeval.cli import streams
-    from coeval.reports.view.view_app import ViewToken, make_view_app
-    from coeval.reports.view.viewed_folder import ViewedPlaces
 
     places = ViewedPlaces([*(paths or ()), *(run or ())] or [_usual()], _status)
     messages = streams.messages()
@@ -86,8 +80,6 @@ def serve_pages(
 
     Raises UsageError: the port is taken.
     """
-    from coeval.cli.loop import run_async
-    from coeval.simulation.server import serve
 
     def begin(actual_port: int) -> None:
         address = f"http://{_HERE}:{actual_port}/"
@@ -115,17 +107,11 @@ def _usual() -> Path:
 
 def _status(path: Path) -> Any:
     """What ``coeval status --json`` tells."""
-    from coeval.cli.views.folder_status import status_of
-
     return status_of(path)
 
 
 def _compare(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
     """What ``coeval compare --html`` writes: of students in all folders, or of the ``best`` of each."""
-    from coeval.analysis.comparison.comparisons import compare_sides
-    from coeval.api.run_handle import sides_of
-    from coeval.reports.comparison_page import comparison_page
-    from coeval.reports.site.page import write_page
 
     def page(students: Sequence[str]) -> bytes:
         with sides_of(folders, students) as (groups, notes):

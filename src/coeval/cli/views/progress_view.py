@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
@@ -15,10 +16,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from coeval.cli import streams
+from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
+from coeval.core.errors import INTERRUPTED, Draining
 from coeval.core.plain import plain
 from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, figures, sentence
+from coeval.engine.session import SessionContext
+from coeval.models.keys import Keys
 from coeval.reports.content import Cell, columns_of
 
 if TYPE_CHECKING:
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
     from coeval.models.batch.job_list import PendingJob
 
+T = TypeVar("T")
 
 # --- Progress bars of a run
 
@@ -228,3 +235,16 @@ def _cells(job: PendingJob) -> tuple[Cell, ...]:
 def _state(job: PendingJob) -> str:
     state = job.shown or ("being submitted" if job.state == "written" else job.state)
     return f"{state}; {job.note}" if job.note else state
+
+
+def with_progress(keys: Keys, work: Callable[[SessionContext], Coroutine[Any, Any, T]]) -> T:
+    """Do work that asks models, with its progress on the terminal. Ctrl-C before it begins ends it."""
+    messages = streams.messages()
+    try:
+        with streams.kept_for_results(), Terminal(messages) as terminal:
+            return run_async(
+                interruptible(lambda event: work(SessionContext(keys, terminal, event)), terminal.note)
+            )
+    except Draining as stopped:
+        say(messages, str(stopped))
+        raise typer.Exit(INTERRUPTED) from None

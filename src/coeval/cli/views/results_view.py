@@ -23,7 +23,7 @@ from coeval.core.plain import guarded, is_shown
 from coeval.core.shown_names import ShownNames
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.breakdown import By, LabelPart, Parts, PartScore
+    from coeval.analysis.breakdown import By, Parts
     from coeval.core.html_table import MeasureRow
     from coeval.reports.result_tables import Results
 
@@ -76,8 +76,8 @@ def print_tables(
     if parts.scores:
         say(
             console,
-            "Scores in points, 0 to 100, with the 95% interval of the mean over items (n), each the mean "
-            f"of its scores of that {parts.scores[0].by}; failed: what has no score, and is in no mean.",
+            f"Means of all scores of a {parts.scores[0].by}, in points, 0 to 100, with the 95% interval over "
+            "items (n); missing: possible scores that are not there, in no mean.",
             "dim",
         )
     if parts.labels:
@@ -149,9 +149,7 @@ def print_csv(results: Results, parts: Parts | None) -> None:
     writer.writerows(rows)
 
 
-def _rows(
-    scores: Iterable[MeasureRow | PartScore], labels: Iterable[MeasureRow | LabelPart]
-) -> Iterator[Mapping[str, Any]]:
+def _rows(scores: Iterable[MeasureRow], labels: Iterable[MeasureRow]) -> Iterator[Mapping[str, Any]]:
     for score in scores:
         yield {"measure": "score", **_row(score)}
     for label in labels:

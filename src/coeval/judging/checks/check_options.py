@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -171,6 +171,22 @@ class LengthCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag
         return CheckScore(0.0, f"has {length:,} {self.unit}")
 
 
+# The detector reads 10,000 letters, but looks for addresses in the whole text before it counts these off.
+_LONGEST_DETECTED = 300_000
+
+
+def detected_language(text: str) -> str | None:
+    """Return the code of the most probable language by ``langdetect`` with seed 0, as official checks do;
+    "unknown" where none is likely, None without letters."""
+    from langdetect import DetectorFactory, LangDetectException, detect
+
+    DetectorFactory.seed = 0
+    try:
+        return str(detect(text[:_LONGEST_DETECTED]))
+    except LangDetectException:
+        return None
+
+
 class LanguageCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="language", dict=True):
     """The answer is written in the language, or one of the languages (ISO 639-1, such as ``de``)."""
 
@@ -187,18 +203,11 @@ class LanguageCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
             raise CheckFailed(f"fewer than {_FEWEST_LETTERS} letters: the language cannot be detected")
         if unknown := [code for code in targets if code not in LANGUAGES]:
             raise CheckFailed(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
-        found = _detector().detect(said)
+        found = detected_language(said)
         if found in targets:
             return PASSED
         name = f"{LANGUAGES.get(found, 'a language')} ('{found}')" if found else "no known language"
         return CheckScore(0.0, f"is written in {name}")
-
-
-@lru_cache(maxsize=1)
-def _detector() -> Any:
-    from coeval.judging.language_detector import LanguageDetector
-
-    return LanguageDetector()
 
 
 Metric: TypeAlias = Literal[

@@ -72,21 +72,18 @@ def batch_maker(host: Host) -> BatchMaker:
 
 # --- Batch API
 
-BatchState: TypeAlias = Literal["waiting", "running", "ended", "failed", "expired", "cancelled"]
-"""``waiting`` is validated or queued. An ``ended`` job has carried out every request, well or not. An
-``expired`` or ``cancelled`` one ended before that: what it had not done by then was never carried out. A
-``failed`` one was refused whole, and nothing of it is paid, unless its counts say that requests were done."""
-
-ENDED: Final[frozenset[BatchState]] = frozenset({"ended", "failed", "expired", "cancelled"})
+BatchState: TypeAlias = Literal["running", "ended", "failed", "expired", "cancelled"]
+"""An ``ended`` job has carried out every request, well or not. An ``expired`` or ``cancelled`` one ended
+before that: what it had not done by then was never carried out. A ``failed`` one was refused whole, and
+nothing of it is paid, unless its counts say that requests were done."""
 
 
 class BatchLimits(NamedTuple):
-    """What the provider takes in one job: so many requests and bytes of its file, and no fewer requests than
-    ``least``. ``batches_only``: what serves jobs serves no live requests."""
+    """What the provider takes in one job: so many requests and bytes of its file. ``batches_only``: what
+    serves jobs serves no live requests."""
 
     requests: int
     bytes: int
-    least: int = 1
     batches_only: bool = False
 
 
@@ -95,18 +92,16 @@ class BatchJob(NamedTuple):
 
     ``lines`` is the file of its requests, a line each as `BatchApi.line` makes them; ``tag`` 32 hex digits
     that no other job has, for the provider to store where it stores anything of ours; ``written_at`` when
-    the intent was put on disk, in seconds since 1970; ``first_id`` the custom id of its first request.
-    ``model`` is the provider's identifier. ``others`` are the ids of the jobs that are known already: full
-    jobs of one run look alike, and `BatchApi.find` takes none of these for one whose id was lost.
+    the intent was put on disk, in seconds since 1970. ``others`` are the ids of the jobs that are known
+    already: full jobs of one run look alike, and `BatchApi.find` takes none of these for one whose id was
+    lost.
     """
 
     tag: str
-    model: str
     lines: Path
     requests: int
     bytes: int
     written_at: float
-    first_id: str
     others: frozenset[str] = frozenset()
 
     @property
@@ -218,7 +213,7 @@ async def cancel_job(api: BatchApi, job_id: str) -> None:
         await api.cancel(job_id)
     except (BadRequest, ServerFault) as error:
         refused = isinstance(error, BadRequest) or error.status == HTTPStatus.CONFLICT
-        if not refused or (await api.check(job_id)).state not in ENDED:
+        if not refused or (await api.check(job_id)).state == "running":
             raise
 
 

@@ -36,11 +36,12 @@ from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.transport.body import Body
 from coeval.models.transport.call import Fault, Tries, requested_retry, requested_wait_s
-from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
+from coeval.models.transport.connection import LARGE_BODY, HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place
-from coeval.models.transport.network import proxy_for, trusted_certificates
+from coeval.models.transport.network import proxy_for
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
+from coeval.models.transport.proxied import headers_of, open_session
 from coeval.store.jsonl import store_error
 
 # --- Replies, read into memory or to disk
@@ -53,10 +54,7 @@ _CHUNK = 1 << 20
 
 async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> HttpReply:
     """The answer; of one that goes to disk, without its body."""
-    headers: dict[str, str] = {}
-    for name, value in response.headers.items():
-        headers.setdefault(name.lower(), value)
-    body = Body()
+    headers, body = headers_of(response), Body()
     if into is None or not 200 <= response.status < 300:
         async for piece in response.content.iter_any():
             body.take(piece)
@@ -197,19 +195,16 @@ class BatchHttp:
         again = method in _REPEATABLE if repeatable is None else repeatable
         return await self._until_taken(_Sending(method, path, content, headers, again, is_busy))
 
-    async def read(self, path: str, kind: type[T], what: str, shape: Callable[[bytes], bytes] = bytes) -> T:
-        """What a GET gives, once ``shape`` has made a body of it that can be read; raises Unreadable where it
-        is not ``what``."""
-        return read_answer(shape((await self.send("GET", path)).body), kind, what)
+    async def read(self, path: str, kind: type[T], what: str) -> T:
+        """What a GET gives; raises Unreadable where it is not ``what``."""
+        return read_answer((await self.send("GET", path)).body, kind, what)
 
-    async def pages(
-        self, path: str, kind: type[PageT], after: str, shape: Callable[[bytes], bytes] = bytes
-    ) -> AsyncIterator[PageT]:
+    async def pages(self, path: str, kind: type[PageT], after: str) -> AsyncIterator[PageT]:
         """The pages of a list, read as by `read`, until one names no next one, `MOST_PAGES` of them;
         ``after`` is the parameter that asks for it, beside those that ``path`` has."""
         token = ""
         for _ in range(MOST_PAGES):
-            page = await self.read(f"{path}{token}", kind, "a page of a list", shape)
+            page = await self.read(f"{path}{token}", kind, "a page of a list")
             yield page
             if not page.next:
                 return
@@ -323,15 +318,7 @@ class BatchHttp:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=trusted_certificates()),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"Accept": "*/*"},
-                max_line_size=LONGEST_LINE,
-                max_field_size=LONGEST_LINE,
-            )
-            # aiohttp would send some requests a second time by itself: what makes a job is sent once.
-            self._session._retry_connection = False
+            self._session = open_session(headers={"Accept": "*/*"})
         return self._session
 
 

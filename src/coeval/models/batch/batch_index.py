@@ -107,7 +107,6 @@ class ParkedFile:
         self.requests = self.bytes = 0
         self.usd = self.dearest_usd = 0.0
         self.phases: Counter[str] = Counter()
-        self.first_id = ""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lines = lines_file(folder, self.tag).open("xb", buffering=1 << 18)
@@ -125,7 +124,6 @@ class ParkedFile:
             self._ids.write(key)
         except OSError as error:
             raise store_error("write to", self.folder, error) from error
-        self.first_id = self.first_id or key.hex()
         self.requests += 1
         self.bytes += len(line)
         self.usd += usd
@@ -237,12 +235,6 @@ class BatchIndex:
         """Those requests of a job that still wait may be asked anew."""
         async for key in self._waiting(tag):
             del self._table[key]
-
-    def release_now(self, tag: str) -> None:
-        """`release` where few requests wait, or nobody else does."""
-        for key in self._ids(tag):
-            if self._table.get(key, "") is None:
-                del self._table[key]
 
     async def lose(self, tag: str, reason: str) -> None:
         """Those requests of a job that still wait will not be answered in this run."""
@@ -372,12 +364,11 @@ class BatchQueue:
         return 0 if self._filling is None else self._filling.requests
 
     def begin_round(self) -> None:
-        self.live_left = max(self.live_left, LIVE_AGAIN)
+        self.live_left = LIVE_AGAIN
 
-    def may_be_live(self, *, again: bool) -> bool:
-        """Whether a request is asked live after all: it is asked ``again``, and there are few of these, or
-        there were too few for a job."""
-        if self.limits.batches_only or self.live_left <= (0 if again else LIVE_AGAIN):
+    def may_be_live(self) -> bool:
+        """Whether a request that is asked again is asked live after all: there are few of these."""
+        if self.limits.batches_only or not self.live_left:
             return False
         self.live_left -= 1
         return True
@@ -405,12 +396,6 @@ class BatchQueue:
             self._filling = None
             file.close()
             self.full(self, file)
-
-    def ask_live(self, file: ParkedFile) -> None:
-        """Let the requests of a closed file be asked live in the next round."""
-        self.live_left = LIVE_AGAIN + file.requests
-        self.index.release_now(file.tag)
-        self._unpark(file)
 
     def heed_refusal(self) -> None:
         """Raise why no more jobs are made of this model, if that is so."""

@@ -17,7 +17,6 @@ from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, 
 from coeval.core.options import BATCH_OFF
 from coeval.core.text import numbered
 from coeval.models.batch.batch_api import (
-    ENDED,
     BatchJob,
     BatchProgress,
     BatchReply,
@@ -209,8 +208,6 @@ LOST_LOOKS = 60
 # A job that has not ended so long after it was submitted is left to the next start. No provider promises more
 # than 96 hours (Vertex AI: 72 of waiting, 24 of work); Azure OpenAI promises nothing.
 LONGEST_JOB_S = 7 * 86_400.0
-# A look that has shown nothing new is written down so long after the one before; the last one at the end.
-LOOK_WRITTEN_S = 5.0
 # Pauses after which a job that was turned away for others is tried again, if these have not ended before.
 LONGEST_PUT_OFF = 20
 
@@ -434,7 +431,7 @@ class BatchJobRunner:
             else:
                 failures, self._is_troubled = 0, False
                 self._show(progress)
-                if progress.state in ENDED:
+                if progress.state != "running":
                     return progress
                 self._heed_age()
             self.looked = True
@@ -455,15 +452,12 @@ class BatchJobRunner:
     def _show(self, progress: BatchProgress) -> None:
         job = self.job
         shown = self.queue.source.reported(progress.shown)
-        now = time.time()
-        if changed := shown != job.shown:
+        if shown != job.shown:
             done = "" if progress.done is None else f", {progress.done + (progress.failed or 0):,} done"
             self._tell(f"{self._what}: {shown}{done}")
-        worth_writing = changed or now - (job.checked_at or 0.0) >= LOOK_WRITTEN_S
         job.shown, job.total, job.done, job.failed = shown, progress.total, progress.done, progress.failed
-        job.checked_at, job.note = now, ""
-        if worth_writing:
-            self._index.jobs.put(job)
+        job.checked_at, job.note = time.time(), ""
+        self._index.jobs.put(job)
 
     # --- and back ----------------------------------------------------------------------------
 
@@ -504,7 +498,8 @@ class BatchJobRunner:
         """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
         job = self.job
         if job.requests == 1:
-            self._results.write_one(BatchOutcome(job.first_id, error=StoredError.of(error)))
+            (only,) = await self._index.waiting_of(job.tag)
+            self._results.write_one(BatchOutcome(only, error=StoredError.of(error)))
             return await self._take_in(fresh=True)
         limits = self.queue.limits
         self.queue.limits = limits._replace(

@@ -108,7 +108,7 @@ class Batches:
         queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit)
         return queue
 
-    def take_up(self) -> None:
+    async def take_up(self) -> None:
         """Go on with the jobs that an earlier start has left, of models that are here now."""
         self.begin_round()
         for job in self.index.jobs:
@@ -117,7 +117,7 @@ class Batches:
                 continue
             # the account may not have it: then nothing was sent
             if job.tag not in queue.source.meter.open_jobs() and job.id is None:
-                self.index.release_now(job.tag)
+                await self.index.release(job.tag)
                 self.index.forget(job.tag)
                 continue
             self._carry(queue, job, fresh=False)
@@ -191,15 +191,7 @@ class Batches:
 
     def _submit(self, queue: BatchQueue, file: ParkedFile) -> None:
         """Write down that a job is about to be submitted, then have it carried."""
-        source, least = queue.source, queue.limits.least
-        if file.requests < least:
-            self._tell(
-                f"{numbered(file.requests, 'request')} of {source.name}: its provider takes no batch of "
-                f"fewer than {least}; they are asked live"
-            )
-            queue.ask_live(file)
-            self._news = True
-            return
+        source = queue.source
         job = PendingJob(
             tag=file.tag,
             state="written",
@@ -210,7 +202,6 @@ class Batches:
             phases=dict(file.phases),
             requests=file.requests,
             bytes=file.bytes,
-            first_id=file.first_id,
             written_at=time.time(),
             bodies=source.bodies(),
         )
@@ -374,7 +365,7 @@ class BatchedModel(HostedModel):
         api = self._queue.source.api
         if not (self._parked and api.limits.batches_only) or self._admission.refusal() is not None:
             return await super().is_listed()
-        await api.find(BatchJob("", "", Path("none.jsonl"), 0, 0, time.time(), ""))
+        await api.find(BatchJob("", Path("none.jsonl"), 0, 0, time.time()))
         return True
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
@@ -450,7 +441,7 @@ class BatchedModel(HostedModel):
             raise outcome.error.error() if outcome.error is not None else ModelError("nothing came of it")
         if not self._asks:
             raise Draining("only what batch jobs have brought is made records of")
-        if request.purpose not in self._parked or queue.may_be_live(again=about.attempt > 0):
+        if request.purpose not in self._parked or (about.attempt > 0 and queue.may_be_live()):
             answered = await super()._send(request, body, call)
             queue.index.keep_live(BatchOutcome(key.hex(), answered.value))
             return answered

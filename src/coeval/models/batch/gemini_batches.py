@@ -1,4 +1,4 @@
-"""The Gemini API's batches: a few requests in the call that makes the job, more in a file uploaded before.
+"""The Gemini API's batches: a file of requests is uploaded, a job made of it, and its results are a file.
 
 Source: Google's reference of `batches` and `files` (v1beta) and its guide to the Batch API, November 2026,
 and what `google-genai` sends. A job expires after two days, and of an expired one there is nothing.
@@ -6,17 +6,14 @@ and what `google-genai` sends. A job expires after two days, and of an expired o
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import AccessDenied, ModelError, StoreError, Undecodable, Unreadable
-from coeval.core.foreign import decode, decoder
+from coeval.core.errors import AccessDenied, ModelError, Unreadable
+from coeval.core.foreign import decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
@@ -34,15 +31,11 @@ from coeval.models.batch.batch_api import (
 from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.gemini import explain, generate_path
 from coeval.models.transport.faults import excerpt, from_status
-from coeval.store.jsonl import whole_lines
 
 # --- States and errors of Google's batch interfaces
 
 # Every other word is of a job that goes on.
 _STATES: Mapping[str, BatchState] = {
-    "UNSPECIFIED": "waiting",
-    "PENDING": "waiting",
-    "QUEUED": "waiting",
     "SUCCEEDED": "ended",
     "PARTIALLY_SUCCEEDED": "expired",
     "FAILED": "failed",
@@ -112,16 +105,8 @@ def _as_live(error: GoogleError) -> tuple[int, bytes]:
     return status, msgspec.json.encode({"error": {"code": status, **reported}})
 
 
-# Google takes 20 MB in the call itself; what wraps the lines must fit beside them.
-INLINE_BYTES: Final = 16_000_000
-# Requests travel in the call itself below 20 MB; so few of them that their answers, which come back in one
-# piece too, may be as long as they get.
-INLINE_REQUESTS: Final = 100
-# Jobs are listed with the answers that came back in one piece.
+# Jobs are listed with their answers where these came back in one piece, as other programs' may.
 _PAGE = 10
-# Levels of a JSON text. Answers have some 20; the decoder gives up between 500 and 1,000.
-_DEEPEST = 200
-_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[][{}]', re.DOTALL)
 
 
 class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
@@ -132,15 +117,7 @@ class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
     failed_request_count: str | int | None = 0
 
 
-class _InlinedResponses(msgspec.Struct, rename="camel", frozen=True):
-    inlined_responses: list[msgspec.Raw] = []
-
-
 class _BatchOutput(msgspec.Struct, rename="camel", frozen=True):
-    """``inlined_responses`` are read one by one, and only when they are collected: one that is damaged hides
-    neither the state of its job nor the others."""
-
-    inlined_responses: msgspec.Raw = msgspec.Raw(b"null")
     responses_file: str | None = None
 
 
@@ -177,25 +154,12 @@ class _Uploaded(msgspec.Struct, frozen=True):
     file: _StoredFile
 
 
-class _KeyedMetadata(msgspec.Struct, frozen=True):
-    key: str
-
-
 class _GeminiResult(msgspec.Struct, frozen=True):
-    """A line of a file has a key; an answer that came back in one piece with others, one in its metadata."""
-
-    key: str = ""
-    metadata: _KeyedMetadata | None = None
+    key: str
     response: msgspec.Raw = msgspec.Raw()
     error: GoogleError | None = None
 
 
-class _RequestLine(msgspec.Struct, frozen=True):
-    key: str
-    request: msgspec.Raw
-
-
-_read_request = decoder(_RequestLine)
 _read_result = decoder(_GeminiResult)
 
 
@@ -213,18 +177,15 @@ class GeminiBatches:
         return b'{"key":"%b","request":%b}\n' % (custom_id.encode(), body)
 
     async def create(self, job: BatchJob) -> str:
-        if job.bytes <= INLINE_BYTES and job.requests <= INLINE_REQUESTS:
-            given: dict[str, Any] = {"requests": {"requests": await asyncio.to_thread(_inlined, job.lines)}}
-        else:
-            with before_the_job():
-                given = {"fileName": await self._uploaded(job)}
+        with before_the_job():
+            given = {"fileName": await self._uploaded(job)}
         needed = {"batch": {"displayName": job.name, "inputConfig": given}}
         reply = await self._http.send("POST", self._create_path, msgspec.json.encode(needed))
         return read_answer(reply.body, _Operation, "a batch").name
 
     async def find(self, job: BatchJob) -> str | None:
         """By the name, which is made of the tag."""
-        pages = self._http.pages(f"/batches?pageSize={_PAGE}", _OperationPage, "pageToken", _shallow)
+        pages = self._http.pages(f"/batches?pageSize={_PAGE}", _OperationPage, "pageToken")
         async for page in pages:
             for found in page.operations:
                 if found.metadata.display_name == job.name and found.name not in job.others:
@@ -246,20 +207,12 @@ class GeminiBatches:
             await self._http.download(f"/{quote(output.responses_file)}:download?alt=media", results)
             for reply in readable(result_lines(results), _reply):
                 yield reply
-        elif bytes(output.inlined_responses) != b"null":
-            try:
-                inlined = decode(output.inlined_responses, _InlinedResponses).inlined_responses
-            except Undecodable as error:
-                yield DamagedResult("the list of answers", str(error))
-                return
-            for reply in readable(map(bytes, inlined), _reply, "answer"):
-                yield reply
 
     async def cancel(self, job_id: str) -> None:
         await self._http.send("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
 
     async def _batch(self, job_id: str) -> _Operation:
-        return await self._http.read(f"/{quote(job_id)}", _Operation, "a batch", _shallow)
+        return await self._http.read(f"/{quote(job_id)}", _Operation, "a batch")
 
     async def _uploaded(self, job: BatchJob) -> str:
         """The name of the job's file at Google, where it stays for two days: an address for it is asked for,
@@ -292,37 +245,10 @@ def _int64(reported: str | int | None) -> int | None:
         return None
 
 
-def _shallow(body: bytes) -> bytes:
-    """A JSON text with null for what is nested deeper than any answer: no decoder reads that, and one answer
-    of a job would hide the others, and the job's state."""
-    depth, kept, begun, dropped = 0, list[bytes](), 0, 0
-    for token in _JSON_TOKEN.finditer(body):
-        if token[0] in (b"[", b"{"):
-            depth += 1
-            if depth == _DEEPEST:
-                dropped = token.start()
-        elif token[0] in (b"]", b"}"):
-            if depth == _DEEPEST:
-                kept += body[begun:dropped], b"null"
-                begun = token.end()
-            depth -= 1
-    return b"".join((*kept, body[begun:])) if kept else body
-
-
-def _inlined(lines: Path) -> list[dict[str, Any]]:
-    """The requests of a job's file as they stand in the call that makes it."""
-    try:
-        read = [_read_request(line.text) for line in whole_lines(lines)]
-    except Undecodable as error:
-        raise StoreError(f"{lines} is damaged: a line of it is no request ({error})") from error
-    return [{"request": line.request, "metadata": {"key": line.key}} for line in read]
-
-
 def _reply(result: bytes) -> BatchReply:
     reported = _read_result(result)
-    custom_id = reported.metadata.key if reported.metadata is not None else reported.key
-    if not custom_id:
+    if not reported.key:
         raise Unreadable("it names no request")
     if reported.error is not None:
-        return failed_reply(custom_id, reported.error)
-    return answered_reply(custom_id, reported.response)
+        return failed_reply(reported.key, reported.error)
+    return answered_reply(reported.key, reported.response)

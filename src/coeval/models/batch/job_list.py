@@ -50,7 +50,6 @@ class PendingJob(msgspec.Struct, kw_only=True):
     phases: dict[str, int]
     requests: int
     bytes: int
-    first_id: str
     written_at: float
     submitted_at: float | None = None
     checked_at: float | None = None
@@ -66,16 +65,8 @@ class PendingJob(msgspec.Struct, kw_only=True):
     bodies: list[HostRefusals] = []
 
     def as_submitted(self, lines: Path, others: Iterable[str] = ()) -> BatchJob:
-        return BatchJob(
-            self.tag,
-            self.model,
-            lines,
-            self.requests,
-            self.bytes,
-            self.written_at,
-            self.first_id,
-            frozenset(others),
-        )
+        size = self.requests, self.bytes
+        return BatchJob(self.tag, lines, *size, self.written_at, frozenset(others))
 
 
 class _Content(msgspec.Struct):

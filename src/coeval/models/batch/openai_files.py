@@ -7,7 +7,7 @@ asked the same at their own base URL.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -93,22 +93,34 @@ class _Unanswered(msgspec.Struct, frozen=True):
 _read_result = decoder(_Result)
 
 
-class BatchFiles:
-    """The files of an account at one host."""
+class FileBatches:
+    """What the jobs of an account have in common that are made of files; ``jobs`` is where they are below the
+    base URL."""
 
-    def __init__(self, http: BatchHttp, paths: BatchPaths) -> None:
+    request_url = "/v1/chat/completions"
+    """What lines and jobs name as the API that is asked, wherever the base URL leads to."""
+    jobs = "/batches"
+
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
         self._http = http
-        self._paths = paths
+        self._model = spec.model
+        self._paths = self.paths(spec, settings)
 
-    async def upload(self, lines: Path) -> str:
+    def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:  # noqa: ARG002
+        """Where files and jobs are, below the base URL."""
+        return BatchPaths()
+
+    async def cancel(self, job_id: str) -> None:
+        await self._http.send("POST", self._place(job_id, "/cancel"), b"{}", repeatable=True)
+
+    def _place(self, job_id: str, below: str = "") -> str:
+        return self._paths.to(f"{self.jobs}/{quote(job_id, safe='')}{below}")
+
+    async def _upload(self, lines: Path) -> str:
         """The id of a file of requests, once the host can make a job of it.
 
         A file that is uploaded and not used costs nothing: it may be sent twice.
         """
-        with before_the_job():
-            return await self._upload(lines)
-
-    async def _upload(self, lines: Path) -> str:
         form = UploadForm({"purpose": "batch"}, lines)
         reply = await self._http.send("POST", self._paths.to("/files"), form, repeatable=True)
         file = read_answer(reply.body, UploadedFile, "an uploaded file")
@@ -121,31 +133,28 @@ class BatchFiles:
                 return file.id
             await self._http.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            file = await self.about(file.id)
+            file = await self._about(file.id)
         raise ServerFault(f"the host has not read the file of requests {file.id} yet; its status is {state}")
 
-    async def about(self, file_id: str) -> UploadedFile:
+    async def _about(self, file_id: str) -> UploadedFile:
         """What the host says of a file."""
-        return await self._http.read(
-            self._paths.to(f"/files/{quote(file_id, safe='')}"), UploadedFile, "a file"
-        )
+        return await self._http.read(self._file(file_id), UploadedFile, "a file")
 
-    async def replies(self, into: Path, *file_ids: str | None) -> AsyncIterator[BatchReply | DamagedResult]:
+    async def _replies(self, into: Path, *file_ids: str | None) -> AsyncIterator[BatchReply | DamagedResult]:
         """The lines of the files of results and of errors that there are; ``into`` is the folder that they
         are put in."""
         for file_id in filter(None, file_ids):
             results = into / "results.jsonl"
-            await self._http.download(self._paths.to(f"/files/{quote(file_id, safe='')}/content"), results)
-            for reply in file_replies(results):
+            await self._http.download(self._file(file_id, "/content"), results)
+            for reply in readable(result_lines(results), read_result):
                 yield reply
 
-
-def file_replies(results: Path) -> Iterator[BatchReply | DamagedResult]:
-    """The lines of a file of results or of errors, as OpenAI writes both."""
-    return readable(result_lines(results), _reply)
+    def _file(self, file_id: str, below: str = "") -> str:
+        return self._paths.to(f"/files/{quote(file_id, safe='')}{below}")
 
 
-def _reply(line: bytes) -> BatchReply:
+def read_result(line: bytes) -> BatchReply:
+    """Read a line of a file of results or of errors, as OpenAI writes both."""
     result = _read_result(line)
     if result.response is not None:
         return BatchReply(result.custom_id, result.response.status_code, bytes(result.response.body))
@@ -164,11 +173,8 @@ def _status(error: msgspec.Raw) -> int | None:
 
 # --- OpenAI's jobs
 
+# Every other word is of a job that goes on.
 _STATES: Mapping[str, BatchState] = {
-    "validating": "waiting",
-    "in_progress": "running",
-    "finalizing": "running",
-    "cancelling": "running",
     "completed": "ended",
     "failed": "failed",
     "expired": "expired",
@@ -221,41 +227,32 @@ class _RefusedBatch(msgspec.Struct, frozen=True):
     error: _Trouble
 
 
-class OpenAiBatches:
+class OpenAiBatches(FileBatches):
     """Batches of chat completions at one OpenAI-shaped host."""
 
     limits = BatchLimits(requests=50_000, bytes=200_000_000)
-    request_url = "/v1/chat/completions"
-    """What lines and batches name as the API that is asked, wherever the base URL leads to."""
-
-    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
-        self._http = http
-        self._paths = self.paths(spec, settings)
-        self._files = BatchFiles(http, self._paths)
-
-    def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:  # noqa: ARG002
-        """Where files and batches are, below the base URL."""
-        return BatchPaths()
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         head = f'{{"custom_id":"{custom_id}","method":"POST","url":"{self.request_url}","body":'
         return b"%b%b}\n" % (head.encode(), body)
 
     async def create(self, job: BatchJob) -> str:
+        with before_the_job():
+            file_id = await self._upload(job.lines)
         needed = {
-            "input_file_id": await self._files.upload(job.lines),
+            "input_file_id": file_id,
             "endpoint": self.request_url,
             "completion_window": "24h",
             "metadata": {TAG: job.tag},
         }
-        path = self._paths.to("/batches")
+        path = self._paths.to(self.jobs)
         reply = await self._http.send("POST", path, msgspec.json.encode(needed), is_busy=_is_busy)
         return read_answer(reply.body, _Batch, "a batch").id
 
     async def find(self, job: BatchJob) -> str | None:
         """By the tag; where a host keeps no metadata, by the name of the file that the batch was made of."""
         since = job.written_at - CLOCKS_APART_S
-        path = self._paths.to("/batches", f"limit={PAGE}")
+        path = self._paths.to(self.jobs, f"limit={PAGE}")
         async for page in self._http.pages(path, _BatchPage, "after"):
             for batch in page.data:
                 if await self._is_of(batch, job, since):
@@ -267,29 +264,17 @@ class OpenAiBatches:
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._batch(job_id)
         counts = batch.request_counts or _JobCounts()
-        state = _STATES.get(batch.status.lower(), "running")  # "Validating" at Azure
-        return BatchProgress(
-            state,
-            batch.status,
-            counts.total or None,
-            counts.completed if counts.total else None,
-            counts.failed if counts.total else None,
-            _refusal(batch, self._http.redactor) if state == "failed" else None,
-        )
+        state = _STATES.get(batch.status.lower(), "running")  # "Failed" at Azure
+        error = _refusal(batch, self._http.redactor) if state == "failed" else None
+        return _progress(state, batch.status, counts, error)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         batch = await self._batch(job_id)
-        async for reply in self._files.replies(into, batch.output_file_id, batch.error_file_id):
+        async for reply in self._replies(into, batch.output_file_id, batch.error_file_id):
             yield reply
-
-    async def cancel(self, job_id: str) -> None:
-        await self._http.send("POST", self._place(job_id, "/cancel"), b"{}")
 
     async def _batch(self, job_id: str) -> _Batch:
         return await self._http.read(self._place(job_id), _Batch, "a batch")
-
-    def _place(self, job_id: str, below: str = "") -> str:
-        return self._paths.to(f"/batches/{quote(job_id, safe='')}{below}")
 
     async def _is_of(self, batch: _Batch, job: BatchJob, since: float) -> bool:
         if batch.id in job.others:
@@ -298,7 +283,14 @@ class OpenAiBatches:
             return batch.metadata.get(TAG) == job.tag
         if batch.input_file_id is None or _made_before(batch, since):
             return False
-        return (await self._files.about(batch.input_file_id)).filename == job.lines.name
+        return (await self._about(batch.input_file_id)).filename == job.lines.name
+
+
+def _progress(state: BatchState, shown: str, counts: _JobCounts, error: ModelError | None) -> BatchProgress:
+    """Counts are told once the host has looked at the file."""
+    if not counts.total:
+        return BatchProgress(state, shown, error=error)
+    return BatchProgress(state, shown, counts.total, counts.completed, counts.failed, error)
 
 
 def _refusal(batch: _Batch, redactor: Redactor) -> ModelError:
@@ -348,11 +340,7 @@ class AzureBatches(OpenAiBatches):
 #
 # Source: Mistral's API reference, its guide to batches and its own client, November 2026.
 
-_MISTRAL_JOBS = "/batch/jobs"
 _MISTRAL_STATES: Mapping[str, BatchState] = {
-    "QUEUED": "waiting",
-    "RUNNING": "running",
-    "CANCELLATION_REQUESTED": "running",
     "SUCCESS": "ended",
     "FAILED": "failed",
     "TIMEOUT_EXCEEDED": "expired",
@@ -390,16 +378,11 @@ class _MistralJobs(msgspec.Struct, frozen=True):
     data: list[_MistralJob] = []
 
 
-class MistralBatches:
+class MistralBatches(FileBatches):
     """Batches of chat completions in one workspace, which has a million requests pending at most."""
 
     limits = BatchLimits(requests=1_000_000, bytes=500_000_000)
-    request_url = "/v1/chat/completions"
-
-    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
-        self._http = http
-        self._files = BatchFiles(http, BatchPaths())
-        self._model = spec.model
+    jobs = "/batch/jobs"
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         """The job has the model, its requests have none."""
@@ -408,14 +391,16 @@ class MistralBatches:
         return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
 
     async def create(self, job: BatchJob) -> str:
+        with before_the_job():
+            file_id = await self._upload(job.lines)
         needed = {
-            "input_files": [await self._files.upload(job.lines)],
+            "input_files": [file_id],
             "endpoint": self.request_url,
             "model": self._model,
             "metadata": {TAG: job.tag},
             "timeout_hours": 24,
         }
-        reply = await self._http.send("POST", _MISTRAL_JOBS, msgspec.json.encode(needed))
+        reply = await self._http.send("POST", self.jobs, msgspec.json.encode(needed))
         return read_answer(reply.body, _MistralJob, "a batch job").id
 
     async def find(self, job: BatchJob) -> str | None:
@@ -423,7 +408,7 @@ class MistralBatches:
         metadata, the latest first."""
         since = job.written_at - CLOCKS_APART_S
         for number in range(MOST_PAGES):
-            path = f"{_MISTRAL_JOBS}?page={number}&page_size={PAGE}&order_by=-created"
+            path = f"{self.jobs}?page={number}&page_size={PAGE}&order_by=-created"
             page = (await self._http.read(path, _MistralJobs, "a list of batch jobs")).data
             for found in page:
                 if (found.metadata or {}).get(TAG) == job.tag and found.id not in job.others:
@@ -435,31 +420,17 @@ class MistralBatches:
 
     async def check(self, job_id: str) -> BatchProgress:
         job = await self._job(job_id)
-        total = job.total_requests
         error = None
         if job.state == "failed":
             why = "; ".join(trouble.message for trouble in job.errors) or "the host gives no reason"
             error = BadRequest(excerpt(why, self._http.redactor))
-        return BatchProgress(
-            job.state,
-            job.status,
-            total or None,
-            job.succeeded_requests if total else None,
-            job.failed_requests if total else None,
-            error,
-        )
+        counts = _JobCounts(job.total_requests, job.succeeded_requests, job.failed_requests)
+        return _progress(job.state, job.status, counts, error)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         job = await self._job(job_id)
-        async for reply in self._files.replies(into, job.output_file, job.error_file):
+        async for reply in self._replies(into, job.output_file, job.error_file):
             yield reply
 
-    async def cancel(self, job_id: str) -> None:
-        await self._http.send("POST", f"{_job_path(job_id)}/cancel", repeatable=True)
-
     async def _job(self, job_id: str) -> _MistralJob:
-        return await self._http.read(_job_path(job_id), _MistralJob, "a batch job")
-
-
-def _job_path(job_id: str) -> str:
-    return f"{_MISTRAL_JOBS}/{quote(job_id, safe='')}"
+        return await self._http.read(self._place(job_id), _MistralJob, "a batch job")

@@ -33,6 +33,8 @@ from coeval.models.dialects.dialect import (
     name_of,
     problem_of,
     reply_reader,
+    schema_for,
+    seed_of,
 )
 from coeval.models.dialects.openai_answer import Counts, cache_apart, read_count
 from coeval.models.dialects.refusals import refusal_of
@@ -215,8 +217,8 @@ class Anthropic(Dialect):
             body["thinking"] = thinking
         if request.sampling.reasoning_effort is not None:
             body["output_config"] = {"effort": request.sampling.reasoning_effort}
-        if structured and spec.structured_output and request.schema is not None:
-            _follow(body, request.schema, family)
+        if (schema := schema_for(request, spec, structured=structured)) is not None:
+            _follow(body, schema, family)
         body.update(request.sampling.rest)
         body.update(spec.extra_body)
         return msgspec.json.encode(body)
@@ -225,7 +227,34 @@ class Anthropic(Dialect):
         return keeps_prefix(request, spec)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        return decode(body, redactor)
+        """See `Dialect`. ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the
+        arguments."""
+        answer, notes = _read_answer(body)
+        if answer.error:
+            status = status_of_error(body, 502)
+            raise explain(status, body, redactor) or from_status(
+                status, body, "the host, behind a 200,", redactor
+            )
+        if answer.content is None:
+            raise Misshapen("no content")
+        usage = _booked(bytes(answer.usage))
+        if answer.stop_reason == "refusal":
+            raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
+        finish = finish_of(answer.stop_reason, usage)
+        calls = [arguments_text(block.input) for block in answer.content if block.type == "tool_use"]
+        if calls:  # what is said beside the call of a forced tool is no part of the answer
+            text = "\n".join(calls)
+        else:
+            text = "".join(block.text or "" for block in answer.content if block.type == "text")
+        completion = Completion(
+            text=text,
+            usage=usage,
+            finish_reason=finish,
+            reasoning=_reasoning(answer.content),
+            truncated=finish in _CUT,
+            served_by=name_of(answer.model),
+        )
+        return finished(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
         return explain(reply.status, reply.body, redactor) or astray(reply, url, redactor)
@@ -341,7 +370,7 @@ def drawing_of(request: Request, model: str, family: ClaudeFamily, *, thinks: bo
 def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
     """Put in where to stop, and refuse a seed."""
     sampling = request.sampling
-    if (sampling.seed if request.seed is None else request.seed) is not None:
+    if seed_of(request) is not None:
         raise FieldRejected(f"{host} takes no seed; leave it out", field="seed")
     if sampling.stop is not None:
         if any(not text.strip() for text in sampling.stop):
@@ -426,42 +455,6 @@ class _AnthropicAnswer(msgspec.Struct):
 
 
 _read_answer = reply_reader(_AnthropicAnswer)
-
-
-def decode(body: bytes, redactor: Redactor) -> Completion:
-    """The answer in a 200, without credentials; time and attempts are not known here.
-
-    ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the arguments.
-
-    Raises ModelError: the body holds an error, or the host's classifiers withheld the answer; Undecodable: it
-    is no message.
-    """
-    answer, notes = _read_answer(body)
-    if answer.error:
-        status = status_of_error(body, 502)
-        raise explain(status, body, redactor) or from_status(
-            status, body, "the host, behind a 200,", redactor
-        )
-    if answer.content is None:
-        raise Misshapen("no content")
-    usage = _booked(bytes(answer.usage))
-    if answer.stop_reason == "refusal":
-        raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
-    finish = finish_of(answer.stop_reason, usage)
-    calls = [arguments_text(block.input) for block in answer.content if block.type == "tool_use"]
-    if calls:  # what is said beside the call of a forced tool is no part of the answer
-        text = "\n".join(calls)
-    else:
-        text = "".join(block.text or "" for block in answer.content if block.type == "text")
-    completion = Completion(
-        text=text,
-        usage=usage,
-        finish_reason=finish,
-        reasoning=_reasoning(answer.content),
-        truncated=finish in _CUT,
-        served_by=name_of(answer.model),
-    )
-    return finished(completion, redactor, notes)
 
 
 def _reasoning(content: list[_AnthropicBlock]) -> str | None:

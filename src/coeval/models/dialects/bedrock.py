@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core import foreign
 from coeval.core.errors import (
     AccessDenied,
     BadRequest,
@@ -39,15 +38,14 @@ from coeval.models.dialects.anthropic_messages import (
 from coeval.models.dialects.dialect import (
     Dialect,
     FieldRejected,
-    ListedModel,
-    ModelList,
-    ModelPage,
     arguments_text,
     finish_of,
     finished,
     lay_over,
     problem_of,
     reply_reader,
+    schema_for,
+    seed_of,
 )
 from coeval.models.dialects.openai_answer import Counts, cache_apart
 from coeval.models.dialects.openai_chat import in_first_turn
@@ -101,31 +99,6 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
 
 
 _read_answer = reply_reader(_ConverseAnswer)
-
-
-def decode(body: bytes, redactor: Redactor) -> Completion:
-    """The answer in a 200, without credentials; time and attempts are not known here.
-
-    ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the arguments.
-
-    Raises ModelError: a guardrail or the host's filter withheld the answer, or the host made none that it can
-    hand over; Undecodable: it is no answer.
-    """
-    answer, notes = _read_answer(body)
-    message = answer.output.message if answer.output is not None else None
-    if message is None:
-        raise Misshapen("no message")
-    usage = _booked(bytes(answer.usage))
-    finish = finish_of(answer.stop_reason, usage)
-    content = message.content or []
-    completion = Completion(
-        text=_text(content),
-        usage=usage,
-        finish_reason=finish,
-        reasoning=_reasoning(content),
-        truncated=finish == "length",
-    )
-    return finished(completion, redactor, notes)
 
 
 def _text(content: list[_ConverseBlock]) -> str:
@@ -191,28 +164,6 @@ class _AwsProblem(msgspec.Struct, rename="camel"):
     original_status_code: int | None = None
 
 
-def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
-    """None where the status says it all.
-
-    Beside the table of all dialects, AWS's names tell of credentials that are none or have expired, the quota
-    of a day or an account (waiting does not help), a model that is not ready, and an error of the model.
-    """
-    problem = problem_of(reply.body, _AwsProblem)
-    # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
-    named = reply.headers.get("x-amzn-errortype") or problem.kind or ""
-    kind = named.partition(":")[0].rpartition("#")[2].strip()
-    said = problem.message or problem.capitalized
-    message = excerpt(said if said is not None else reply.body, redactor)
-    if kind not in _NAMED:
-        return refusal_of(reply.status, message)
-    error, more = _NAMED[kind]
-    if error is RateLimited and _PER_DAY.search(message.lower()):
-        more = more or _DAY
-    if kind == "ModelErrorException" and 400 <= (problem.original_status_code or 0) < 500:
-        error = BadRequest
-    return error(f"{message}{more}", status=reply.status, retry_advised=not more)
-
-
 # --- Parameters beyond Converse's own, by model maker
 #
 # Sources: the user guide's inference parameters by model, its pages on structured outputs and on the models
@@ -270,55 +221,6 @@ def nested(place: tuple[str, ...], value: Any) -> dict[str, Any]:
     return {outer: nested(tuple(inner), value) if inner else value}
 
 
-# --- Model list: foundation models and inference profiles
-#
-# Written against the service model that botocore carries (`bedrock`, 2023-04-20). That a model is listed does
-# not say that the account may ask it: access is given apart.
-
-_MODELS = "/foundation-models?byOutputModality=TEXT&byInferenceType=ON_DEMAND"
-_PROFILES = "/inference-profiles?maxResults=1000"
-# What the page of profiles that no token stands for is called.
-_FIRST_PROFILES = ""
-
-
-class _FoundationModel(msgspec.Struct, rename="camel"):
-    model_id: str
-
-
-class _InferenceProfile(msgspec.Struct, rename="camel"):
-    inference_profile_id: str
-
-
-class _BedrockPage(msgspec.Struct, rename="camel"):
-    """An answer of either operation: each has its own list."""
-
-    model_summaries: list[_FoundationModel] | None = None
-    inference_profile_summaries: list[_InferenceProfile] | None = None
-    next_token: str | None = None
-
-
-_read_page = foreign.decoder(_BedrockPage)
-
-
-def _path(page: str | None) -> str:
-    if page is None:
-        return _MODELS
-    return f"{_PROFILES}&nextToken={quote(page, safe='')}" if page != _FIRST_PROFILES else _PROFILES
-
-
-def _page(body: bytes) -> ModelPage:
-    page = _read_page(body)
-    if page.model_summaries is not None:
-        return ModelPage(tuple(ListedModel(each.model_id) for each in page.model_summaries), _FIRST_PROFILES)
-    if page.inference_profile_summaries is None:
-        raise Misshapen("it lists neither models nor inference profiles")
-    profiles = (ListedModel(each.inference_profile_id) for each in page.inference_profile_summaries)
-    return ModelPage(tuple(profiles), page.next_token)
-
-
-BEDROCK_MODELS = ModelList(_path, _page)
-
-
 Body: TypeAlias = dict[str, Any]
 
 # Converse's own fields; every other parameter is the model's.
@@ -338,7 +240,6 @@ class Bedrock(Dialect):
     """Converse; see `Dialect`."""
 
     labels_field = None
-    model_list = BEDROCK_MODELS
 
     def path(self, spec: ModelSpec) -> str:
         return f"/model/{quote(spec.model, safe='')}/converse"
@@ -351,7 +252,7 @@ class Bedrock(Dialect):
         """
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
-        if (request.sampling.seed if request.seed is None else request.seed) is not None:
+        if seed_of(request) is not None:
             raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
         family = bedrock_family(spec.model)
         body = _said(request, spec, family)
@@ -366,9 +267,9 @@ class Bedrock(Dialect):
         )
         body["outputConfig"] = _set(effort=drawn.pop("effort", None))
         body[_OF_THE_MODEL] = drawn
-        if structured and spec.structured_output and request.schema is not None:
+        if (schema := schema_for(request, spec, structured=structured)) is not None:
             follows = _claude_follows(spec.model, drawn) if claude else family.follows
-            _follow(body, request.schema, follows)
+            _follow(body, schema, follows)
         for name, value in sampling.rest.items():
             lay_over(body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS)
         lay_over(body, spec.extra_body, _GROUPS)
@@ -378,10 +279,42 @@ class Bedrock(Dialect):
         return _is_claude(spec.model) and keeps_prefix(request, spec)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        return decode(body, redactor)
+        """See `Dialect`. ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the
+        arguments."""
+        answer, notes = _read_answer(body)
+        message = answer.output.message if answer.output is not None else None
+        if message is None:
+            raise Misshapen("no message")
+        usage = _booked(bytes(answer.usage))
+        finish = finish_of(answer.stop_reason, usage)
+        content = message.content or []
+        completion = Completion(
+            text=_text(content),
+            usage=usage,
+            finish_reason=finish,
+            reasoning=_reasoning(content),
+            truncated=finish == "length",
+        )
+        return finished(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
-        return explain(reply, redactor)
+        """See `Dialect`. Beside the table of all dialects, AWS's names tell of credentials that are none or
+        have expired, the quota of a day or an account (waiting does not help), a model that is not ready, and
+        an error of the model."""
+        problem = problem_of(reply.body, _AwsProblem)
+        # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
+        named = reply.headers.get("x-amzn-errortype") or problem.kind or ""
+        kind = named.partition(":")[0].rpartition("#")[2].strip()
+        said = problem.message or problem.capitalized
+        message = excerpt(said if said is not None else reply.body, redactor)
+        if kind not in _NAMED:
+            return refusal_of(reply.status, message)
+        error, more = _NAMED[kind]
+        if error is RateLimited and _PER_DAY.search(message.lower()):
+            more = more or _DAY
+        if kind == "ModelErrorException" and 400 <= (problem.original_status_code or 0) < 500:
+            error = BadRequest
+        return error(f"{message}{more}", status=reply.status, retry_advised=not more)
 
 
 BEDROCK = Bedrock()

@@ -26,6 +26,8 @@ from coeval.models.dialects.dialect import (
     finish_of,
     finished,
     reply_reader,
+    schema_for,
+    seed_of,
 )
 from coeval.models.dialects.openai_answer import Counts, explain
 from coeval.models.transport.connection import HttpReply
@@ -109,8 +111,7 @@ class Cohere(Dialect):
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages, "stream": False}
         body |= _drawn(request.sampling, host.name)
-        seed = request.sampling.seed if request.seed is None else request.seed
-        if seed is not None:
+        if (seed := seed_of(request)) is not None:
             body["seed"] = seed
         if request.top_logprobs is not None:
             if request.top_logprobs > 1:
@@ -120,8 +121,8 @@ class Cohere(Dialect):
                     field="logprobs",
                 )
             body["logprobs"] = True
-        if structured and spec.structured_output and request.schema is not None:
-            body["response_format"] = {"type": "json_object", "json_schema": request.schema.body}
+        if (schema := schema_for(request, spec, structured=structured)) is not None:
+            body["response_format"] = {"type": "json_object", "json_schema": schema.body}
         body.update(request.sampling.rest)
         body.update(spec.extra_body)
         return msgspec.json.encode(body)

@@ -32,7 +32,7 @@ from coeval.core.errors import (
     Unreadable,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Request, TokenLogprob, Usage
+from coeval.core.records import Completion, Request, Schema, TokenLogprob, Usage
 from coeval.core.redaction import PART, Redactor
 from coeval.core.text import split_reasoning
 from coeval.models.catalog import Host
@@ -45,15 +45,13 @@ MOST_TOKENS = 1 << 32
 class ListedModel(NamedTuple):
     """A model that a host says it serves, by the id that it is asked by.
 
-    ``context_window`` is in tokens; prices are US dollars per million tokens. None is not told. ``routed``: a
-    gateway lists it, whatever becomes of a request for it. ``bounds``: a prompt and its answer together never
-    exceed ``context_window``, which may be of prompts alone, or of one of several that serve the model.
+    ``context_window`` is in tokens; None is not told. ``routed``: a gateway lists it, whatever becomes of a
+    request for it. ``bounds``: a prompt and its answer together never exceed ``context_window``, which may be
+    of prompts alone, or of one of several that serve the model.
     """
 
     id: str
     context_window: int | None = None
-    input_usd_per_mtok: float | None = None
-    output_usd_per_mtok: float | None = None
     routed: bool = False
     bounds: bool = True
 
@@ -152,6 +150,19 @@ def problem_of(body: bytes, kind: type[P]) -> P:
         return foreign.convert(inner if isinstance(inner, dict) else trouble, kind)
     except Undecodable:
         return kind()
+
+
+# --- What of a request every dialect asks in the same way
+
+
+def seed_of(request: Request) -> int | None:
+    """The seed that a request is sent with: its own before that of its sampling parameters."""
+    return request.sampling.seed if request.seed is None else request.seed
+
+
+def schema_for(request: Request, spec: ModelSpec, *, structured: bool) -> Schema | None:
+    """The schema that the answer is to follow, where the model is told of one."""
+    return request.schema if structured and spec.structured_output else None
 
 
 # --- Extra body fields set by users

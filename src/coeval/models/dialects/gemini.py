@@ -42,6 +42,8 @@ from coeval.models.dialects.dialect import (
     name_of,
     problem_of,
     reply_reader,
+    schema_for,
+    seed_of,
 )
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import in_first_turn
@@ -193,42 +195,6 @@ class _GeminiAnswer(msgspec.Struct, rename="camel"):
 _read_answer = reply_reader(_GeminiAnswer)
 
 
-def decode(body: bytes, redactor: Redactor) -> Completion:
-    """The answer in a 200, without credentials; time and attempts are not known here.
-
-    Raises ModelError: the body holds an error, or Google withheld the answer; Undecodable: it is no answer.
-    """
-    answer, notes = _read_answer(body)
-    if answer.error:
-        code = answer.error.get("code") if isinstance(answer.error, dict) else None
-        status = code if isinstance(code, int) and 400 <= code < 600 else 502
-        raise explain(status, body, redactor) or from_status(
-            status, body, "the host, behind a 200,", redactor
-        )
-    usage = _booked(bytes(answer.usage_metadata), answer.candidates or [])
-    if not answer.candidates:
-        feedback = answer.prompt_feedback
-        if feedback is None or feedback.block_reason is None:
-            raise Misshapen("no candidates")
-        why = ": ".join(filter(None, (feedback.block_reason, feedback.block_reason_message)))
-        raise ContentFiltered(
-            f"the host's content filter withheld the prompt ({excerpt(why, redactor)})", usage=usage
-        )
-    candidate = answer.candidates[0]
-    finish = finish_of(candidate.finish_reason, usage, excerpt(candidate.finish_message or "", redactor))
-    text, reasoning = _texts(candidate)
-    completion = Completion(
-        text=text,
-        usage=usage,
-        finish_reason=finish,
-        reasoning=reasoning,
-        logprobs=_logprobs(candidate.logprobs_result),
-        truncated=finish == "length",
-        served_by=name_of(answer.model_version),
-    )
-    return finished(completion, redactor, notes)
-
-
 def _booked(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
     """Google counts cached tokens within the prompt, and thoughts beside the answer. Protobuf's JSON leaves a
     count of zero out, so one may be missing where the answer has nothing of its kind."""
@@ -376,9 +342,9 @@ class Gemini(Dialect):
             config["responseLogprobs"] = True
             if request.top_logprobs:
                 config["logprobs"] = request.top_logprobs
-        if structured and spec.structured_output and family.structured and request.schema is not None:
+        if family.structured and (schema := schema_for(request, spec, structured=structured)) is not None:
             config["responseMimeType"] = "application/json"
-            config["responseJsonSchema"] = request.schema.body
+            config["responseJsonSchema"] = schema.body
         body[_CONFIG] = config
         for name, value in request.sampling.rest.items():
             lay_over(body, {name: value} if name in _OF_THE_BODY else {_CONFIG: {name: value}}, (_CONFIG,))
@@ -386,7 +352,35 @@ class Gemini(Dialect):
         return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        return decode(body, redactor)
+        answer, notes = _read_answer(body)
+        if answer.error:
+            code = answer.error.get("code") if isinstance(answer.error, dict) else None
+            status = code if isinstance(code, int) and 400 <= code < 600 else 502
+            raise explain(status, body, redactor) or from_status(
+                status, body, "the host, behind a 200,", redactor
+            )
+        usage = _booked(bytes(answer.usage_metadata), answer.candidates or [])
+        if not answer.candidates:
+            feedback = answer.prompt_feedback
+            if feedback is None or feedback.block_reason is None:
+                raise Misshapen("no candidates")
+            why = ": ".join(filter(None, (feedback.block_reason, feedback.block_reason_message)))
+            raise ContentFiltered(
+                f"the host's content filter withheld the prompt ({excerpt(why, redactor)})", usage=usage
+            )
+        candidate = answer.candidates[0]
+        finish = finish_of(candidate.finish_reason, usage, excerpt(candidate.finish_message or "", redactor))
+        text, reasoning = _texts(candidate)
+        completion = Completion(
+            text=text,
+            usage=usage,
+            finish_reason=finish,
+            reasoning=reasoning,
+            logprobs=_logprobs(candidate.logprobs_result),
+            truncated=finish == "length",
+            served_by=name_of(answer.model_version),
+        )
+        return finished(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
         return explain(reply.status, reply.body, redactor)
@@ -433,7 +427,7 @@ def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
         "topK": sampling.top_k,
         "maxOutputTokens": sampling.max_tokens,
         "stopSequences": sampling.stop,
-        "seed": sampling.seed if request.seed is None else request.seed,
+        "seed": seed_of(request),
         "thinkingConfig": _thinking(sampling, spec.model, family),
     }
     return {name: value for name, value in config.items() if value is not None}

@@ -40,8 +40,6 @@ class Counts:
     nobody may take for what the answer cost.
     """
 
-    __slots__ = ("_reported", "uncounted")
-
     def __init__(self, reported: bytes | msgspec.Raw) -> None:
         self.uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET
         try:

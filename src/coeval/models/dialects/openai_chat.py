@@ -8,17 +8,17 @@ field, usage left out, an error inside a 200.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from coeval.core import foreign
 from coeval.core.errors import BadRequest, Misshapen, ModelError, Undecodable
 from coeval.core.model import ModelSpec
-from coeval.core.records import LABELS_KEY, Completion, Message, Request, SamplingParameters, Schema
+from coeval.core.records import LABELS_KEY, Completion, Message, Request, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host, Structured
 from coeval.models.dialects.dialect import (
@@ -28,6 +28,8 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
+    schema_for,
+    seed_of,
 )
 from coeval.models.dialects.openai_answer import astray, decode, explain
 from coeval.models.transport.call import requested_wait_s
@@ -36,9 +38,8 @@ from coeval.models.transport.connection import HttpReply
 # --- Model list, ``GET /models``
 #
 # Written against OpenAI's reference and what others add to it: the context window under several names (Groq,
-# Mistral, OpenRouter, vLLM; DeepInfra within `metadata`; Hugging Face for each provider behind it), prices
-# (OpenRouter's are texts, US dollars per token; DeepInfra's are numbers, US dollars per million), and what is
-# not served or makes no text (Groq, Mistral, OpenRouter, Hugging Face).
+# Mistral, OpenRouter, vLLM; DeepInfra within `metadata`; Hugging Face for each provider behind it), and what
+# is not served or makes no text (Groq, Mistral, OpenRouter, Hugging Face).
 
 _ROUTED_AT = 1_677_610_602  # of every model that LiteLLM's proxy lists
 _WINDOWS = ("context_window", "context_length", "max_context_length", "max_model_len")
@@ -54,12 +55,10 @@ class _Model(msgspec.Struct):
     max_context_length: Any = None
     max_model_len: Any = None
     parent: Any = None
-    pricing: Any = None
     metadata: Any = None
     active: Any = None
     capabilities: Any = None
     architecture: Any = None
-    providers: Any = None
 
 
 class _List(msgspec.Struct):
@@ -83,8 +82,8 @@ def _page(body: bytes) -> ModelPage:
     # Names are routes where there is a wildcard, or all were made at LiteLLM's one moment.
     at_once = bool(models) and all(model.created == _ROUTED_AT for model in models)
     routed = at_once or any("*" in model.id for model in models)
-    listed = (_listed(model, windows) for model in models if _answers(model))
-    return ModelPage(tuple(model._replace(routed=routed) for model in listed))
+    listed = (_listed(model, windows, routed=routed) for model in models if _answers(model))
+    return ModelPage(tuple(listed))
 
 
 def _answers(model: _Model) -> bool:
@@ -96,66 +95,24 @@ def _answers(model: _Model) -> bool:
         model.active is not False
         and capabilities.get("completion_chat") is not False
         and (not isinstance(made, list) or "text" in made)
-        and (not _behind(model) or any(_is_live(provider) for provider in _behind(model)))
     )
 
 
-def _behind(model: _Model) -> list[dict[str, Any]]:
-    """What a router says of those that serve the model for it."""
-    listed = model.providers if isinstance(model.providers, list) else []
-    return [provider for provider in listed if isinstance(provider, dict)]
-
-
-def _is_live(provider: dict[str, Any]) -> bool:
-    return provider.get("status") in ("live", None)
-
-
-def _listed(model: _Model, windows: Mapping[str, int | None]) -> ListedModel:
-    about = model.metadata if isinstance(model.metadata, dict) else {}
+def _listed(model: _Model, windows: Mapping[str, int | None], *, routed: bool) -> ListedModel:
     window = windows[model.id]
     if window is None and isinstance(model.parent, str):  # vLLM lists an adapter without its base's window
         window = windows.get(model.parent)
-    told = {f"{provider.get('context_length')}" for provider in _behind(model) if _is_live(provider)}
-    prices = _prices(model.pricing, about.get("pricing"))
-    return ListedModel(model.id, window, *prices, bounds=len(told) < 2)
+    return ListedModel(model.id, window, routed=routed)
 
 
 def _window(model: _Model) -> int | None:
     about = model.metadata if isinstance(model.metadata, dict) else {}
-    behind = [provider.get("context_length") for provider in _behind(model) if _is_live(provider)]
     reported = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
-    # A router may take any of its providers: the least of their windows is there in any case.
-    least = min((number for number in behind if isinstance(number, int) and _is_count(number)), default=None)
-    return next((number for number in reported if _is_count(number)), least)
+    return next((number for number in reported if _is_count(number)), None)
 
 
 def _is_count(reported: Any) -> bool:
     return type(reported) is int and 0 < reported <= MOST_TOKENS
-
-
-def _prices(per_token: Any, per_mtok: Any) -> tuple[float | None, float | None]:
-    """US dollars per million tokens of input and output, where they are told in one of the two shapes."""
-    if isinstance(per_token, dict):
-        return _per_mtok(per_token.get("prompt")), _per_mtok(per_token.get("completion"))
-    if isinstance(per_mtok, dict):
-        return _price(per_mtok.get("input_tokens")), _price(per_mtok.get("output_tokens"))
-    return None, None
-
-
-def _per_mtok(reported: Any) -> float | None:
-    """A price per token, written as text so that it loses no digit; a negative one means that it varies."""
-    if not isinstance(reported, str) or len(reported) > 32:
-        return None
-    try:
-        return _price(float(reported) * 1e6)
-    except ValueError:
-        return None
-
-
-def _price(reported: Any) -> float | None:
-    if isinstance(reported, bool) or not isinstance(reported, int | float) or not 0 <= reported < 1e9:
-        return None
-    return round(float(reported), 9)
 
 
 OPENAI_MODELS = ModelList(lambda _: "/models", _page)
@@ -260,71 +217,27 @@ def in_first_turn(messages: Sequence[Message]) -> list[Message]:
     return [Message("user", prompt), *turns]
 
 
-# --- Memo of long-lived objects
-
-T = TypeVar("T")
-
-
-class Memo(Generic[T]):
-    """``make(*of)``, kept for the very same objects: for what is no key of a mapping, or costs as much to
-    hash as to work out. What is kept keeps ``of`` alive, so no other object takes its identity; the whole
-    is dropped when there are more than ``most``."""
-
-    def __init__(self, make: Callable[..., T], most: int = 256) -> None:
-        self._make = make
-        self._most = most
-        self._kept: dict[tuple[int, ...], tuple[T, tuple[Any, ...]]] = {}
-
-    def __call__(self, *of: Any) -> T:
-        """
-        Raises
-        ------
-        Whatever ``make`` raises, which is not kept.
-        """
-        place = tuple(map(id, of))
-        kept = self._kept.get(place)
-        if kept is None:
-            if len(self._kept) >= self._most:
-                self._kept.clear()
-            kept = self._kept[place] = self._make(*of), of
-        return kept[0]
-
-
 # --- The typed parameters in the words of each host of OpenAI's shape, and those that it has no word for
 
 
-def draw(body: dict[str, Any], request: Request, spec: ModelSpec, host: Host, traits: ModelTraits) -> None:
-    """Put in the typed parameters, by the names of the host.
+def _drawn(request: Request, spec: ModelSpec, host: Host, traits: ModelTraits) -> dict[str, Any]:
+    """The typed parameters, by the names of the host.
 
     Raises BadRequest: one is set that the host, or this model of it, has nothing for; where it may go,
     FieldRejected.
     """
-    seed = request.seed
-    body.update(_words(request.sampling, spec, host, traits, request.top_logprobs, seed is None))
-    if seed is not None:
-        body[host.seed_field] = seed
-
-
-def _worded(
-    sampling: SamplingParameters,
-    spec: ModelSpec,
-    host: Host,
-    traits: ModelTraits,
-    top_logprobs: int | None,
-    own_seed: bool,
-) -> dict[str, Any]:
+    sampling = request.sampling
     words = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
         host.output_limit_field(spec.known_as): sampling.max_tokens,
         "stop": sampling.stop,
-        "logprobs": None if top_logprobs is None else True,
-        "top_logprobs": top_logprobs,
+        "logprobs": None if request.top_logprobs is None else True,
+        "top_logprobs": request.top_logprobs,
+        host.seed_field: seed_of(request),
     }
     body: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
-    if not own_seed or sampling.seed is not None:
-        body[host.seed_field] = sampling.seed  # or that of the request, which is put in its place
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
         body.update(_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
     if not (host.any_shaped and spec.base_url is not None):
@@ -333,10 +246,6 @@ def _worded(
         reasons = sampling.reasoning_effort not in (None, "none")
         _hold_to_model(body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.known_as)
     return body
-
-
-# A model is asked in few ways, each of them very often.
-_words = Memo(_worded)
 
 
 def _reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, Any]:
@@ -414,9 +323,9 @@ class OpenAIChat(Dialect):
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":
             body["messages"] = said_by(request.messages, traits.system)
-        draw(body, request, spec, host, traits)
-        if structured and spec.structured_output and request.schema is not None:
-            response_format = _response_format(request, request.schema, host, traits)
+        body.update(_drawn(request, spec, host, traits))
+        if (schema := schema_for(request, spec, structured=structured)) is not None:
+            response_format = _response_format(request, schema, host, traits)
             if response_format is not None:
                 body["response_format"] = response_format
         if request.labels and host.takes_labels:
@@ -442,7 +351,7 @@ def _response_format(
 ) -> msgspec.Raw | dict[str, str] | None:
     match traits.structured or host.structured:
         case "json_schema":
-            return _json_schema(schema, traits.strict)
+            return _json_schema(schema.name, msgspec.json.encode(schema.body), traits.strict)
         # JSON mode answers 400 unless a message says "JSON".
         case "json_object" if any("json" in m.content.lower() for m in request.messages):
             return {"type": "json_object"}
@@ -450,13 +359,12 @@ def _response_format(
             return None
 
 
-def _as_openai_takes_it(schema: Schema, strict: bool) -> msgspec.Raw:
-    needed = {"name": schema.name, "schema": schema.body, "strict": strict and _is_closed(schema.body)}
+@lru_cache(maxsize=256)
+def _json_schema(name: str, schema: bytes, strict: bool) -> msgspec.Raw:
+    """Encoded once, as a run asks for few schemas many times."""
+    strict = strict and _is_closed(foreign.decode(schema))
+    needed = {"name": name, "schema": msgspec.Raw(schema), "strict": strict}
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": needed}))
-
-
-# Encoded once: a run asks for few schemas many times.
-_json_schema = Memo(_as_openai_takes_it)
 
 
 def _is_closed(schema: Any) -> bool:

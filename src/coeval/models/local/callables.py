@@ -22,7 +22,7 @@ from coeval.core.entry_points import guarded, loaded
 from coeval.core.errors import Unreadable, UsageError
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.regular_files import scripts_among
-from coeval.models.dialects.dialect import reasoning_apart
+from coeval.models.dialects.dialect import reasoning_apart, seed_of
 
 _GIVEN: dict[str, Callable[..., Any]] = {}
 """Functions that were given from Python, by the place that stands for them."""
@@ -270,8 +270,6 @@ class Answerer(NamedTuple):
 class Raised:
     """What a call raised, in the place of its answer."""
 
-    __slots__ = ("error",)
-
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
@@ -299,7 +297,7 @@ def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
         "prompt": _prompt(request, alone=alone),
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
         "system": next((message.content for message in request.messages if message.role == "system"), None),
-        "seed": request.seed if request.seed is not None else request.sampling.seed,
+        "seed": seed_of(request),
         "settings": request.sampling.named(),
         "schema": schema.body if schema is not None else None,
     }

@@ -1,8 +1,4 @@
-"""Functions as models: synchronous ones in threads, asynchronous ones on the loop.
-
-A function that returns at once costs no hop between threads: a thread takes one call after the other, and
-gives back what it has at the end of two milliseconds. Threads are added while calls wait for something.
-"""
+"""Functions as models: synchronous ones in threads, asynchronous ones on the loop."""
 
 from __future__ import annotations
 
@@ -14,10 +10,10 @@ import time
 from abc import abstractmethod
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any
 
 import msgspec
@@ -40,10 +36,11 @@ from coeval.core.redaction import Redactor
 from coeval.core.shown_url import without_credentials
 from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
 from coeval.models.pacing.admission import Admission
+from coeval.models.pacing.limits import LONGEST_HOLD_S
+from coeval.models.transport.call import Fault, Tries, requested_wait_s
 from coeval.models.transport.http import draining
 
-# Attempts of a call that fails for a passing reason, and seconds before the second; they double.
-_ATTEMPTS, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 4, 0.5, 60.0
+_RNG = random.Random()
 
 
 class OwnCode(Model):
@@ -69,16 +66,16 @@ class OwnCode(Model):
         return True
 
     async def complete(self, request: Request) -> Completion:
+        tries = Tries()
         for attempt in count(1):
             try:
                 completion = await self._answer(request)
             except ModelError as error:
                 unread = isinstance(error, Unreadable)  # which phases ask for anew, three times in all
-                if attempt == _ATTEMPTS or unread or not (error.retryable and error.retry_advised):
+                fault = Fault(error, again=error.retryable and error.retry_advised and not unread)
+                if not tries.failed(fault):
                     raise
-                usual = _FIRST_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
-                pause = usual if error.retry_after_s is None else error.retry_after_s
-                await asyncio.sleep(min(pause, _LONGEST_PAUSE_S))
+                await asyncio.sleep(min(tries.wait_s(fault, _RNG), LONGEST_HOLD_S))
                 continue
             text = self._redactor.answer(completion.text)
             if attempt == 1 and text is completion.text:
@@ -116,7 +113,9 @@ class OwnCode(Model):
         status = getattr(error, "status_code", getattr(response, "status_code", None))
         kinds = {each.__name__ for each in type(error).__mro__}
         if status == 429:
-            return RateLimited(message, status=429, retry_after_s=_retry_after(response))
+            headers = getattr(response, "headers", None)
+            wait_s = requested_wait_s(headers) if isinstance(headers, Mapping) else None
+            return RateLimited(message, status=429, retry_after_s=wait_s)
         if isinstance(status, int) and (status in (408, 409) or status >= 500):
             return ServerFault(message, status=status)
         if isinstance(status, int) and status >= 400:
@@ -129,13 +128,6 @@ class OwnCode(Model):
 
     def _late(self, place: str) -> RequestTimeout:
         return RequestTimeout(f"{place} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False)
-
-
-def _retry_after(response: Any) -> float | None:
-    try:
-        return max(0.0, float(response.headers["retry-after"]))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
 
 
 # Threads of a function that waits, and calls of one on the loop, where the file says nothing.
@@ -228,149 +220,91 @@ class FunctionModel(OwnCode):
 
 # --- Threads
 
-# Seconds for which a thread calls on before it gives back what it has: Python itself lets a thread run for
-# five milliseconds, and the loop has less to wake for.
-_BATCH_S = 0.002
-# Seconds between two looks at calls that hang and at queues that want more threads.
-_LOOK_S = 0.01
-# Seconds that a call takes which waits for something, so that others may run meanwhile.
-_SLOW_S = 0.001
 _LATE = object()
-
-
-class _Thread:
-    """One thread's call: ``answered``, and since when; what it has ``done`` and not given back. ``left``: it
-    hangs, and nobody waits for it."""
-
-    __slots__ = ("answered", "began", "done", "left")
-
-    def __init__(self) -> None:
-        self.answered: Future[Any] | None = None
-        self.began = 0.0
-        self.done: deque[tuple[Future[Any], Any, float]] = deque()
-        self.left = False
 
 
 class CallThreads:
     """Makes calls in at most ``most`` threads, which end with the process. A call that takes longer than
-    ``timeout_s`` is given up; Python cannot end its thread, so that another one takes its place."""
+    ``timeout_s`` is given up; Python cannot end its thread, so that one fewer is left for others."""
 
     def __init__(self, call: Callable[[Request], Any], most: int, timeout_s: float, name: str) -> None:
         self._call = call
         self._most = most
         self._timeout_s = timeout_s
         self._name = name
-        self._queue: SimpleQueue[tuple[Future[Any], Request] | None] = SimpleQueue()
-        self._threads: list[_Thread] = []
-        self._hanging = 0
-        self._pending = 0
-        self._slow = True
-        self._loop: AbstractEventLoop | None = None
-        self._looking: TimerHandle | None = None
+        self._waiting: deque[tuple[Future[Any], Request]] = deque()
+        self._queue: SimpleQueue[tuple[Future[Any], Request, TimerHandle] | None] = SimpleQueue()
+        self._threads = self._running = 0
+        self._hanging: set[Future[Any]] = set()
 
     def run(self, request: Request) -> Future[Any]:
         """Have a call made; what it returned, a `Raised` or ``_LATE``, and the seconds that it took.
 
         Raises ModelStopped: as many calls hang as there may be threads.
         """
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        if self._hanging >= self._most:
+        if len(self._hanging) >= self._most:
             raise self._stopped()
-        answered = self._loop.create_future()
-        self._pending += 1
-        self._queue.put((answered, request))
-        if self._looking is None:
-            if not self._threads:
-                self._start(self._loop, 1)
-            self._looking = self._loop.call_later(_LOOK_S, self._look)
+        loop = asyncio.get_running_loop()
+        answered: Future[Any] = loop.create_future()
+        self._waiting.append((answered, request))
+        self._begin(loop)
         return answered
+
+    def _begin(self, loop: AbstractEventLoop) -> None:
+        """Give threads what waits; their number grows while all are in use."""
+        while self._waiting and self._running < self._most:
+            answered, request = self._waiting.popleft()
+            if answered.done():  # nobody waits for one that was cancelled
+                continue
+            self._running += 1
+            if self._threads < self._running:
+                self._threads += 1
+                thread = threading.Thread(
+                    target=self._work, args=(loop,), daemon=True, name=f"calls {self._name}"
+                )
+                thread.start()
+            self._queue.put((answered, request, loop.call_later(self._timeout_s, self._give_up, answered)))
+
+    def _work(self, loop: AbstractEventLoop) -> None:
+        """Make one call after the other."""
+        while (job := self._queue.get()) is not None:
+            answered, request, timer = job
+            began = time.perf_counter()
+            outcome = outcome_of(self._call, request)
+            took = time.perf_counter() - began
+            with suppress(RuntimeError):  # the run has ended
+                loop.call_soon_threadsafe(self._ended, loop, answered, timer, (outcome, took))
+
+    def _ended(
+        self, loop: AbstractEventLoop, answered: Future[Any], timer: TimerHandle, result: tuple[Any, float]
+    ) -> None:
+        timer.cancel()
+        self._running -= 1
+        self._hanging.discard(answered)
+        if not answered.done():
+            answered.set_result(result)
+        self._begin(loop)
+
+    def _give_up(self, answered: Future[Any]) -> None:
+        self._hanging.add(answered)
+        if not answered.done():
+            answered.set_result((_LATE, self._timeout_s))
+        if len(self._hanging) >= self._most:
+            self.turn_away(self._stopped)
 
     def _stopped(self) -> ModelStopped:
         return ModelStopped(
-            f"{self._name} is no longer called: {self._hanging} calls took more than "
+            f"{self._name} is no longer called: {len(self._hanging)} calls took more than "
             f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
         )
 
-    def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-        for _ in self._threads:
-            self._queue.put(None)
-
-    def _start(self, loop: AbstractEventLoop, more: int) -> None:
-        for _ in range(more):
-            self._threads.append(thread := _Thread())
-            threading.Thread(
-                target=self._work, args=(thread, loop), daemon=True, name=f"calls {self._name}"
-            ).start()
-
-    def _work(self, thread: _Thread, loop: AbstractEventLoop) -> None:
-        """Make one call after the other. Reads nothing but the queue, so that no lock is held."""
-        queue, call, clock = self._queue, self._call, time.perf_counter
-        while (job := queue.get()) is not None:
-            until = clock() + _BATCH_S
-            while job is not None:
-                answered, request = job
-                if not answered.done():  # nobody waits for one that was cancelled
-                    thread.began, thread.answered = began, _ = clock(), answered
-                    outcome = outcome_of(call, request)
-                    thread.answered = None
-                    thread.done.append((answered, outcome, clock() - began))
-                else:
-                    thread.done.append((answered, None, 0.0))
-                if thread.left or clock() >= until:
-                    break
-                try:
-                    job = queue.get_nowait()
-                except Empty:
-                    break
-            left = thread.left
-            try:
-                loop.call_soon_threadsafe(self._deliver, thread, left)
-            except RuntimeError:  # the run has ended
-                return
-            if left or job is None:
-                return
-
-    def _deliver(self, thread: _Thread, left: bool = False) -> None:
-        """Take what a thread has done so far; ``left``: it ends, whose call took too long."""
-        self._hanging -= left
-        calls, seconds = len(thread.done), 0.0
-        for _ in range(calls):
-            answered, outcome, took = thread.done.popleft()
-            seconds += took
-            if not answered.done():
-                answered.set_result((outcome, took))
-        self._pending -= calls
-        if calls:
-            self._slow = seconds > _SLOW_S * calls
-
-    def _look(self) -> None:
-        """Give up calls that hang, and add threads where calls wait for something."""
-        loop, now = asyncio.get_running_loop(), time.perf_counter()
-        for thread in [*self._threads]:
-            answered = thread.answered
-            if answered is not None and now > thread.began + _LOOK_S:
-                self._deliver(thread)  # what it did before need not wait for this call
-            if answered is not None and now > thread.began + self._timeout_s:
-                thread.left = True
-                self._threads.remove(thread)
-                self._hanging += 1
-                if not answered.done():
-                    answered.set_result((_LATE, now - thread.began))
-        oldest = min((t.began for t in self._threads if t.answered is not None), default=now)
-        if self._hanging >= self._most:
-            self.turn_away(self._stopped)
-        elif not self._queue.empty() and (not self._threads or self._slow or now > oldest + _SLOW_S):
-            room = self._most - len(self._threads) - self._hanging
-            self._start(loop, max(0, min(room, max(1, len(self._threads)))))
-        self._looking = loop.call_later(_LOOK_S, self._look) if self._pending > 0 else None
-
     def turn_away(self, error: Callable[[], CoevalError]) -> None:
         """No call that waits is made; each gets an ``error`` of its own."""
-        with suppress(Empty):
-            while (job := self._queue.get_nowait()) is not None:
-                self._pending -= 1
-                if not job[0].done():
-                    job[0].set_exception(error())
+        while self._waiting:
+            answered, _ = self._waiting.popleft()
+            if not answered.done():
+                answered.set_exception(error())
+
+    def close(self) -> None:
+        for _ in range(self._threads):
+            self._queue.put(None)

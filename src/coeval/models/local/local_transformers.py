@@ -49,8 +49,6 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 class LocalRequest:
     """One request on its way; equal to nothing but itself."""
 
-    __slots__ = ("answer", "began", "drawing", "request")
-
     def __init__(self, request: Request, drawing: Drawing, answer: asyncio.Future[Completion]) -> None:
         self.request = request
         self.drawing = drawing

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from asyncio import Future, get_running_loop
+from asyncio import CancelledError, Future, get_running_loop
 from collections.abc import Callable, Collection, Iterator
 from enum import Enum, auto
 from itertools import count
@@ -28,13 +28,6 @@ WORTH_A_JOB = 20
 WORTH_A_WAIT = 0.1
 
 
-class SpendingLimit(NamedTuple):
-    """A limit in US dollars over the life of a folder; ``key``: what sets it."""
-
-    usd: float
-    key: Option
-
-
 class Waiter(NamedTuple):
     """A request that has no money yet. Sorts by what is served first: ``place`` is (−rank, order of
     arrival)."""
@@ -48,8 +41,6 @@ class Waiter(NamedTuple):
 class Fund:
     """What one model's requests on their way may cost: ``held`` of those that are being sent, ``parked`` of
     those that wait to be sent in a batch job, which no file knows of yet. ``queue`` is a heap."""
-
-    __slots__ = ("_held_of", "_parked_of", "budgets", "held", "name", "parked", "queue", "row")
 
     def __init__(self, name: str, row: ModelAccount) -> None:
         self.name = name
@@ -97,13 +88,13 @@ class Fund:
 
 
 class Budget:
-    """A budget and the funds that spend out of it. ``exhausted_at`` is the highest rank of a request that it
-    could not pay for: what would only bring about more such requests is not paid for either."""
+    """A budget in US dollars over the life of a folder, which ``key`` sets, and the funds that spend out of
+    it. ``exhausted_at`` is the highest rank of a request that it could not pay for: what would only bring
+    about more such requests is not paid for either."""
 
-    __slots__ = ("exhausted_at", "funds", "limit")
-
-    def __init__(self, limit: SpendingLimit, funds: Collection[Fund]) -> None:
-        self.limit = limit
+    def __init__(self, limit_usd: float, key: Option, funds: Collection[Fund]) -> None:
+        self.limit_usd = limit_usd
+        self.key = key
         self.funds = funds
         self.exhausted_at = -1
 
@@ -113,14 +104,14 @@ class Budget:
 
     def fits(self, usd: float) -> bool:
         """Whether a request can be paid for now, whatever those on their way turn out to cost."""
-        return self.spent_usd + sum(fund.promised_usd for fund in self.funds) + usd <= self.limit.usd
+        return self.spent_usd + sum(fund.promised_usd for fund in self.funds) + usd <= self.limit_usd
 
     def room_for(self, fund: Fund) -> float:
         """How much may be written ahead for the live requests of a fund, the blocks of others left as they
         are."""
         others = sum(other.row.reserved_usd for other in self.funds if other is not fund)
         unblocked = sum(each.unblocked_usd for each in self.funds)
-        return self.limit.usd - self.spent_usd - others - unblocked
+        return self.limit_usd - self.spent_usd - others - unblocked
 
     def give_up_blocks(self) -> None:
         """Reserve what is held, and nothing ahead."""
@@ -134,7 +125,7 @@ class Budget:
 
     def reaches(self, usd: float, rank: int) -> bool:
         """Whether a request can ever be paid for: if all that is on its way turns out to cost nothing."""
-        return rank >= self.exhausted_at and self.spent_usd + usd <= self.limit.usd
+        return rank >= self.exhausted_at and self.spent_usd + usd <= self.limit_usd
 
     def dearest_to_come(self) -> float:
         """What a request may cost that is worth waiting for, where none is being sent: any amount if batch
@@ -144,22 +135,23 @@ class Budget:
         if sum(fund.in_jobs for fund in jobs) < WORTH_A_JOB:
             return 0.0
         held = sum(fund.unblocked_usd for fund in jobs)
-        return self.limit.usd if held >= WORTH_A_WAIT * self.limit.usd else 0.0
+        return self.limit_usd if held >= WORTH_A_WAIT * self.limit_usd else 0.0
 
     def refusal(self, name: str, usd: float) -> QuotaExhausted:
-        limit = self.limit
         so_far = Spent.of([fund.row for fund in self.funds], at_work=True)
-        gone, needed = dollars_beyond(limit.usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
+        gone, needed = (
+            dollars_beyond(self.limit_usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
+        )
         spent = f"{gone} of it is spent{perhaps(so_far.perhaps_usd)}"
         settle = (
             ", or settle what is perhaps spent (coeval status RUN --settle)" if so_far.perhaps_usd else ""
         )
-        way_out = f"Raise {limit.key}{settle} and run again with {CONTINUE}."
+        way_out = f"Raise {self.key}{settle} and run again with {CONTINUE}."
         if promised := sum(fund.unblocked_usd for fund in self.funds):
             spent += f", {dollars(promised)} is held for batch jobs"
-            way_out = f"Run again with {CONTINUE} when they have ended, or raise {limit.key} before that."
+            way_out = f"Run again with {CONTINUE} when they have ended, or raise {self.key} before that."
         return QuotaExhausted(
-            f"model {name} is no longer called: {limit.key} is {limit_in_dollars(limit.usd)}, and "
+            f"model {name} is no longer called: {self.key} is {limit_in_dollars(self.limit_usd)}, and "
             f"{spent}, which leaves too little for a request that may cost {needed}, or for what would "
             "follow from it.",
             way_out,
@@ -188,25 +180,20 @@ class BudgetGate:
     def __init__(self, file: AccountFile, budget_usd: float | None = None) -> None:
         self._file = file
         self._funds = {name: Fund(name, row) for name, row in file.rows.items()}
-        self._of_all = (
-            None if budget_usd is None else Budget(SpendingLimit(budget_usd, BUDGET), self._funds.values())
-        )
+        self._of_all = None if budget_usd is None else Budget(budget_usd, BUDGET, self._funds.values())
         self._order = count()
         self._closed: CoevalError | None = None
-        self._free: Callable[[], Held] | None = None
+        self.free_jobs_money: Callable[[], Held] = lambda: Held.FOR_GOOD
+        """Called where those who wait can only get money that is held for batch jobs: it submits what is
+        parked, and says what may be waited for."""
         self._turning = False
         self.waiting = 0
         """Requests that wait for money."""
 
-    def jobs_free_money(self, free: Callable[[], Held]) -> None:
-        """``free`` is called where those who wait can only get money that is held for batch jobs: it submits
-        what is parked, and says what may be waited for."""
-        self._free = free
-
     def fund(self, name: str, row: ModelAccount, max_cost_usd: float | None) -> Fund:
         """The fund of a model, with the budgets that hold for it."""
         fund = self._funds.setdefault(name, Fund(name, row))
-        own = [] if max_cost_usd is None else [Budget(SpendingLimit(max_cost_usd, max_cost(name)), (fund,))]
+        own = [] if max_cost_usd is None else [Budget(max_cost_usd, max_cost(name), (fund,))]
         fund.budgets = (*own, *([self._of_all] if self._of_all is not None else ()))
         return fund
 
@@ -216,8 +203,8 @@ class BudgetGate:
         return None if budget is None else budget.refusal(fund.name, usd)
 
     def take(self, fund: Fund, usd: float, rank: int, *, parked: bool = False) -> Future[None] | None:
-        """Set money aside for a request: at once (None), or when the future is done, which has to be given to
-        `leave` if nobody awaits it to its end. ``parked``: it waits for a batch job, and no file is written.
+        """Set money aside for a request: at once (None), or when the future is done, which is awaited by
+        `granted`. ``parked``: it waits for a batch job, and no file is written.
 
         Raises QuotaExhausted: a budget does not reach for it; the future may raise it, too; StoreError: the
         reservation could not be written, so nothing may be sent.
@@ -240,13 +227,18 @@ class BudgetGate:
         waiter.granted.result()
         return None
 
-    def leave(self, fund: Fund, usd: float, granted: Future[None], *, parked: bool = False) -> None:
-        """Whoever waited has been cancelled: money that was granted meanwhile comes back."""
-        if granted.cancelled():
-            self.waiting -= 1  # its place in the queue is skipped when it comes up
-            self._serve()
-        elif granted.done() and granted.exception() is None:
-            self.put_back(fund, usd, parked=parked)
+    async def granted(self, fund: Fund, usd: float, money: Future[None], *, parked: bool = False) -> None:
+        """Wait for money that `take` could not set aside at once. Of one who is cancelled, what was granted
+        meanwhile comes back."""
+        try:
+            await money
+        except CancelledError:
+            if money.cancelled():
+                self.waiting -= 1  # its place in the queue is skipped when it comes up
+                self._serve()
+            elif money.done() and money.exception() is None:
+                self.put_back(fund, usd, parked=parked)
+            raise
 
     def put_back(self, fund: Fund, usd: float, *, parked: bool = False) -> None:
         """What was set aside for a request was not spent, and will not be."""
@@ -359,7 +351,7 @@ class BudgetGate:
         if not self.waiting or self._is_live():
             return
         try:
-            held = self._free() if self._free is not None else Held.FOR_GOOD
+            held = self.free_jobs_money()
         except StoreError as error:  # nobody else is told of it here, and they would wait for ever
             self.close(error)
             return
@@ -413,4 +405,4 @@ class BudgetGate:
 def _block(fund: Fund) -> float:
     if not fund.budgets:
         return fund.held
-    return min(budget.limit.usd for budget in fund.budgets) / BLOCKS
+    return min(budget.limit_usd for budget in fund.budgets) / BLOCKS

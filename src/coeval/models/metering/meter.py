@@ -8,20 +8,20 @@ most a part of one block per model is wasted. Money is reserved likewise (`budge
 from __future__ import annotations
 
 import logging
-from asyncio import CancelledError, Future
+from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
-from coeval.core.errors import CoevalError, QuotaExhausted, StoreError
+from coeval.core.errors import QuotaExhausted, StoreError
 from coeval.core.model import Price
 from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
 from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
-from coeval.models.metering.budget_gate import BudgetGate, Fund, Held
+from coeval.models.metering.budget_gate import BudgetGate, Fund
 
 # --- Bill of a batch job
 
@@ -33,19 +33,6 @@ class JobBill:
     knows, which may have cost ``uncertain_usd`` at most, together with what could not be read. ``taken_usd``
     is what the priced answers took of the job's money: one that cost more than was held for it took that.
     """
-
-    __slots__ = (
-        "_doubt",
-        "_price",
-        "cost_usd",
-        "input_tokens",
-        "output_tokens",
-        "priced",
-        "requests",
-        "taken_usd",
-        "uncertain_usd",
-        "unpriced",
-    )
 
     def __init__(self, price: Price | None, doubt: Callable[[Usage, float], None]) -> None:
         self._price = price
@@ -105,8 +92,6 @@ class Meter:
     `unpark` where that is dropped; `submit` before the job is sent to the host, `settle_job` once for it when
     its replies are there. Tags make both safe to repeat after a crash.
     """
-
-    __slots__ = ("_doubt", "_file", "_parked", "_row", "_terms", "budget_gate", "fund", "name")
 
     def __init__(
         self,
@@ -249,11 +234,7 @@ class Meter:
         return self._park_when(money, usd)
 
     async def _park_when(self, money: Future[None], usd: float) -> None:
-        try:
-            await money
-        except CancelledError:
-            self.budget_gate.leave(self.fund, usd, money, parked=True)
-            raise
+        await self.budget_gate.granted(self.fund, usd, money, parked=True)
         if (refused := self.refusal()) is not None:
             self.budget_gate.put_back(self.fund, usd, parked=True)
             raise refused
@@ -345,8 +326,6 @@ class Reservation:
     What nobody has settled of an attempt when the next one begins, or at `close`, may have been spent.
     ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier ones have cost."""
 
-    __slots__ = ("_bounds", "_held", "_meter", "_rank", "_sent", "usd")
-
     def __init__(self, meter: Meter, usd: float, rank: int, *, bounds: bool = True) -> None:
         self._meter = meter
         self._bounds = bounds
@@ -377,11 +356,7 @@ class Reservation:
         return self._take_when(money)
 
     async def _take_when(self, money: Future[None]) -> None:
-        try:
-            await money
-        except CancelledError:
-            self._meter.budget_gate.leave(self._meter.fund, self.usd, money)
-            raise
+        await self._meter.budget_gate.granted(self._meter.fund, self.usd, money)
         self._held = True
 
     def settle(self, usage: Usage) -> Usage:
@@ -459,7 +434,7 @@ class Ledger:
             self._file.set_aside()
         if self._file.take_up(recorded):
             self._file.write()  # for those who read it, and for a start that is killed at once
-        self._budget_gate = BudgetGate(self._file, budget_usd)
+        self.budget_gate = BudgetGate(self._file, budget_usd)
         self._meters: dict[str, Meter] = {}
         self._doubted: set[tuple[str, str]] = set()
         self.warn: Callable[[str], None] = _log.warning
@@ -475,8 +450,8 @@ class Ledger:
             return known
         row, terms = self._file.rows.setdefault(name, ModelAccount()), self._terms.get(name, Terms())
         row.priced_by = terms.priced_by
-        fund = self._budget_gate.fund(name, row, terms.max_cost_usd)
-        self._meters[name] = meter = Meter(self._file, self._budget_gate, fund, terms, self._doubt)
+        fund = self.budget_gate.fund(name, row, terms.max_cost_usd)
+        self._meters[name] = meter = Meter(self._file, self.budget_gate, fund, terms, self._doubt)
         return meter
 
     def _doubt(self, name: str, kind: str, sentence: str) -> None:
@@ -484,27 +459,9 @@ class Ledger:
             self._doubted.add((name, kind))
             self.warn(sentence)
 
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for money: they go on when others have been settled, and not before."""
-        return self._budget_gate.waiting
-
-    def jobs_free_money(self, free: Callable[[], Held]) -> None:
-        """``free`` is called where requests wait for money that is held for batch jobs only: it submits what
-        is parked, and says what may be waited for."""
-        self._budget_gate.jobs_free_money(free)
-
-    def look_again(self) -> None:
-        """A batch job has ended, in whatever way."""
-        self._budget_gate.changed()
-
-    def turn_away(self, error: CoevalError) -> None:
-        """Whoever waits for money, or would have to, gets ``error``."""
-        self._budget_gate.close(error)
-
     def flush(self) -> None:
         """Write the counts as they stand, reservations kept."""
-        self._budget_gate.trim()
+        self.budget_gate.trim()
         self._file.write()
 
     def close(self) -> None:

@@ -38,10 +38,6 @@ def _with_usage(completion: Completion, usage: Usage) -> Completion:
     return completion if usage is completion.usage else msgspec.structs.replace(completion, usage=usage)
 
 
-def _unpriced(usage: Usage) -> Usage:
-    return usage
-
-
 class Admission:
     """A model's right to be asked: as far as its ceiling goes, until all its first requests are refused, or
     its key is in the end.
@@ -59,7 +55,7 @@ class Admission:
         self._dearest_usd: float | None = None
         self._ahead: asyncio.Future[None] | None = None
         # Books what an answer took, as soon as it is there; the same with its price, where that is known.
-        self.settle: Callable[[Usage], Usage] = _unpriced if meter is None else meter.settle
+        self.settle: Callable[[Usage], Usage] = (lambda usage: usage) if meter is None else meter.settle
 
     def permit(self) -> None:
         """Called before each request sent; raises ModelStopped, or what the meter raises."""

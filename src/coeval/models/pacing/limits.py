@@ -39,8 +39,6 @@ class Pace:
     the generic cell rate algorithm: one number, the time at which everything charged is paid for.
     """
 
-    __slots__ = ("_burst_s", "_paid_at", "_seconds_each")
-
     def __init__(self, per_minute: float, burst_s: float) -> None:
         self._seconds_each = 60.0 / per_minute
         self._burst_s = burst_s
@@ -61,8 +59,6 @@ class Spacing:
     doubles the gap, each request sent without one halves it. So a host that refuses everything is
     asked about once a second, and one that takes requests again has its full load two seconds later.
     """
-
-    __slots__ = ("_gap_s", "_refused", "_sent_from")
 
     def __init__(self) -> None:
         self._gap_s = self._sent_from = 0.0
@@ -103,21 +99,6 @@ class Gate:
 
     All times are seconds of one clock, but those of ``turn``, which has its own; None: no turn is waited for.
     """
-
-    __slots__ = (
-        "_charged_ahead",
-        "_held_until",
-        "_is_paced",
-        "_look_until",
-        "_mean_tokens",
-        "_requests",
-        "_settled",
-        "_spacing",
-        "_tokens",
-        "_turn",
-        "counts_tokens",
-        "shut",
-    )
 
     def __init__(self, turn: Turn | None = None) -> None:
         self._turn = turn
@@ -225,8 +206,6 @@ _SHORTEST_TIMER_S = 0.001
 
 class Lane:
     """The requests of one model among those of an endpoint: a host may hold them alone, or refuse them."""
-
-    __slots__ = ("_refused_at", "_refused_since", "held_until")
 
     def __init__(self) -> None:
         self.held_until = self._refused_at = self._refused_since = float("-inf")

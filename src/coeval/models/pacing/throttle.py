@@ -200,8 +200,6 @@ class Throttle:
 class Turn:
     """The turn of one endpoint among all that this process asks: each waits for a moment of its own."""
 
-    __slots__ = ("_at", "_throttle")
-
     def __init__(self, throttle: Throttle) -> None:
         self._throttle = throttle
         self._at: float | None = None
@@ -234,7 +232,7 @@ def throttle_of(environment: Mapping[str, str], *, default_s: float | None = Non
     if not interval_s:
         return None
     path = _state_path(environment.get(STATE_PATH, "").strip())
-    return _of_this_process(max(interval_s, _SHORTEST_INTERVAL_S), path.absolute(), bool(text))
+    return _throttle(max(interval_s, _SHORTEST_INTERVAL_S), path.absolute(), everywhere=bool(text))
 
 
 def _interval(text: str) -> float:
@@ -261,6 +259,5 @@ def _state_path(named: str) -> Path:
         ) from None
 
 
-@cache
-def _of_this_process(interval_s: float, path: Path, everywhere: bool) -> Throttle:
-    return Throttle(interval_s, path, everywhere=everywhere)
+# One pace of this process, whoever asks for it.
+_throttle = cache(Throttle)

@@ -38,8 +38,6 @@ class Tried(NamedTuple):
 class _Latency:
     """Whether answers of one rank still take about as long as they did with less in flight."""
 
-    __slots__ = ("_base_s", "_seen", "_smoothed_s")
-
     def __init__(self) -> None:
         self._seen = 0
         self._smoothed_s = self._base_s = 0.0
@@ -68,8 +66,6 @@ class _Latency:
 
 class _Trial:
     """Answers a second with all in flight that there were, and then with half of them."""
-
-    __slots__ = ("_began_at", "_rate", "_seen", "size")
 
     def __init__(self, size: float, now: float) -> None:
         self.size = size
@@ -104,8 +100,6 @@ class Slowness:
     Slow answers alone do not tell that from longer ones. So half is tried. Where it gives fewer answers a
     second, the latency of now becomes the usual one; where it gives no more, the next trial waits longer.
     """
-
-    __slots__ = ("_doubts", "_latency", "_slow", "_trial")
 
     def __init__(self) -> None:
         self._latency: dict[int, _Latency] = {}
@@ -165,23 +159,6 @@ class Window:
     that fails is taken back, and the next one waits twice as many round trips. While answers are slow
     there is no growth, and half is good where half gives more (`Slowness`).
     """
-
-    __slots__ = (
-        "_answer_s",
-        "_ceiling",
-        "_floor",
-        "_good",
-        "_held_for",
-        "_patience",
-        "_raised",
-        "_refused_at",
-        "_round_at",
-        "_slowed",
-        "_slowness",
-        "_start",
-        "_step",
-        "size",
-    )
 
     def __init__(self, ceiling: int, start: int) -> None:
         self._ceiling = self._good = float(ceiling)

@@ -1,16 +1,9 @@
-"""The body of an answer: unpacked as it comes in, never larger than we take, and UTF-8 in the end."""
+"""The body of an answer: unpacked as it comes in, and never larger than we take."""
 
 from __future__ import annotations
 
 import codecs
-import json
-import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-
-from coeval.core.errors import Undecodable
-from coeval.core.foreign import utf8
 
 # --- What can go wrong between a request and its answer, before anybody has read the answer
 #
@@ -64,11 +57,10 @@ LARGEST_BODY = 1 << 26
 """Bytes of a body, both as it comes and unpacked; the longest answers with log-probabilities have a tenth."""
 
 _PIECE = 1 << 20  # of a bomb, no more than this is unpacked beyond the limit
-# How JSON begins in UTF-8 and what is like it, so not in UTF-16.
-_JSON_IN_BYTES = (b'{"', b"{\n", b"{ ")
 _PLAIN = frozenset({"", "identity", "none"})
-_CHARSET = re.compile(r'charset\s*=\s*["\']?([\w.:-]+)', re.IGNORECASE)
-_CHARSETS_READ = ("utf-16", "utf-32", "iso8859", "cp125", "koi8", "gb", "big5", "euc", "shift_jis")
+_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
+# Either of the two headers is told by itself.
+_ANY_HEADER = 32 + zlib.MAX_WBITS
 
 
 class Body:
@@ -82,55 +74,56 @@ class Body:
     What cannot be unpacked is told at the end, by `whole`; what is too large, at once.
     """
 
-    __slots__ = ("_codings", "_content", "_fault", "_received", "_unpacked")
-
     def __init__(self, coding: str | None = None) -> None:
-        self._codings: Sequence[_Inflating] = ()
+        self._stream: zlib._Decompress | None = None
         self._fault = ""
         self._content: bytes | bytearray = b""
-        self._received = self._unpacked = 0
-        if coding is not None:
-            self._codings = self._read(coding)
+        self._received = 0
+        codings = [name for part in (coding or "").lower().split(",") if (name := part.strip()) not in _PLAIN]
+        if len(codings) == 1 and codings[0] in _PACKED:
+            self._stream = zlib.decompressobj(_ANY_HEADER)
+        elif codings:
+            self._fault = f"the content coding {', '.join(codings)[:40]!r} is not one we read"
 
     def take(self, data: bytes) -> None:
         """Take in what arrived. Raises NotHttp when it is more than `LARGEST_BODY`."""
         self._received += len(data)
         if self._received > LARGEST_BODY:
             raise self._too_large("a body of")
-        if self._codings:
-            self._unpack(data)
-        elif not self._content and not self._fault:
+        if self._fault:
+            return
+        if self._stream is not None:
+            self._unpack(self._stream, data)
+        elif not self._content:
             self._content = data  # most bodies come in one piece
-        elif not self._fault:
+        else:
             self._append(data)
 
-    def whole(self, content_type: str = "") -> bytes:
-        """The body, unpacked; text in UTF-8 without a byte order mark. Raises NotHttp when that cannot be."""
+    def whole(self) -> bytes:
+        """The body, unpacked, without a byte order mark: JSON is UTF-8 (RFC 8259). Raises NotHttp when that
+        cannot be."""
         if not self._received:
             return b""
-        if self._codings and not all(coding.at_end for coding in self._codings):
+        if self._stream is not None and not self._stream.eof:
             self._fault = self._fault or "its compressed body is cut off"
         if self._fault:
             raise NotHttp(self._fault)
         content = self._content if isinstance(self._content, bytes) else bytes(self._content)
-        if content.startswith(_JSON_IN_BYTES) and _charset(content_type) is None:
-            return content  # as nearly all are
-        return _in_utf8(content, _charset(content_type))
+        return content.removeprefix(codecs.BOM_UTF8)
 
-    def _unpack(self, data: bytes) -> None:
-        if self._fault:
-            return
-        pieces: Iterable[bytes] = (data,)
-        for coding in self._codings:
-            pieces = coding.unpacked(pieces)
+    def _unpack(self, stream: zlib._Decompress, data: bytes) -> None:
+        """Unpack piece by piece, so that little packed never becomes much at once."""
         try:
-            for piece in pieces:
-                self._unpacked += len(piece)
-                if self._unpacked > LARGEST_BODY:
-                    raise self._too_large("a body that unpacks to")
+            while piece := stream.decompress(data, _PIECE):
                 self._append(piece)
+                if len(self._content) > LARGEST_BODY:
+                    raise self._too_large("a body that unpacks to")
+                data = stream.unconsumed_tail
         except zlib.error as error:
             self._fault = f"its compressed body is damaged ({error})"
+        if stream.unused_data:
+            self._fault = "its compressed body is damaged (bytes after its end)"
+        if self._fault:
             self._content = b""
 
     def _too_large(self, what: str) -> NotHttp:
@@ -141,87 +134,3 @@ class Body:
         if isinstance(self._content, bytes):
             self._content = bytearray(self._content)
         self._content += data
-
-    def _read(self, header: str) -> list[_Inflating]:
-        codings = []
-        for name in reversed(header.lower().split(",")):
-            match name.strip():
-                case "gzip" | "x-gzip":
-                    codings.append(_Inflating(gzip=True))
-                case "deflate":
-                    codings.append(_Inflating(gzip=False))
-                case other if other not in _PLAIN:
-                    self._fault = f"the content coding {other[:40]!r} is not one we read"
-        return codings
-
-
-class _Inflating:
-    """One coding of a body, undone piece by piece, so that little packed never becomes much at once."""
-
-    __slots__ = ("_gzip", "_stream")
-
-    def __init__(self, *, gzip: bool) -> None:
-        self._gzip = gzip
-        self._stream: zlib._Decompress | None = None
-
-    @property
-    def at_end(self) -> bool:
-        return self._stream is not None and self._stream.eof
-
-    def unpacked(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        for packed in pieces:
-            data = packed
-            while data:  # a gzip body may consist of several members
-                stream = self._stream
-                if stream is None or stream.eof:
-                    stream = self._stream = zlib.decompressobj(self._format(data[0]))
-                piece = stream.decompress(data, _PIECE)
-                yield piece
-                while len(piece) == _PIECE:  # there may be more, though all has been taken in
-                    piece = stream.decompress(stream.unconsumed_tail, _PIECE)
-                    yield piece
-                data = stream.unused_data
-
-    def _format(self, first: int) -> int:
-        if self._gzip:
-            return 16 + zlib.MAX_WBITS
-        # Both spellings of deflate are about: with the header of RFC 1950, which says so, and without.
-        return zlib.MAX_WBITS if first & 15 == zlib.DEFLATED else -zlib.MAX_WBITS
-
-
-def _in_utf8(body: bytes, named: str | None) -> bytes:
-    """A text in UTF-8 without a byte order mark; as it is where its charset cannot be told.
-
-    JSON is UTF-8 (RFC 8259), and what reads as such is taken for it, whatever its header claims.
-    """
-    charset: str = json.detect_encoding(body)
-    if charset == "utf-8":
-        if named is None or _is_utf8(body):
-            return body
-        charset = named
-    try:
-        text = body.decode(charset)
-    except UnicodeError:
-        return body
-    return body if "\0" in text else text.encode()  # no text holds a NUL
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        utf8(body)
-    except Undecodable:
-        return False
-    return True
-
-
-@lru_cache(maxsize=64)
-def _charset(content_type: str) -> str | None:
-    """The charset that a Content-Type names, unless it is UTF-8 or none that a text may be in."""
-    found = _CHARSET.search(content_type)
-    if found is None:
-        return None
-    try:
-        name = codecs.lookup(found[1]).name
-    except LookupError:
-        return None
-    return name if name.startswith(_CHARSETS_READ) else None

@@ -117,8 +117,6 @@ class Fault(NamedTuple):
 class Tries:
     """What failed attempts of one request have come to."""
 
-    __slots__ = ("_awaited", "_counted", "_met", "_paid", "_turned_away")
-
     def __init__(self) -> None:
         self._awaited = self._counted = self._paid = self._turned_away = 0
         self._met: Counter[type[ModelError]] = Counter()

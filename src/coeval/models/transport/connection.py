@@ -27,7 +27,7 @@ _LISTS = frozenset({"content-encoding", "transfer-encoding"})
 
 
 class HttpReply(NamedTuple):
-    """A whole answer. Header names are lower-case; the body is unpacked, and UTF-8 if it is a text."""
+    """A whole answer. Header names are lower-case; the body is unpacked."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +40,7 @@ class HttpReply(NamedTuple):
         An error that cannot be has no body: its status says what matters.
         """
         try:
-            content = body.whole(headers.get("content-type", ""))
+            content = body.whole()
         except NotHttp:
             if 200 <= status < 300:
                 raise
@@ -59,20 +59,6 @@ class ReplyParser:
     begun:
         whether some of it has come.
     """
-
-    __slots__ = (
-        "_fed",
-        "_head_done",
-        "_head_size",
-        "_idle_bytes",
-        "_whole",
-        "begun",
-        "body",
-        "headers",
-        "keep_alive",
-        "parser",
-        "status",
-    )
 
     def __init__(self) -> None:
         # A parser of its own: one that is used again hands trailers on to the next answer.
@@ -184,25 +170,6 @@ class Connection(asyncio.Protocol):
     It may be used again while it stands at its home, which keeps ``resting`` and ``at_rest_since`` (the
     loop's time).
     """
-
-    __slots__ = (
-        "_answer",
-        "_deadline",
-        "_gone",
-        "_heard",
-        "_home",
-        "_loop",
-        "_open",
-        "_paused",
-        "_pouring",
-        "_timer",
-        "_timer_at",
-        "_transport",
-        "_waiter",
-        "_writable",
-        "at_rest_since",
-        "resting",
-    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, home: Home) -> None:
         self._loop = loop

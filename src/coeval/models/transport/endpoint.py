@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import socket
-from base64 import b64encode
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import count, islice
@@ -18,7 +17,7 @@ from yarl import URL
 
 from coeval import __version__
 from coeval.core.errors import ModelError, UsageError
-from coeval.core.options import BASE_URL, TIMEOUT
+from coeval.core.options import TIMEOUT
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import is_credential_name, shown_url, url_secrets
 from coeval.core.text import numbered
@@ -71,11 +70,11 @@ def _catalogued() -> frozenset[str]:
 class Endpoint:
     """One base URL and who asks there: its headers, the limiter all its models share, whether it is down.
 
-    ``url`` is the base URL without credentials. ``headers`` go with every request.
+    ``url`` is the base URL, which holds no credentials (`address_of`). ``headers`` go with every request.
     ``secrets`` are further credentials that its host is sent; ``redactor`` keeps all of them, and what
     ``signer`` shows, out of what the host says.
 
-    Raises UsageError: the URL is not http(s), or a header cannot be sent.
+    Raises UsageError: a header cannot be sent.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Endpoint:
         """Whether every request has headers of its own; see `signed`."""
         for name, value in (signer.fixed if signer is not None else {}).items():
             self.headers[name] = _printable(name, value)
-        self.url = self._take_credentials(url).rstrip("/")
+        self.url = url.rstrip("/")
         self.limiter = limiter
         self.proxy = proxy_for(URL(self.url))
         self._routes: dict[tuple[str, str], RequestRoute] = {}
@@ -134,25 +133,6 @@ class Endpoint:
         if name not in _catalogued():
             return self.redactor.known(message)
         return name.join(map(self.redactor.known, message.split(name)))
-
-    def _take_credentials(self, url: str) -> str:
-        """The URL without ``user:password@``, which becomes the Authorization header."""
-        try:
-            parsed = URL(url)
-            usable = parsed.scheme in ("http", "https") and bool(parsed.host)
-        except ValueError:
-            usable = False
-        if not usable:
-            raise UsageError(f"{BASE_URL} is no http:// or https:// URL ({shown_url(url)}); correct it")
-        if parsed.user is None and parsed.password is None:
-            return str(parsed)
-        if "Authorization" in self.headers:
-            raise UsageError(
-                f"{BASE_URL} of {parsed.host} holds a user name, and a key is set too; keep one of them"
-            )
-        pair = f"{parsed.user or ''}:{parsed.password or ''}".encode()
-        self.headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
-        return str(parsed.with_user(None))
 
     def route(self, method: str, path: str) -> RequestRoute:
         """How to ask for ``path``, which is appended to the base URL and sent as it stands: a host that holds

@@ -44,7 +44,6 @@ from coeval.models.transport.body import (
     WireError,
 )
 from coeval.models.transport.call import PROBE_TIMEOUT_S
-from coeval.models.transport.network import trust_in_force
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S
 
 # After these the model may have answered: time-outs, closed requests and gateways (520–524 are Cloudflare's).
@@ -170,18 +169,12 @@ def _from_aiohttp(error: Exception, where: str, timeout_s: float) -> ModelError 
             return no_proxy(where, error.os_error)
         case aiohttp.ClientHttpProxyError():
             return _from_proxy(error.status, error.message, where)
-        case aiohttp.ServerFingerprintMismatch():
-            return ConnectionFailed(
-                f"{where}: the server's certificate is not the pinned one", retry_advised=False
-            )
         case aiohttp.ClientConnectorError():
             return ConnectionFailed(f"{where}: no connection ({_cause(error.os_error)})")
         case aiohttp.ServerDisconnectedError() | aiohttp.EofStream():
             return _no_answer(where)
         case aiohttp.ClientPayloadError():
             return ConnectionFailed(f"{where}: the answer was cut off")
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | aiohttp.RedirectClientError():
-            return BadRequest(f"{where}: this is no URL that can be asked; correct base_url")
         case aiohttp.ClientResponseError() | HttpProcessingError():
             return _not_http(where, error.message)
         case _:
@@ -236,14 +229,10 @@ def from_garbage(status: int, body: bytes, cause: Exception, where: str, redacto
 def _from_tls(error: Exception, where: str) -> ConnectionFailed:
     if isinstance(error, ssl.SSLCertVerificationError):
         cause = getattr(error, "verify_message", "") or "not trusted"
-        trust = trust_in_force()
-        way_out = (
-            f"certificates are held against {trust}: name a bundle there that vouches for this host"
-            if trust
-            else "name your certificate bundle in SSL_CERT_FILE if the host is your own"
-        )
         return ConnectionFailed(
-            f"{where}: the server's certificate was refused ({cause}); {way_out}", retry_advised=False
+            f"{where}: the server's certificate was refused ({cause}); if the host is your own, name its "
+            "bundle of certificates in REQUESTS_CA_BUNDLE, which goes first, or SSL_CERT_FILE",
+            retry_advised=False,
         )
     if isinstance(error, _TRANSIENT_TLS):
         return ConnectionFailed(f"{where}: the connection was cut during the TLS handshake")

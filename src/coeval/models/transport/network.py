@@ -37,7 +37,6 @@ from coeval.core.shown_url import shown_url, url_secrets
 _ENOUGH_FILES = 65_536
 # The first that is set takes the place of the default, the system's or OpenSSL's own variables.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_OPENSSLS = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def proxy_for(url: URL) -> URL | None:
@@ -66,8 +65,8 @@ def proxy_for(url: URL) -> URL | None:
     return proxy
 
 
-def trusted_certificates() -> ssl.SSLContext | bool:
-    """The certificate bundle of ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``; True means the default.
+def trusted_certificates() -> ssl.SSLContext:
+    """The certificate bundle of ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else the default.
 
     ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` are part of the default: OpenSSL reads them.
     """
@@ -85,20 +84,7 @@ def trusted_certificates() -> ssl.SSLContext | bool:
                 f"{name}={bundle} is no usable certificate bundle ({error.strerror or error}); "
                 "correct it or unset it"
             ) from error
-    return True
-
-
-def trust_in_force() -> str:
-    """Which variables of the environment say whose certificates are trusted, as ``NAME=path``; "" if none."""
-    set_here = [name for name in _BUNDLES if os.environ.get(name)][:1]
-    set_here = set_here or [name for name in _OPENSSLS if os.environ.get(name)]
-    return " and ".join(_with_path(name) for name in set_here)
-
-
-def _with_path(name: str) -> str:
-    path = os.environ[name]
-    # OpenSSL passes over what is not there, and trusts nobody.
-    return f"{name}={path}" if Path(path).exists() else f"{name}={path} (which does not exist)"
+    return ssl.create_default_context()
 
 
 def raise_open_file_limit() -> None:
@@ -212,11 +198,9 @@ class _Source:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             # Unredirected: another host gets no password.
             request.add_unredirected_header("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
-        trusted = trusted_certificates()
-        context = trusted if isinstance(trusted, ssl.SSLContext) else ssl.create_default_context()
         self._watch = _Watch(self._patience_s)
         way = _Way(self._watch, shown_url(self.url), _nearness_of_name(parts.hostname or ""), _port(parts))
-        opener = build_opener(_Redirects(way), _Http(way), _Https(way, context))
+        opener = build_opener(_Redirects(way), _Http(way), _Https(way, trusted_certificates()))
         with ExitStack() as undoing:
             undoing.callback(self._watch.end)
             with self._explained():

@@ -191,8 +191,7 @@ class Dialler:
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
-            trusted = trusted_certificates()
-            self._tls = trusted if isinstance(trusted, ssl.SSLContext) else ssl.create_default_context()
+            self._tls = trusted_certificates()
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
@@ -473,7 +472,8 @@ class Wire:
         """
         if self._closed:
             raise Closed(sent=False)
-        pool = self._pools.get(route.origin) or self._open_pool(route.origin)
+        if (pool := self._pools.get(route.origin)) is None:
+            pool = self._pools[route.origin] = Pool(route.origin, self._dialler)
         now = pool.loop.time()
         deadline = now + timeout_s
         connection = pool.take(now) or await pool.wait(deadline)
@@ -499,7 +499,3 @@ class Wire:
         self._closed = True
         await asyncio.gather(*(pool.aclose() for pool in self._pools.values()))
         await self._dialler.aclose()
-
-    def _open_pool(self, origin: Origin) -> Pool:
-        pool = self._pools[origin] = Pool(origin, self._dialler)
-        return pool

@@ -6,6 +6,7 @@ Imported when the first request has to take one: that import costs more than the
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import aiohttp
 
@@ -15,20 +16,38 @@ from coeval.models.transport.network import trusted_certificates
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, UNPACKED, RequestRoute
 
 
+def open_session(*, limit: int = 100, **settings: Any) -> aiohttp.ClientSession:
+    """A session of at most ``limit`` connections (0: any number) that keeps no cookies, takes headers as long
+    as our own wire does, and sends once."""
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=limit, ssl=trusted_certificates()),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        max_line_size=LONGEST_LINE,
+        max_field_size=LONGEST_LINE,
+        **settings,
+    )
+    # aiohttp would send some requests a second time by itself, unseen by quota and attempts.
+    session._retry_connection = False
+    return session
+
+
+def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """The headers of an answer by their names in lower case; of one that is repeated, the first."""
+    headers: dict[str, str] = {}
+    for name, value in response.headers.items():
+        headers.setdefault(name.lower(), value)
+    return headers
+
+
 class ProxiedWire:
     """Sends as `models.transport.pool.Wire` does, by way of each route's proxy."""
 
     def __init__(self) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=trusted_certificates()),
-            cookie_jar=aiohttp.DummyCookieJar(),
+        self._session = open_session(
+            limit=0,
             headers=UNPACKED,
             auto_decompress=False,  # it knows no bound; `Body` does
-            max_line_size=LONGEST_LINE,
-            max_field_size=LONGEST_LINE,
         )
-        # aiohttp would send a GET a second time by itself, unseen by quota and attempts.
-        self._session._retry_connection = False
         self._closed = False
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
@@ -53,13 +72,10 @@ class ProxiedWire:
             proxy=route.proxy,
             timeout=aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S),
         ) as response:
-            headers: dict[str, str] = {}
-            for name, value in response.headers.items():
-                headers.setdefault(name.lower(), value)
             content = Body(", ".join(response.headers.getall("Content-Encoding", ())) or None)
             async for piece in response.content.iter_any():
                 content.take(piece)
-        return HttpReply.read(response.status, headers, content)
+        return HttpReply.read(response.status, headers_of(response), content)
 
     async def aclose(self) -> None:
         """As `models.transport.pool.Wire.aclose`."""

@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Iterator
 
 from coeval.core.model import NO_LIMIT, answer_limits
-from coeval.pipeline.config.draft import BENCHMARK, Suppliers
+from coeval.pipeline.config.draft import BENCHMARK
 from coeval.pipeline.config.findings import MOST_SHOWN, WayOut
-from coeval.pipeline.config.schema import OPTIONS, Config
-from coeval.pipeline.config.values import OUR_KEYS
+from coeval.pipeline.config.schema import OPTIONS, Config, ModelConfig
+from coeval.pipeline.config.values import OUR_KEYS, ParameterMap
 from coeval.simulation.traits import SAMPLING
 
 # ``max_tokns`` is that near to ``max_tokens``, and ``max_new_tokens`` is not.
@@ -19,7 +19,7 @@ _NEAR = 0.86
 
 def doubts(config: Config) -> Iterator[str]:
     """A sentence on each thing that may not be as it was meant, on the first `MOST_SHOWN` of them."""
-    of = (_parameters, _unlimited, _cramped_reasons, _samples, _quotas, _idle_benchmarks)
+    of = (_parameters, _unlimited, _cramped_reasons, _samples, _quotas)
     found = itertools.chain.from_iterable(each(config) for each in of)
     yield from itertools.islice(found, MOST_SHOWN)
     if next(found, None) is not None:
@@ -33,8 +33,7 @@ def _parameters(config: Config) -> Iterator[str]:
         if model.interface in ("simulated", BENCHMARK):
             continue  # the parameters of one are all known, the other has no provider
         known = OUR_KEYS | SAMPLING | OPTIONS.get(model.interface, frozenset())
-        roles = {f"role_parameters.{role}": values for role, values in model.role_parameters.items()}
-        for section, values in {"parameters": model.parameters, **roles}.items():
+        for section, values in _sections(model):
             for name in sorted(values.keys() - known):
                 for meant in difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
                     yield (
@@ -43,23 +42,15 @@ def _parameters(config: Config) -> Iterator[str]:
                     )
 
 
-def _idle_benchmarks(config: Config) -> Iterator[str]:
-    """Benchmark teachers that serve no task, so that nobody looks for their items."""
-    suppliers = Suppliers.among(config)
-    serving = {teacher for task in config.tasks for teacher in suppliers.of(task.name, task.category)}
-    for model in config.models:
-        if model.interface == BENCHMARK and model.name not in serving:
-            yield (
-                f"models.{model.name} supplies items for no task: give it parameters: {{task: NAME}}, or a "
-                "task the category benchmark"
-            )
+def _sections(model: ModelConfig) -> Iterator[tuple[str, ParameterMap]]:
+    yield "parameters", model.parameters
+    yield from ((f"role_parameters.{role}", values) for role, values in model.role_parameters.items())
 
 
 def _unlimited(config: Config) -> Iterator[str]:
     """Limits on answers that are none."""
     for model in config.models:
-        roles = {f"role_parameters.{role}": values for role, values in model.role_parameters.items()}
-        for section, values in {"parameters": model.parameters, **roles}.items():
+        for section, values in _sections(model):
             for path, limit in answer_limits(values):
                 if limit in NO_LIMIT:
                     yield (

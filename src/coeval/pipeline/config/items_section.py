@@ -125,11 +125,6 @@ class Documents(Section):
         description="Whether students see the passages above the question; `false` tests what they know or "
         "look up.",
     )
-    closed_book: bool = Field(
-        default=False,
-        description="Discard items that their teacher answers correctly without the passage; two more calls "
-        "per item.",
-    )
 
 
 class AnswerTable(TableSection):

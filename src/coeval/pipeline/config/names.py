@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from coeval.core.plain import plain
-from coeval.core.records import CHECK, EXACT_MATCH, VARIANT, Role, variant_name
+from coeval.core.records import CHECK, EXACT_MATCH, Role, model_of
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, KeyPath
-from coeval.store.rundir import SLASH, RunDir
+from coeval.store.rundir import RunDir
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 # Bytes. File systems take 255; replacing a file needs a temporary one, whose name is longer by up to 16.
@@ -108,34 +108,24 @@ def _bad_name(path: KeyPath, name: str, *, is_model: bool = False) -> Iterator[F
 
 def _long_file_names(draft: Draft) -> Iterator[Finding]:
     """Names that are short enough, each by itself, and together make the name of a file too long."""
-    teacher, student, judge = (_longest(draft, role) for role in ("teacher", "student", "judge"))
-    run = RunDir("")
+    roles = {name: draft.get("models", i, "roles", default=[]) for i, name in draft.names("models").items()}
+
+    def longest(role: Role, names: Iterable[str], others: Iterable[str] = ()) -> str:
+        playing = [*(name for name in names if role in roles.get(model_of(name), ())), *others]
+        return max((name for name in playing if len(name) <= LONGEST_FILE_NAME), key=len, default="")
+
+    teacher, judge = longest("teacher", roles), longest("judge", roles)
+    student, run = longest("student", draft.players(), draft.names("students").values()), RunDir("")
     for index, task in draft.names("tasks").items():
-        if not _fits(task):
+        if not is_name(task) or len(task) > LONGEST_FILE_NAME:
             continue
         # All other files of a task have shorter names.
         answers, verdicts = run.responses(task, student).name, run.evaluations(task, teacher, judge).name
         for file, names in ((answers, [task, student]), (verdicts, [task, teacher, judge])):
-            if not _fits(file):
+            if len(file) > LONGEST_FILE_NAME:
                 named = " and ".join(f"'{name}'" for name in dict.fromkeys(filter(None, names)))
                 message = (
                     f"{named} make a file of records whose name has {len(file)} characters, "
                     f"and at most {LONGEST_FILE_NAME} can be; shorten one of these names"
                 )
                 yield Finding(("tasks", index, "name"), "V-04", message)
-
-
-def _longest(draft: Draft, role: Role) -> str:
-    names = draft.names("models").items()
-    playing = [(i, name) for i, name in names if role in draft.get("models", i, "roles", default=[])]
-    usable = [(i, name) for i, name in playing if _fits(name)]
-    found = [name for _, name in usable]
-    if role == "student":
-        found += [variant_name(name, each) for i, name in usable for each in draft.variants(i)]
-        found += filter(_fits, draft.names("students").values())
-    return max(found, key=len, default="")
-
-
-def _fits(name: str) -> bool:
-    plain_name = name.replace(VARIANT, "", 1).replace(SLASH, "/")
-    return len(name) <= LONGEST_FILE_NAME and is_model_name(plain_name)

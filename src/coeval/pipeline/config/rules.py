@@ -332,6 +332,10 @@ def _misnamed(index: int, key: str, template: str, models: Collection[str] | Non
         return
     if dot and models is not None and model not in models:
         yield Finding(path, "V-24", f"no model is named '{model}'", WayOut(model, models, "models:"))
+    yield from _no_variables(path, identifier, template)
+
+
+def _no_variables(path: KeyPath, identifier: str, template: str) -> Iterator[Finding]:
     for name in dict.fromkeys(placeholders(template)):
         if name not in VARIABLES[identifier]:
             way = WayOut(name, VARIABLES[identifier], "for literal braces write {{ and }}")
@@ -526,11 +530,8 @@ def _variants(draft: Draft) -> Iterator[Finding]:
             template = draft.get(*path)
             if not isinstance(template, str) or not template.strip():
                 continue
-            used = dict.fromkeys(placeholders(template))
-            for variable in used.keys() - VARIABLES["test"]:
-                way = WayOut(variable, VARIABLES["test"], "for literal braces write {{ and }}")
-                yield Finding(path, "V-22", f"{{{variable}}} is not a variable of test", way)
-            if "input" not in used:
+            yield from _no_variables(path, "test", template)
+            if "input" not in placeholders(template):
                 message = f"shows no {{input}}: {_WITHOUT['input']}; put it where it belongs"
                 yield Finding(path, "V-35", message)
 

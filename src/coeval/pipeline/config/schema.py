@@ -71,7 +71,7 @@ Omissible: TypeAlias = Literal[
 
 INTERFACES = (*HOSTS.own, "auto")
 """What a model's `interface` may be without another package's help."""
-BATCH_INTERFACES = ("openai", "anthropic", "azure_openai", "gemini", "mistral")
+BATCH_INTERFACES = tuple(name for name, host in HOSTS.own.items() if host.batch and not host.local)
 
 OPTIONS = {
     **{host.name: host.places for host in HOSTS.own.values() if host.places},

@@ -6,25 +6,21 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from rapidfuzz.fuzz import token_sort_ratio
 
 from coeval.analysis.measures.near_duplicates import SIMILAR, jaccard, word_shingles
-from coeval.core.errors import Filtered, Unparsable
+from coeval.core.errors import Filtered
 from coeval.core.records import Completion, Datapoint, Message, Request
-from coeval.core.text import extract_json
-from coeval.engine.model_work import spoken
 from coeval.pipeline.phases.evaluations import ItemWork
 from coeval.pipeline.phases.proposals import parse_evidence
-from coeval.pipeline.prompts import CLOSED_BOOK, QUOTED_ITEM, SAME_ANSWER, find_template
+from coeval.pipeline.prompts import QUOTED_ITEM
 from coeval.pipeline.samples import passage_keys
 
-Filter: TypeAlias = Literal[
-    "invented quote", "copied passage", "answer in question", "duplicate", "closed book"
-]
+Filter: TypeAlias = Literal["invented quote", "copied passage", "answer in question", "duplicate"]
 
 # What a teacher is told beside its reply that was discarded, so that it does not write the same again.
 _TOLD: dict[Filter, str] = {
@@ -32,7 +28,6 @@ _TOLD: dict[Filter, str] = {
     "copied passage": "it copies a sentence of the passages; ask in your own words",
     "answer in question": "it gives the answer away",
     "duplicate": "another item of the test set asks the same; ask about another detail",
-    "closed book": "it can be answered without the passages; ask about a particular of them",
 }
 # Replies for one item. A teacher that invents a fifth and repeats a third fails so often for one item in 400.
 MOST_REPLIES = 8
@@ -184,9 +179,6 @@ class DocumentItemWork(ItemWork):
             fields = await self.ask(self.key, self.question, self.read, self.tally)
             question, answer, evidence = fields["prompt"], fields["reference_response"], fields["evidence"]
             flaw = self.flaw(question, answer, evidence)
-            if flaw is None and self.setup.item_calls > 1 and await self._is_known(question, answer):
-                self.accepted.drop(self.key)
-                flaw = "closed book"
             if flaw is None:
                 return self.made(fields | self._shown(question))
             self.filtered[flaw] += 1
@@ -214,27 +206,6 @@ class DocumentItemWork(ItemWork):
             return "answer in question"
         about = passage_keys(self.sample.passages)
         return None if self.accepted.accept(self.key, question, answer, evidence, about) else "duplicate"
-
-    async def _is_known(self, question: str, answer: str) -> bool:
-        """Whether the teacher, asked without the passages, gives the answer itself."""
-        values = {**self.sample.values, "input": question, "reference": answer}
-        library, name = self.setup.task.prompt_library, self.role_model.name
-        asking, checking = (
-            replace(self.role_model, template=find_template(library, each, name)) for each in CLOSED_BOOK
-        )
-
-        def said(completion: Completion) -> str:
-            return completion.text or completion.refusal or ""
-
-        def same(completion: Completion) -> bool:
-            value = extract_json(spoken(completion, "the teacher")).value
-            verdict = value.get("same") if isinstance(value, dict) else None
-            if verdict not in ("yes", "no"):
-                raise Unparsable('the reply says neither "yes" nor "no"', raw=completion.text)
-            return bool(verdict == "yes")
-
-        values["response"] = await self.ask(self.key, lambda _: asking.prompt(values), said, self.tally)
-        return await self.ask(self.key, lambda _: checking.prompt(values, SAME_ANSWER), same, self.tally)
 
     def _shown(self, question: str) -> dict[str, Any]:
         """The prompt that students see, and how much of it is passage."""

@@ -374,7 +374,7 @@ class PairWork(ModelWork[Preference]):
     def read(self, completion: Completion) -> dict[str, Any]:
         preferred = parse_preference(spoken(completion, "the judge"))
         return {
-            "winner": preferred.winner,
+            "winner": preferred.value,
             "reason": preferred.reason[:MOST_REASON] or None,
             "raw": cut_to_bytes(completion.text, MAX_ANSWER_BYTES),
         }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -283,7 +282,7 @@ def _remarks(found: OwnItem, task: TaskConfig) -> Iterator[str]:
     attributes, declared = found.item.sampled_target_attributes, task.target_attributes
     labels = tuple(task.label_attributes)
     for name in found.unused:
-        yield f"the field `{name}` is not used" + _meant(name, labels)
+        yield f"the field `{name}` is not used"
     for label in labels:
         values = declared.get(label) if isinstance(declared, dict) else None
         if label not in attributes:
@@ -292,15 +291,6 @@ def _remarks(found: OwnItem, task: TaskConfig) -> Iterator[str]:
             yield f"{without}; {near[0]} has one: is {label} meant?" if near else without
         elif values is not None and normalise(attributes[label]) not in map(normalise, values):
             yield f"the label {label} is {attributes[label]}, which target_attributes does not declare"
-
-
-@lru_cache
-def _meant(name: str, labels: tuple[str, ...]) -> str:
-    """What a field that no record has was probably meant to be: a label's value, or a field."""
-    if near := get_close_matches(name, labels, n=1):
-        return f'; values of labels stand in `sampled_target_attributes`: {{"{near[0]}": …}}'
-    near = get_close_matches(name, sorted(each for each in _FIELDS if not each.startswith("passage_")), n=1)
-    return f"; is `{near[0]}` meant?" if near else ""
 
 
 def refuse_flawed(files: Iterable[ItemFile]) -> None:

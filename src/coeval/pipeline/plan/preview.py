@@ -239,13 +239,11 @@ Place: TypeAlias = tuple[Phase, str]
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """Calls, and the records of the plan of which so many are owed; of phases 1–2 a record is a teacher's
-    proposal. ``tasks`` are in the order of the file; ``warnings`` say what of the file is not carried out as
-    it stands."""
+    proposal. ``warnings`` say what of the file is not carried out as it stands."""
 
     calls: Mapping[Place, Calls]
     planned: Counter[Place]
     owed: Mapping[Place, Calls]
-    tasks: Sequence[str]
     warnings: Sequence[str]
 
     def calls_of_phase(self, phase: Phase) -> Calls:
@@ -303,4 +301,4 @@ def expected(config: Config, preview: Preview) -> Forecast:
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)
-    return Forecast(calls, planned, owed, [task.name for task in config.tasks], warnings)
+    return Forecast(calls, planned, owed, warnings)

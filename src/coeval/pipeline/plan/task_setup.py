@@ -16,7 +16,7 @@ from coeval.pipeline.config.schema import Config, ModelConfig, Reasons, TaskConf
 from coeval.pipeline.phases.answer_file import GIVEN
 from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, pair_design
 from coeval.pipeline.plan.recipes import task_fields, template_parts
-from coeval.pipeline.prompts import CLOSED_BOOK, COMPARE_PAIR, FROM_DOCUMENTS, find_template
+from coeval.pipeline.prompts import COMPARE_PAIR, FROM_DOCUMENTS, find_template
 from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
 from coeval.tables.documents import CutDocuments
 
@@ -32,9 +32,6 @@ def role_model(
     shown = template_parts(task.name, template_id, template, fields, role)
     if "answer_format" in placeholders(template):
         shown[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
-    if template_id == FROM_DOCUMENTS and task.documents is not None and task.documents.closed_book:
-        tried = (find_template(task.prompt_library, each, model.name) for each in CLOSED_BOOK)
-        shown[f"tasks.{task.name}.documents.closed_book"] = digest(*tried)
     return RoleModel(
         name=model.name,
         model=spec.model,
@@ -101,12 +98,6 @@ class TaskSetup:
     def labels(self) -> dict[str, list[str]]:
         """Each label attribute with the values that an answer may give to it."""
         return {name: self.space.target.get(name, []) for name in self.task.label_attributes}
-
-    @property
-    def item_calls(self) -> int:
-        """Requests for one item."""
-        documents = self.task.documents
-        return 1 + (len(CLOSED_BOOK) if documents is not None and documents.closed_book else 0)
 
     @property
     def shows_nuance(self) -> bool:

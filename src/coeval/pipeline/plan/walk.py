@@ -172,8 +172,7 @@ class Walk:
             counts = len(self._students), len(self._judges), len(self._computed)
             alike = self._alike[teacher] = _Alike(*counts)
         if owed or status is not SETTLED:
-            calls = self._setup.item_calls if owed else 0
-            yield Node("data_generation", slot.id, teacher, teacher, slot.teacher, status, owed, calls)
+            yield Node("data_generation", slot.id, teacher, teacher, slot.teacher, status, owed, int(owed))
         elif row in self._whole:
             alike.whole += 1
             return

@@ -29,7 +29,6 @@ _JUDGED = frozenset({"input", "response", "reference", "scale", "answer_format"}
 
 COMPARE_PAIR = "compare_pair"
 FROM_DOCUMENTS = "sample_documents"
-CLOSED_BOOK = ("closed_book", "closed_book_check")
 
 VARIABLES: dict[str, frozenset[str]] = {
     "map_target_attrs": frozenset({"task_description"}),
@@ -37,8 +36,6 @@ VARIABLES: dict[str, frozenset[str]] = {
     "autorubric": frozenset({"task_description", "output_description"}),
     "sample": _TASK,
     FROM_DOCUMENTS: _TASK | {"passages", "student_sees"},
-    "closed_book": _TASK | {"input"},
-    "closed_book_check": _TASK | {"input", "reference", "response"},
     "test": _TASK | {"input"},
     "evaluate_single": _TASK | _JUDGED,
     "evaluate_per_factor": _TASK | _JUDGED | {"factor", "criterion"},
@@ -51,8 +48,6 @@ TEMPLATE_IDS: tuple[str, ...] = tuple(VARIABLES)
 NEEDS: dict[str, tuple[frozenset[str], ...]] = {
     "sample": (frozenset({"target_attributes"}),),
     FROM_DOCUMENTS: (frozenset({"passages"}),),
-    "closed_book": (frozenset({"input"}),),
-    "closed_book_check": (frozenset({"response"}),),
     "test": (frozenset({"input"}),),
     "evaluate_single": (frozenset({"response"}), frozenset({"rubric"})),
     "evaluate_per_factor": (frozenset({"response"}), frozenset({"factor", "criterion"})),
@@ -128,4 +123,3 @@ QUOTED_ITEM = Schema(
     "benchmark_item",
     object_schema(prompt=_STRING, response=_STRING, evidence={"type": "array", "items": _STRING}),
 )
-SAME_ANSWER = Schema("same_answer", object_schema(same={"type": "string", "enum": ["yes", "no"]}))

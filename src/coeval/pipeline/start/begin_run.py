@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from coeval import __version__
 from coeval.analysis.planned_names import Planned
-from coeval.core.errors import ConfigError, StoreError, UsageError
+from coeval.core.errors import ConfigError, StoreError
 from coeval.core.options import OVERWRITE
 from coeval.core.records import Purpose, Usage
 from coeval.engine.probing import Probing, probe_models
@@ -77,9 +77,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         finish_replacing(folder)
         check_start(config, options)  # another folder now than the one that was checked
     config, choices = resolved_models(config, options, context.keys, prices)
-    for sentence in _live_after_all(config):
-        watcher.warn(sentence)
-    context = replace(context, batching=_batching_of(config, options.batches))
+    context = replace(context, batching=_batching_of(config, options.batches, watcher))
     supply = supply_of(config, options)
     supply.need_items()
     opening = Opening([model.spec() for model in options.opened(config)], log=True)
@@ -117,32 +115,19 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         yield Begun(running, blueprint, meta, preview)
 
 
-def _batching_of(config: Config, mode: BatchMode) -> Batching:
-    """What goes by batch jobs; every ``auto`` is resolved by now.
-
-    Raises UsageError: a model is to go by batch jobs whose interface has none.
-    """
+def _batching_of(config: Config, mode: BatchMode, watcher: Watcher) -> Batching:
+    """What goes by batch jobs; every ``auto`` is resolved by now, and may stand for a host that has none."""
     phases: dict[str, frozenset[Purpose]] = {}
     for model in config.models:
-        needed = config.batched_phases(model)
-        if needed and HOSTS[model.interface].batch:
-            phases[model.name] = needed
-        elif needed and not model.batch_enabled:
-            raise UsageError(
-                f"experiment.batch.{model.interface}: batch jobs of this interface cannot be submitted by "
-                "this version; leave the setting out to ask live, at live prices"
-            )
-    return Batching(phases, PollPace(*config.experiment.batch_poll_s), mode)
-
-
-def _live_after_all(config: Config) -> Iterator[str]:
-    """A sentence on each model that was to go by batch jobs, and whose host has none."""
-    for model in config.models:
-        if model.batch_enabled and not HOSTS[model.interface].batch:
-            yield (
+        if HOSTS[model.interface].batch:
+            phases[model.name] = config.batched_phases(model)
+        elif model.batch_enabled:
+            watcher.warn(
                 f"models.{model.name}.batch_enabled: the interface {model.interface} has no Batch API here; "
                 "it is asked live, at live prices"
             )
+    needed = {name: of for name, of in phases.items() if of}
+    return Batching(needed, PollPace(*config.experiment.batch_poll_s), mode)
 
 
 def _refuse_too_dear(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import filecmp
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -112,12 +111,8 @@ def _places(config: Config, folder: RunDir) -> Iterator[ItemPlace]:
             yield ItemPlace(folder, task, teacher)
 
 
-# Pairs remembered for a warning that shows six: free text as an attribute has one per row.
-_MOST_VALUES = 1_000
 # Distinct values kept in memory; a label with more is no label but free text.
 _MOST_LABELS = 100_000
-# The commonest, on a line.
-_SHOWN_VALUES = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,37 +153,6 @@ class Ingested(NamedTuple):
     values: Mapping[str, Sequence[str]] = {}
 
 
-@dataclass(slots=True)
-class _Remarks:
-    """What is odd about the items, and no reason to refuse them."""
-
-    task: TaskConfig | None
-    undeclared: Counter[tuple[str, str]] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
-
-    def note(self, item: MappedItem) -> None:
-        declared = self.task.target_attributes if self.task is not None else None
-        if not isinstance(declared, dict) or self.task is None:
-            return
-        for name, value in item.attributes.items():
-            values = declared.get(name)
-            if values is None:
-                self.unknown[name] += name not in self.task.label_attributes
-            elif value not in values and len(self.undeclared) < _MOST_VALUES:
-                self.undeclared[name, value] += 1
-
-    def sentences(self, harvest: Harvest, ingestion: Ingestion) -> Iterator[str]:
-        yield from harvest.remarks(ingestion.needed)
-        names = dict.fromkeys(name for name, _ in self.undeclared)
-        for name in names:
-            found = [(value, count) for (of, value), count in self.undeclared.most_common() if of == name]
-            shown = ", ".join(f"{value} ({count:,})" for value, count in found[:_SHOWN_VALUES])
-            more = ", …" if len(found) > _SHOWN_VALUES else ""
-            yield f"values of {name} that target_attributes does not declare: {shown}{more}"
-        for name in (name for name, count in self.unknown.items() if count):
-            yield f"{name} is no attribute that target_attributes declares; it is kept with the items"
-
-
 def ingest(
     needed: Ingestion, place: ItemPlace | None, go_on: Callable[[FirstItems], bool]
 ) -> Ingested | None:
@@ -212,24 +176,21 @@ def ingest(
             return None
         stream = sampled(chain(head, items), needed.needed)
         if place is None or needed.dry_run:
-            return _counted(stream, harvest, needed, None if place is None else place.task)
+            return _counted(stream, harvest, needed)
         return _put(stream, harvest, needed, place, stands=stands)
 
 
-def _counted(
-    stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion, task: TaskConfig | None
-) -> Ingested:
+def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion) -> Ingested:
     """Read all of it for somebody who writes no items."""
-    items, remarks = 0, _Remarks(task)
+    items = 0
     values: dict[str, dict[str, None]] = {name: {} for name in needed.map.attributes}
     for found in stream:
         items += 1
-        remarks.note(found.item)
         for name, value in found.item.attributes.items():
             if len(values[name]) < _MOST_LABELS:
                 values[name][value] = None
     _refuse_flawed(harvest, needed, items)
-    outcome = _outcome(harvest, needed, remarks, items)
+    outcome = _outcome(harvest, needed, items)
     return outcome._replace(values={name: sorted(of) for name, of in values.items()})
 
 
@@ -237,12 +198,11 @@ def _put(
     stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion, place: ItemPlace, *, stands: bool
 ) -> Ingested:
     names = (place.task.name, place.teacher)
-    prefix, remarks, items, replaced = item_prefix(*names), _Remarks(place.task), 0, None
+    prefix, items, replaced = item_prefix(*names), 0, None
     try:
         with replaced_whole(place.path) as file:
             for found in stream:
                 items += 1
-                remarks.note(found.item)
                 file.write(made_item(found.item, prefix, names, found.place).line)
             _refuse_flawed(harvest, needed, items)
             file.flush()
@@ -250,9 +210,9 @@ def _put(
                 _refuse_other(place, Path(file.name), needed)
                 replaced = move_to_replaced(place.folder, [place.path])
     except _SameAsBefore:
-        return _outcome(harvest, needed, remarks, items)._replace(same=True)
+        return _outcome(harvest, needed, items)._replace(same=True)
     remember_origin(place.folder, names, ItemOrigin.of(needed.source, harvest, needed.needed, items))
-    return _outcome(harvest, needed, remarks, items)._replace(written=True, replaced=replaced)
+    return _outcome(harvest, needed, items)._replace(written=True, replaced=replaced)
 
 
 class _SameAsBefore(Exception):
@@ -284,7 +244,7 @@ def _refuse_flawed(harvest: Harvest, needed: Ingestion, items: int) -> None:
         raise UsageError(f"there are no items in {numbered(harvest.rows, 'row')}{unwanted}")
 
 
-def _outcome(harvest: Harvest, needed: Ingestion, remarks: _Remarks, items: int) -> Ingested:
-    sentences = [*harvest.problem_lines(), *remarks.sentences(harvest, needed)]
+def _outcome(harvest: Harvest, needed: Ingestion, items: int) -> Ingested:
+    sentences = [*harvest.problem_lines(), *harvest.remarks(needed.needed)]
     cut = needed.needed.first == items
     return Ingested(False, False, harvest.rows, items, harvest.flawed, sentences, cut)

@@ -229,7 +229,7 @@ class DamagedLine(NamedTuple):
     path: Path
     number: int
     text: bytes
-    flaw: Flaw | None = None
+    flaw: Flaw
 
 
 @dataclass(slots=True)
@@ -265,7 +265,6 @@ class RepairReport:
 
     files: list[FileState] = field(default_factory=list)
     invalid: list[DamagedLine] = field(default_factory=list)
-    valid: list[DamagedLine] = field(default_factory=list)
     aside: Path | None = None
     no_plan: str | None = None
     unsettled: list[str] = field(default_factory=list)
@@ -294,12 +293,11 @@ class RepairReport:
 
 
 class Needed(NamedTuple):
-    """What a repair is asked for: the phases it may change, and how many lines it shows of each kind."""
+    """What a repair is asked for: the phases it may change, and how many lines it shows of each flaw."""
 
     phases: tuple[Phase, ...] = PHASES
     dry_run: bool = False
     examples: int = 0
-    valid: int = 0
 
 
 def repair(folder: RunDir, needed: Needed) -> RepairReport:
@@ -396,15 +394,12 @@ def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
 def _examine_file(
     state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: RepairReport, needed: Needed
 ) -> FileState:
-    path, valid_shown, shown = state.path, 0, Counter[str]()
+    path, shown = state.path, Counter[str]()
     for offset, text in whole_lines(path):
         state.lines += 1
         found = examine_line(text)
         if isinstance(found, Kept):
             state.failed += not is_good(found)
-            if valid_shown < needed.valid and is_good(found):
-                valid_shown += 1
-                report.valid.append(DamagedLine(path, state.lines, text))
             continue
         state.flaws[offset] = found
         shown[found.reason] += 1

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from statistics import fmean
 from urllib.parse import urlencode
 
 import msgspec
 
 from coeval.analysis.measures.judge_measures import PairAgreement
-from coeval.analysis.measures.leaders import leader_sentences, opening
+from coeval.analysis.measures.leaders import opening
 from coeval.analysis.measures.pair_measures import (
     PairJudge,
     PairMeasures,
@@ -83,7 +83,7 @@ def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
     )
     title = "How often the student of a row wins against that of a column, ties half."
     pictures = [Picture("win-matrix", title, rates.name, heat_map(grid))]
-    said = list(pair_sentences(found))[opened:]
+    said = list(pair_sentences(found))[3 * opened :]
     sentences = [Sentence(plain(text), strengths.name) for text in (*said, *_how(found))]
     question = "Who wins where answers are compared?"
     return section_of("pairs", question, sentences, pictures, (strengths, rates, judges))
@@ -311,13 +311,13 @@ def experiment_report(evidence: RunEvidence) -> Report:
     reader = evidence.reader
     meta = read_json_if_whole(reader.run.meta, Meta)
     status = "" if meta is None else reader.run.status(meta)
-    front, lead = front_table(evidence), tuple(_lead(evidence))
-    sections = tuple(_with_conclusions(evidence, lead, _sections(evidence, front)))
+    front = front_table(evidence)
+    sections = tuple(_with_conclusions(evidence, _sections(evidence, front)))
     return Report(
         kind="experiment",
         title=plain(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_facts(evidence, meta)),
-        lead=lead,
+        lead=tuple(_lead(evidence)),
         sections=sections,
         alerts=tuple(_alerts(evidence, status)),
         front=front,
@@ -330,9 +330,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
 def _lead(evidence: RunEvidence) -> Iterator[Sentence]:
     """Three at most: where judges' agreement is no part of who leads, what is known of it."""
     measured = evidence.measured
-    looks = measured.grid.looks
-    many = looks is not None and looks.many
-    said = opening(measured.measures, at_any_look=many)
+    said = opening(measured.measures, measured.grid.looks)
     for text, anchor in zip(said, _anchors(measured.measures), strict=False):
         yield Sentence(plain(text), anchor)
     of_judges = (found.text for found in measured.conclusions if found.topic == "judges")
@@ -365,16 +363,11 @@ def _sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[Repo
     yield cost_section(evidence)
 
 
-def _with_conclusions(
-    evidence: RunEvidence, lead: Sequence[Sentence], sections: Iterator[ReportSection]
-) -> Iterator[ReportSection]:
+def _with_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -> Iterator[ReportSection]:
     """Each with what is concluded of its question, first; but for who leads, with which the page opens."""
     measures, concluded = evidence.measured.measures, evidence.measured.conclusions
-    opened = {found.text for found in concluded[:1]}
-    opened |= {*leader_sentences(measures.students, measures.ranking, evidence.measured.grid.looks)}
+    opened = {*opening(measures, evidence.measured.grid.looks)}
     opened |= set(pair_sentences(measures.pairs)) if measures.pairs is not None else set()
-    if any("could change the leader:" in one.text for one in lead):
-        opened |= {found.text for found in concluded if "could change who leads:" in found.text}
     said: dict[str, list[str]] = {}
     for found in concluded:
         if found.text not in opened:

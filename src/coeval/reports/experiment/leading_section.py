@@ -66,7 +66,7 @@ def _standings(measures: RunMeasures) -> Iterator[_Standing]:
 
 
 def score_anchors(ranks: Ranking) -> tuple[str, str, str]:
-    """Return the tables that show the figures of `score_opening`, sentence by sentence."""
+    """Return the tables that show the figures of `opening`, sentence by sentence."""
     if len(ranks.order) > 1 and ranks.differences:
         return "differences", "standings", "differences"
     return "students", "students", "students"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from coeval.analysis.measures.leaders import partial_sentences, score_opening
+from coeval.analysis.measures.leaders import opening, partial_sentences
 from coeval.analysis.measures.ranking import OthersAlone, ranking, without_own_measures
 from coeval.analysis.measures.score_choice import chosen_items, chosen_scores, score_choice, single_choices
 from coeval.analysis.measures.student_measures import student_measures
@@ -39,22 +39,20 @@ class RunChoices(NamedTuple):
 
         Raises UsageError: there is no such dimension or name.
         """
-        chosen, others = self._evidence(pairs)
-        measures, grid = chosen.measured.measures, chosen.measured.grid
-        ranks, front = measures.ranking, front_table(chosen)
-        many = grid.looks is not None and grid.looks.many
-        opened = score_opening(measures.students, ranks, others.ranking.order, at_any_look=many)
+        chosen = self._evidence(pairs)
+        measures, front = chosen.measured.measures, front_table(chosen)
+        said = map(plain, opening(measures, chosen.measured.grid.looks))
         value = None if front is None else value_section(chosen, front)
         return msgspec.structs.replace(
             self.report,
             facts=(" ".join(self._facts(chosen)),),
-            lead=tuple(map(Sentence, map(plain, opened), score_anchors(ranks))),
+            lead=tuple(map(Sentence, said, score_anchors(measures.ranking))),
             sections=(leading_section(chosen), *([] if value is None else [value]), where_section(chosen)),
             front=front,
         )
 
-    def _evidence(self, pairs: Iterable[tuple[str, str]]) -> tuple[RunEvidence, OthersAlone]:
-        """Return the evidence of a choice, and what is measured of it without self-judgments."""
+    def _evidence(self, pairs: Iterable[tuple[str, str]]) -> RunEvidence:
+        """Return the evidence of a choice."""
         run = self.evidence.measured
         choice = score_choice(run.grid, pairs)
         grid = chosen_scores(run.grid, choice)
@@ -71,7 +69,7 @@ class RunChoices(NamedTuple):
         )
         costs = self.evidence.answers.by_student(chosen_items(run.grid, choice))
         measured = run._replace(measures=measures, grid=grid)
-        return self.evidence._replace(measured=measured, costs=costs, is_choice=True), others
+        return self.evidence._replace(measured=measured, costs=costs, is_choice=True)
 
     def _facts(self, chosen: RunEvidence) -> Iterator[str]:
         whole, grid = self.evidence.measured.grid, chosen.measured.grid

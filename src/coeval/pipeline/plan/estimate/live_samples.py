@@ -39,7 +39,6 @@ from coeval.engine.session import Session, unless_interrupted
 from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.meter import Ledger
 from coeval.pipeline.config.schema import Config, Phase
-from coeval.pipeline.phases.blueprint import PHASE_OF, Proposal, ProposalWork
 from coeval.pipeline.phases.document_items import DocumentItemWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
@@ -51,7 +50,6 @@ from coeval.pipeline.phases.evaluations import (
 )
 from coeval.pipeline.phases.proposals import merge_rubrics
 from coeval.pipeline.plan.estimate.run_estimate import (
-    MORE_TEACHERS,
     Assumed,
     calls,
     ends,
@@ -163,8 +161,7 @@ class _LiveSamples:
         self._watcher = watcher
         for setup in self._setups:
             self._items[setup.task.name] = list(islice(self._recorded_items(setup), _FEW))
-        proposed = await self._proposed_rubrics(asking)
-        self._setups = [self._judgeable(setup, proposed.get(setup.task.name, {})) for setup in self._setups]
+        self._setups = [self._judgeable(setup) for setup in self._setups]
         await self._all("data_generation", self._item_works(asking))
         await self._all("response_collection", self._answer_works(asking))
         await self._all("evaluation", self._judgment_works(asking))
@@ -257,36 +254,7 @@ class _LiveSamples:
                 if (entry := responses.get(key)) is not None and entry.good:
                     yield prepared, responses.load(key, Response)
 
-    async def _proposed_rubrics(self, asking: Asking) -> dict[str, dict[str, str]]:
-        """Ask some teachers of each task that has no rubric yet for theirs: how many factors there will
-        be, and what they are. One sample of a teacher is left for an item, which all other samples may
-        follow from."""
-        found = dict[str, dict[str, str]]()
-        for task in self._config.tasks:
-            owed = self._preview.blueprint.owed_proposals(task, "rubric")
-            requested = [
-                (teacher, key)
-                for teacher, key in owed
-                if self._left.get(teacher.name, 0) > self._works_in("data_generation", teacher.name)
-            ][: self._each]
-            if task.name not in self._preview.unsettled or not requested:
-                continue
-            for teacher, _ in requested:
-                self._left[teacher.name] -= 1
-            works = [
-                ProposalWork(asking, teacher, key, NOT_TRIED, task.name, "rubric", PHASE_OF["rubric"])
-                for teacher, key in requested
-            ]
-            made = [each for each in await asyncio.gather(*map(self._made, works)) if each is not None]
-            rubrics = [record.rubric for record in made if isinstance(record, Proposal) and record.rubric]
-            if rubrics:
-                merged = merge_rubrics({}, *rubrics)
-                more = (len(owed) / len(rubrics)) ** MORE_TEACHERS
-                self._lengths.add("new factors", Cell(task.name, ""), len(merged) * more)
-                found[task.name] = merged
-        return found
-
-    def _judgeable(self, setup: TaskSetup, proposed: Mapping[str, str]) -> TaskSetup:
+    def _judgeable(self, setup: TaskSetup) -> TaskSetup:
         """The task with as many factors as are expected, where teachers are yet to propose its rubric:
         those that are known, then stand-ins."""
         task = setup.task
@@ -294,10 +262,8 @@ class _LiveSamples:
         if task.name not in self._preview.unsettled or not owed or not setup.judges:
             return setup
         heard = self._preview.blueprint.heard_rubric(task)
-        cell = Cell(task.name, "")
-        new = self._lengths.expected("new factors", {cell: new_factors(owed)})[cell]
-        possible = merge_rubrics(heard, proposed, _STAND_IN)
-        rubric = dict(islice(possible.items(), len(heard) + round(new.central)))
+        possible = merge_rubrics(heard, _STAND_IN)
+        rubric = dict(islice(possible.items(), len(heard) + round(new_factors(owed).central)))
         form = judge_form(task, rubric)
         criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in rubric.items()}
         return replace(setup, rubric=rubric, criteria=criteria, form=form)
@@ -320,7 +286,7 @@ class _LiveSamples:
             case Response(), ResponseWork():
                 self._answers.setdefault(record.task_id, []).append((work.prepared, record))
 
-    async def _made(self, work: _Work | ProposalWork) -> Kept | None:
+    async def _made(self, work: _Work) -> Kept | None:
         """Return the record that a sample is, and report what it took; None where it failed, which is
         reported too."""
         who = f"{work.model} as {work.role_model.role}, {work.phase}"

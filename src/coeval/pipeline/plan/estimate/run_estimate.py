@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -24,7 +24,7 @@ from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.task_setup import TaskSetup, judge_form
-from coeval.pipeline.prompts import BENCHMARK_ITEM, CLOSED_BOOK, QUOTED_ITEM, find_template
+from coeval.pipeline.prompts import BENCHMARK_ITEM, QUOTED_ITEM
 from coeval.pipeline.samples import Samples
 from coeval.pricing.estimate import CallShape, Estimate, EstimateLine, RequestedModel, estimate_of
 from coeval.pricing.lengths import (
@@ -57,7 +57,7 @@ _FACTOR_LINE, _NEW_LEVEL = 95, 26
 _REASON = Factor(0.45, 1.4).about(130.0)
 # Factors that one teacher proposes; so many teachers propose as many times this power of their number, since
 # most of what one proposes has been proposed before: two a third more, five twice as many.
-_NEW_FACTORS, MORE_TEACHERS = Factor(0.7, 1.4).about(4.5), 0.4
+_NEW_FACTORS, _MORE_TEACHERS = Factor(0.7, 1.4).about(4.5), 0.4
 # Items whose attributes are drawn to know how long they are in the mean.
 _DRAWN = 12
 # What stands in the place of a text that is not known, which no text of a task holds.
@@ -176,10 +176,7 @@ class _TaskShapes:
         for teacher in setup.teachers:
             cell = Cell(task.name, teacher.name)
             made = self.texts["item"][cell] + self.texts["reference"][cell] + exact(_JSON_OF_ITEM)
-            shape = self._shape("data_generation", teacher, self._item_prompt(teacher), made)
-            yield shape.share(1 / setup.item_calls)
-            if setup.item_calls > 1:
-                yield self._closed_book(teacher).share(1 - 1 / setup.item_calls)
+            yield self._shape("data_generation", teacher, self._item_prompt(teacher), made)
         for student in setup.students:
             if student.name in setup.given:
                 continue  # nobody is asked
@@ -245,8 +242,7 @@ class _TaskShapes:
             return tuple(setup.criteria), exact(len(setup.criteria))
         heard = self.preview.blueprint.heard_rubric(task)
         known = tuple(factor for factor in setup.criteria if factor in heard)
-        cell = Cell(task.name, "")
-        new = self.lengths.expected("new factors", {cell: new_factors(proposing)})[cell]
+        new = new_factors(proposing)
         if known:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
         return known, each(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)
@@ -259,17 +255,6 @@ class _TaskShapes:
         return _size(
             teacher, [teacher.prompt(each, schema) for each in self._attributes(teacher.name, _DRAWN)]
         )
-
-    def _closed_book(self, teacher: RoleModel) -> CallShape:
-        """What it takes to try an item without its passages: the mean of the answer and the comparison."""
-        values = {**self._values(), "response": _MARKS["answer"]}
-        library = self.setup.task.prompt_library
-        asked = [
-            replace(teacher, template=find_template(library, each, teacher.name)) for each in CLOSED_BOOK
-        ]
-        size = _size(teacher, [each.prompt(values) for each in asked])
-        shape = self._shape("data_generation", teacher, size, RULE_OF_THUMB.about(_TEXTS["answer"] / 2))
-        return shape._replace(requested=shape.requested._replace(role="closed-book teacher"), seen=None)
 
     def _judge_prompts(self, judge: RoleModel, factors: Sequence[str]) -> list[Request]:
         setup, values = self.setup, {**self._values(), "response": _MARKS["answer"]}
@@ -310,7 +295,7 @@ def _reason_characters(rationale: bool) -> Span:
 
 def new_factors(teachers: int) -> Span:
     """Return how many factors so many teachers propose together."""
-    return _NEW_FACTORS * float(teachers**MORE_TEACHERS)
+    return _NEW_FACTORS * float(teachers**_MORE_TEACHERS)
 
 
 # --- An estimate in words
