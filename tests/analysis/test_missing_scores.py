@@ -210,7 +210,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
     first = reported = leads = 0
     for seed in range(200):
         grid = simulated(np.random.default_rng(seed))
-        found = student_measures(grid, mean_scores(grid, item_scores(grid).mean))
+        found = student_measures(grid, mean_scores(grid, item_scores(grid)))
         means = {name: one.mean_recorded.value or 0.0 for name, one in found.items()}
         ends = {name: one.bounds or (0.0, 0.0) for name, one in found.items()}
         order = sorted(means, key=lambda name: -means[name])

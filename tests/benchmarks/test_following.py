@@ -16,7 +16,7 @@ from coeval.benchmarks.tasks.following import (
     FollowingItem,
     IFBench,
     IFEval,
-    check,
+    follows,
     instruction,
     readings,
     score_prompt,
@@ -67,11 +67,11 @@ def test_each_instruction_finds_its_own_reading() -> None:
 @pytest.mark.parametrize("response", ["", " \n\t", "\n\n"])
 def test_a_blank_response_follows_nothing(response: str) -> None:
     assert score_prompt(item(NO_COMMA), response, Language()) == Followed([False], [False])
-    assert not check(*NO_COMMA, response, Language())
+    assert not follows(instruction(*NO_COMMA), response, Language())
 
 
 def test_arguments_that_are_none_are_left_out_and_whole_floats_are_numbers() -> None:
-    assert check("count:numbers", {"N": 2.0, "keyword": None}, "1 and 2", Language())
+    assert follows(instruction("count:numbers", {"N": 2.0, "keyword": None}), "1 and 2", Language())
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from cli.warm_process import WarmProcess
 from fakes import openai_chat
 from pipeline.experiments import Lab, model, task
 
-from coeval.engine.session import ErrorLine
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import ErrorLine, RunDir
 
 
 def lab(folder: Path) -> Lab:

@@ -15,7 +15,6 @@ import msgspec
 from fakes.flaky_host import MODELS, PHASE_OF
 from ruamel.yaml import YAML
 
-from coeval.engine.session import ErrorLine
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
 from coeval.pipeline.config.load_file import read_config
@@ -23,7 +22,7 @@ from coeval.pipeline.run import arun
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.run_session import RunSummary
 from coeval.store.jsonl import whole_lines
-from coeval.store.rundir import RunDir
+from coeval.store.rundir import ErrorLine, RunDir
 
 PHASES = ("data_generation", "response_collection", "evaluation")
 HURRY = 300.0

@@ -13,7 +13,7 @@ import coeval
 from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
-from coeval.cli.commands.run_report import count_calls
+from coeval.cli.commands.run_command import count_calls
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.plan.preview import forecast

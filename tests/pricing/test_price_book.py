@@ -327,7 +327,7 @@ def test_a_base_url_tells_whose_prices_hold() -> None:
 @pytest.mark.process
 def test_the_library_is_loaded_when_a_price_is_asked_for() -> None:
     code = (
-        "import sys, coeval.cli.main, coeval.cli.commands.run_report, coeval.pricing.price_book as book\n"
+        "import sys, coeval.cli.main, coeval.cli.commands.run_command, coeval.pricing.price_book as book\n"
         "book.PriceBook().tariff(book.Offer('vllm', 'm', 'http://localhost:1/v1', 'vllm', local=True))\n"
         "print('genai_prices' in sys.modules)\n"
         "book.PriceBook().tariff(book.Offer('openai', 'gpt-4o', None, 'openai'))\n"

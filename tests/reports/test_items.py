@@ -194,7 +194,7 @@ def test_comparisons_are_scores_where_nothing_else_is(tmp_path: Path) -> None:
         [row] = source.with_openings(source.rows(item_choice(""))).rows
         assert row.scores == {"ann": 0.75, "bob": 0.0, "cem": 0.75}
         assert (row.opening, row.disagreement) == ("Say something.", None)
-        assert source.lost_counts() == [("bob", "ann", 1), ("bob", "cem", 1)]
+        assert select_items(source, 10_000).lost == [("bob", "ann", 1), ("bob", "cem", 1)]
         assert found(source, "lost=bob,ann") == ["00001"]
 
 

@@ -323,14 +323,15 @@ class SampleCopies:
         if self.by_student:
             rows("DELETE FROM response WHERE key IN (SELECT key FROM copied)", ())
 
-    def notes(self) -> Iterator[str]:
-        """A sentence on each student with copies, or with answers that repeat each other."""
+    def notes(self, *, sampled: bool) -> Iterator[str]:
+        """A sentence on each student with copies, or with answers that repeat each other, where any has
+        several to an item (``sampled``)."""
         for student, copies in self.by_student.items():
             yield (
                 f"not counted as samples: {numbered(copies, 'answer')} of {student} from a cache, by the ids "
                 "of their replies; turn caching off at the gateway"
             )
-        found = self._rows(_REPEATED, [FEWEST])
+        found = self._rows(_REPEATED, [FEWEST]) if sampled else []
         shares = {student: repeated / items for student, _, repeated, items in found}
         for student, alike, repeated, items in found:
             others = max((share for name, share in shares.items() if name != student), default=1.0)

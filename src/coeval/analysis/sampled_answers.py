@@ -52,11 +52,11 @@ class FactorSamples(Entity, frozen=True):
     pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None
 
 
-def sample_measures(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str, str], FactorSamples] | None:
+def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
     """Results by student, task and factor, whole answers first; None without several answers."""
     if not reader.sampled:
         return None
-    grid = with_removed(reader, grid)
+    grid = with_removed(reader)
     labels = label_grid(reader, grid)
     found = {
         (student, grid.tasks[rows.task], rows.factor or WHOLE): one

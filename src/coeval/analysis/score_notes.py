@@ -6,23 +6,24 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from coeval.analysis.measures.label_measures import Labels
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import label_tasks_sentence
 from coeval.core.text import listed, numbered
 from coeval.store.rundir import PAIRS
 
 
-def label_task_notes(reader: RunReader) -> Iterator[str]:
+def label_task_notes(grid: ScoreGrid, labels: Labels) -> Iterator[str]:
     """Say how many items no score is of, as their tasks have labels alone; nothing where all have."""
-    found = [
-        (task, items, scored, labelled)
-        for task, items, scored, labelled in reader.rows(_OF_TASKS)
-        if "task" not in removed_names(reader.planned, "", task)
-    ]
-    of_scores = sum(items for _, items, scored, _ in found if scored)
-    alone = {task: items for task, items, scored, labelled in found if labelled and not scored}
+    items = np.bincount(grid.items.task, minlength=len(grid.tasks)).tolist()
+    scored = {grid.tasks[place] for place in np.unique(grid.task[grid.scored])}
+    alone = {
+        task: count
+        for task, count in zip(grid.tasks, items, strict=True)
+        if task not in scored and any(found.ranking.order for found in labels.get(task, {}).values())
+    }
+    of_scores = sum(count for task, count in zip(grid.tasks, items, strict=True) if task in scored)
     if of_scores and alone:
         yield label_tasks_sentence(of_scores, alone)
 
@@ -30,10 +31,11 @@ def label_task_notes(reader: RunReader) -> Iterator[str]:
 def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
     """Report that all failed; name the factors that all answers of a student lack, so that it has no score
     in a task."""
-    [(known, *failed)] = reader.rows(_FAILURES)
-    lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
-    if lost and not known and not reader.run.files(PAIRS):
-        yield f"No scores: {' and '.join(lost)} failed."
+    if not grid.scored.any() and not reader.run.files(PAIRS):
+        [(known, *failed)] = reader.rows(_FAILURES)
+        lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
+        if lost and not known:
+            yield f"No scores: {' and '.join(lost)} failed."
     counts, scored = grid.sums().units > 0, grid.scored
     for place, (task, design) in enumerate(zip(grid.tasks, grid.designs, strict=True)):
         alike: dict[tuple[str, ...], list[str]] = {}
@@ -52,10 +54,4 @@ def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
 _FAILURES = """
 SELECT (SELECT count(*) FROM scores WHERE value IS NOT NULL) + (SELECT count(*) FROM labels),
        (SELECT count(*) FROM answers WHERE failed), (SELECT count(*) FROM judgments WHERE failed)
-"""
-
-_OF_TASKS = """
-SELECT task::VARCHAR AS name, count(*), task IN (SELECT DISTINCT task FROM coded WHERE value IS NOT NULL),
-       name IN (SELECT DISTINCT task FROM labels)
-FROM planned WHERE NOT failed GROUP BY task ORDER BY name
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -22,7 +22,7 @@ from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import missing_records
 from coeval.pipeline.upkeep.repair import look_for_gaps
 from coeval.store.output_folder import existing_results, output_tasks
-from coeval.store.rundir import PAIRS, RunDir
+from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from coeval.analysis.comparison.comparison_report import ComparisonReport
     from coeval.analysis.comparison.noninferiority import GateReport
-    from coeval.analysis.comparison.side import Side
     from coeval.reports.drawn_pictures import Figure
     from coeval.reports.result_tables import Results
 
@@ -242,10 +241,11 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     StoreError
         a file cannot be read at all.
     """
-    with sides_of(folders, students) as (groups, notes):
-        # Here, because it loads duckdb and numpy.
-        from coeval.analysis.comparison.comparisons import compare_sides
+    need_address_space()
+    from coeval.analysis.comparison.comparisons import compare_sides
+    from coeval.reports.compared_sides import sides_of
 
+    with sides_of(_paths(folders), students) as (groups, notes):
         return compare_sides(groups, notes)
 
 
@@ -280,6 +280,7 @@ def gate(
     """
     need_address_space()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides
+    from coeval.reports.compared_sides import sides_of
 
     if isinstance(policy, Mapping):
         values = settings_of(policy, GatePolicy)
@@ -289,47 +290,10 @@ def gate(
         raise UsageError("the policy lacks max_drop: the points of a hundred that a task may lose")
     if not candidates and not students:
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
-    with sides_of((base, *candidates), students) as (groups, notes):
+    with sides_of(_paths((base, *candidates)), students) as (groups, notes):
         rules = GatePolicy(**values)
         return gate_sides(groups, rules, (*rules.small_drops(), *notes))
 
 
-@contextmanager
-def sides_of(
-    folders: Sequence[Run | str | Path], students: Sequence[str] | None
-) -> Iterator[tuple[list[list[Side]], list[str]]]:
-    """Read the sides of a comparison in groups, and what is to be known of their folders, which stay open
-    meanwhile; raises as `compare`."""
-    if isinstance(students, str):
-        raise UsageError(f'{STUDENTS} is a list of names; write students=["{students}"]')
-    if not folders:
-        raise UsageError("there is nothing to compare: name a folder, or several")
-    found = [existing_results(one.path if isinstance(one, Run) else Path(one)) for one in folders]
-    need_address_space()
-    # Here, because they load duckdb and numpy.
-    from coeval.analysis.comparison.comparisons import line_up
-    from coeval.pipeline.plan.run_reading import opened
-
-    with ExitStack() as stack:
-        read = [stack.enter_context(opened(folder, shown=True)) for folder in found]
-        several = len(set(found)) > 1
-        notes = [
-            note
-            for folder, (reader, more) in zip(found, read, strict=True)
-            for note in (*reader.notes(), *(f"{folder}: {one}" if several else one for one in more))
-        ]
-        notes += _mixed(found)
-        notes += [
-            f"{folder} has pairwise comparisons, which compare leaves out: coeval analyze students --run "
-            f"{folder} shows strengths and who wins against whom"
-            for folder in dict.fromkeys(found)
-            if RunDir(folder).files(PAIRS)
-        ]
-        yield line_up([reader for reader, _ in read], students or ()), notes
-
-
-def _mixed(folders: Sequence[Path]) -> Iterator[str]:
-    """Which of the runs hold records of another configuration."""
-    for folder in dict.fromkeys(folders):
-        for note in look_for_gaps(RunDir(folder)).notes:
-            yield f"{folder}: {note}" if len(folders) > 1 else note
+def _paths(folders: Sequence[Run | str | Path]) -> list[str | Path]:
+    return [one.path if isinstance(one, Run) else one for one in folders]

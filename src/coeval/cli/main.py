@@ -20,8 +20,8 @@ _ABOUT = "Your own benchmark, with error bars: models write it, answer it and ju
 
 COMMANDS = {
     "run": ("run_command", "Run an experiment and print its scores."),
-    "init": ("ingest_command", "Write an experiment file for your data, and price it."),
-    "wizard": ("ingest_command", ""),
+    "init": ("init_command", "Write an experiment file for your data, and price it."),
+    "wizard": ("init_command", ""),
     "plan": ("run_command", "Estimate calls, tokens, cost and time of an experiment."),
     "describe": ("run_command", "Show an experiment before it runs: prompts, calls, cost."),
     "generate": ("generate_command", "Let teachers propose attributes and rubrics, as a file to edit."),

@@ -19,8 +19,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import msgspec
-
 from coeval.core.errors import BadRequest, Draining
 from coeval.core.model import ModelSpec
 from coeval.core.plain import PlainFormatter
@@ -39,24 +37,11 @@ from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 from coeval.store.jsonl import MOST_KEPT, Journal, store_error
-from coeval.store.rundir import now
+from coeval.store.rundir import ErrorLine, now
 
 # --- Error log: ``run_errors.jsonl``
 
 log = logging.getLogger("coeval")
-
-
-class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A failed work item or a torn line; ``phase`` is the task's label in a benchmark."""
-
-    at: str
-    phase: str
-    id: str
-    model: str
-    kind: str
-    message: str
-    attempts: int = 0
-    torn: str | None = None
 
 
 def torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:

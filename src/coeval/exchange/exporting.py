@@ -1,4 +1,4 @@
-"""Writes results as tables, and as logs of Inspect."""
+"""What a folder exports, read once for all formats, and its writing as tables and as logs of Inspect."""
 
 from __future__ import annotations
 
@@ -6,19 +6,311 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import duckdb
 
 from coeval import __version__
+from coeval.analysis.breakdown import By, breakdown
+from coeval.analysis.measures.pair_measures import (
+    KeptPair,
+    kept_pairs,
+    measured_pairs,
+    read_comparisons,
+)
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
 from coeval.benchmarks.benchmark import file_name
 from coeval.core.errors import UsageError
-from coeval.core.text import digest
-from coeval.exchange.exported import AnswerOut, Export, FigureOut, GivenScore, export_of, folders_to_export
+from coeval.core.html_table import MeasureRow
+from coeval.core.records import item_prefix
+from coeval.core.text import canonical, digest
+from coeval.pipeline.plan.count_plan import known_recipes
+from coeval.pipeline.plan.run_reading import opened
+from coeval.reports.items.item_rows import make_item_tables
+from coeval.reports.result_tables import Results
+from coeval.reports.scores import results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
+from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
 from coeval.store.rundir import now
+
+_Place: TypeAlias = tuple[str, str, int, str]
+"""Task, item, sample and model."""
+
+
+class GivenScore(NamedTuple):
+    """A score from 0 to 1, or in the metric's unit; ``judge`` None where rules gave it, ``value`` None where
+    it failed."""
+
+    judge: str | None
+    metric: str
+    value: float | None
+
+    @property
+    def name(self) -> str:
+        return self.metric if self.judge is None else f"{self.judge}/{self.metric}"
+
+
+class AnswerOut(NamedTuple):
+    """An answer with all its scores. ``own_id`` is the item's id in the user's table, or its number;
+    ``source`` the passage of a document that it was made from; ``text`` None where it failed, and ``error``
+    why."""
+
+    task: str
+    model: str
+    item: str
+    own_id: str
+    sample: int
+    prompt: str
+    reference: str
+    source: str
+    text: str | None
+    error: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    latency_s: float | None
+    attributes: dict[str, str]
+    scores: tuple[GivenScore, ...]
+
+
+class FigureOut(NamedTuple):
+    """A mean with its 95% interval over n items. ``judges`` gave the scores; ``recipes`` has a hash of model,
+    settings and prompt for each of them, or several with commas; ``failed`` counts those that are
+    missing; ``unit`` is ``share`` (0 to 1), ``percent`` or ``points`` (1 to 10)."""
+
+    task: str
+    model: str
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    standard_error: float | None
+    n: int
+    failed: int
+    unit: str
+    judges: tuple[str, ...]
+    recipes: tuple[str, ...] = ()
+
+
+class Export:
+    """A run, or an output folder of ``eval-framework``, opened for export."""
+
+    def __init__(self, reader: Reader, notes: tuple[str, ...]) -> None:
+        self._reader = reader
+        self.notes = notes
+        make_item_tables(reader)
+
+    def figures(self, *, overall: bool = False, parts: bool = False) -> list[FigureOut]:
+        """Each student's mean, or strength by comparisons, in each task, and ``overall`` (task "") too; or
+        each metric of a benchmark. ``parts``: also its mean by factor and by judge."""
+        judges, recipes = self._judges(), self._recipes()
+        found = [*_figures(results(self._reader, self.notes), judges)]
+        if isinstance(self._reader, RunReader):
+            found += [*(_parts(self._reader, judges) if parts else ()), *_strengths(self._reader)]
+        return [
+            each._replace(
+                recipes=tuple(recipes.get((each.task, each.model, judge), "") for judge in each.judges)
+            )
+            for each in found
+            if each.task or overall
+        ]
+
+    def answers(self) -> Iterator[AnswerOut]:
+        """All answers, by task and item; labels that match and comparisons are scores too.
+
+        Raises UsageError: nothing is scored yet.
+        """
+        scores: defaultdict[_Place, list[GivenScore]] = defaultdict(list)
+        for task, item, sample, model, *score in self._reader.rows(
+            "SELECT task, item, sample, model, judge, metric, CASE WHEN NOT failed THEN value END "
+            "FROM scores ORDER BY ALL"
+        ):
+            scores[task, item, sample, model].append(GivenScore(*score))
+        for place, given in _of_run(self._reader) if isinstance(self._reader, RunReader) else ():
+            scores[place].append(given)
+        if not scores:
+            raise UsageError(f"{self._reader.folder} has no scores yet")
+        items = self._reader.items()
+        for task, item in self._reader.rows("SELECT DISTINCT task, item FROM items ORDER BY ALL"):
+            if (detail := items.detail(item, task)) is None:
+                continue
+            for answer in detail.answers:
+                yield AnswerOut(
+                    task=task,
+                    model=answer.student,
+                    item=item,
+                    own_id=item.removeprefix(item_prefix(task, detail.teacher or "")),
+                    sample=answer.sample,
+                    prompt=detail.prompt or "",
+                    reference=detail.reference or "",
+                    source=detail.source,
+                    text=None if answer.failed else answer.text,
+                    error=answer.error.message if answer.error is not None else "",
+                    input_tokens=answer.input_tokens,
+                    output_tokens=answer.output_tokens,
+                    cost_usd=answer.cost_usd,
+                    latency_s=answer.latency_s,
+                    attributes=detail.attributes,
+                    scores=tuple(scores.get((task, item, answer.sample, answer.student), ())),
+                )
+
+    def parameters(self) -> dict[str, str]:
+        """Say by name what the figures come from: who answered, judged and was asked what, how often, and
+        with which sampling; ``items`` is a hash of them."""
+        texts = self._reader.rows("SELECT task, item, content::VARCHAR FROM contents ORDER BY ALL")
+        found = {"coeval_version": __version__, "items": digest(canonical(texts))}
+        for name, column in _PARAMETERS.items():
+            values = self._reader.rows(f"SELECT DISTINCT {column} AS part FROM scores ORDER BY part")  # noqa: S608
+            found[name] = ", ".join(str(value) for (value,) in values if value is not None)
+        found["samples"] = found["samples"].rpartition(", ")[2]
+        sent: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        run = self._reader.run if isinstance(self._reader, RunReader) else None
+        for parts in known_recipes(run).values() if run is not None else ():
+            for key, value in parts.items():
+                name = key.removeprefix("parameters.").partition(" (")[0]  # "temperature (student)"
+                if key.startswith("parameters.") and name != "model":
+                    sent[name][value] = None
+        found |= {name: ", ".join(sorted(values)) for name, values in sent.items()}
+        return {name: value for name, value in found.items() if value}
+
+    def judged_by(self) -> dict[str, str]:
+        """The recipe of each judge in each task: another one gives other scores."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for (task, _, judge), recipe in self._recipes().items():
+            found[f"{task}/{judge}"] |= {recipe} if task else set()
+        return {place: ",".join(sorted(recipes)) for place, recipes in found.items() if recipes}
+
+    def _recipes(self) -> dict[tuple[str, str, str], str]:
+        """The recipes of each judge of a model in a task, and in all (task "")."""
+        texts = _recipe_texts(self._reader)
+        found: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for task, model, judge, method in self._reader.rows("SELECT task, model, judge, method FROM methods"):
+            for of in (task, ""):
+                found[of, model, judge].add(texts.get(method, ""))
+        return {place: ",".join(sorted(filter(None, recipes))) for place, recipes in found.items()}
+
+    def _judges(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """The judges of a model in a task, and in all (task "")."""
+        found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for task, model, judge in self._reader.rows(
+            "SELECT DISTINCT task, model, judge FROM scores WHERE judge IS NOT NULL"
+        ):
+            for of in (task, ""):
+                found[of, model].add(judge)
+        return {place: tuple(sorted(judges)) for place, judges in found.items()}
+
+
+@contextmanager
+def export_of(folder: Path) -> Iterator[Export]:
+    """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
+    with opened(existing_results(folder), shown=True) as (reader, notes):
+        yield Export(reader, tuple(notes))
+
+
+def folders_to_export(folder: Path) -> dict[str, Path]:
+    """The folder itself under the name "", or each checkpoint of a sweep under its own."""
+    if is_sweep(folder):
+        return {step.name: step for step in sweep_steps(folder) or sorted(folder.glob("step_*/"))}
+    return {"": folder}
+
+
+def _parts(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
+    """A student's means by factor and by judge."""
+    made_of: tuple[By, By] = ("factor", "judge")
+    for part in (part for by in made_of for part in breakdown(reader, by).scores):
+        of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
+        yield _share(
+            part.task, f"{part.by} {part.part}", part.score, MeasureRow(part, failed=part.missing), of
+        )
+
+
+def _share(
+    task: str | None,
+    metric: str,
+    value: float | None,
+    of: MeasureRow,
+    judges: tuple[str, ...] = (),
+) -> FigureOut:
+    counts = (of.n, of.failed, "share", judges)
+    return FigureOut(task or "", of.student, metric, value, of.low, of.high, None, *counts)
+
+
+def _of_run(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
+    """What only runs have: labels that match, and comparisons, each as a score of both its answers."""
+    for *place, attribute, match in reader.rows(
+        "SELECT task, item, sample, model, attribute, match FROM labels ORDER BY ALL"
+    ):
+        task, item, sample, model = place
+        yield (
+            (task, item, sample, model),
+            GivenScore(None, f"label {attribute}", None if match is None else float(match)),
+        )
+    for pair in kept_pairs(reader):
+        part = pair.part
+        students = part.first_model_id, part.second_model_id
+        for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
+            given = GivenScore(part.judge_model_id, f"against {other}, shown {shown}", pair.won(student))
+            yield (part.task_id, part.datapoint_id, 0, student), given
+
+
+_PARAMETERS = {"models": "model", "judges": "judge", "tasks": "task", "samples": "sample + 1"}
+"""What to read of the scores, by the name of the parameter."""
+
+
+def _recipe_texts(reader: Reader) -> dict[int, str]:
+    """The recipes of judges by the hash that the readers keep of them."""
+    if not isinstance(reader, RunReader):
+        return dict(reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
+    lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
+    return dict(reader.of_lines("evaluation", {"recipe": "VARCHAR"}, lines))
+
+
+def _strengths(reader: RunReader) -> Iterator[FigureOut]:
+    """What comparisons come to for each student."""
+    if (measured := measured_pairs(read_comparisons(reader))) is None:
+        return
+    found: defaultdict[tuple[str, str], list[KeptPair]] = defaultdict(list)
+    for pair in kept_pairs(reader):
+        for student in (pair.part.first_model_id, pair.part.second_model_id):
+            found[pair.part.task_id, student].append(pair)
+            found["", student].append(pair)
+    tasks = sorted({task for task, _ in found if task})
+    for name, compared in measured.students.items():
+        by_task = compared.by_task or dict.fromkeys(tasks, compared.strength)
+        for task, strength in {"": compared.strength, **by_task}.items():
+            pairs = found[task, name]
+            yield FigureOut(
+                task=task,
+                model=name,
+                metric="pairwise strength",
+                value=strength.value,
+                low=strength.low,
+                high=strength.high,
+                standard_error=None,
+                n=strength.n or 0,
+                failed=sum(not pair.good for pair in pairs),
+                unit="share",
+                judges=tuple(sorted({pair.part.judge_model_id for pair in pairs})),
+            )
+
+
+def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
+    for score in (score for score in found.students if not score.removed):
+        by = judges.get((score.task or "", score.student), ())
+        yield _share(score.task, "score", score.score, score, by)
+    for label in (label for label in found.labels if not label.removed):
+        yield _share(label.task, f"accuracy of {label.attribute}", label.accuracy, label)
+    for metric in found.metrics:
+        same = {
+            name: getattr(metric, name) for name in FigureOut._fields if name not in ("judges", "recipes")
+        }
+        yield FigureOut(**same, judges=judges.get((metric.task, metric.model), ()))
+
 
 # --- Tables
 
@@ -33,22 +325,6 @@ _TYPES = {
 _NUMBERS = ("cost_usd", "latency_s", "value", "low", "high", "standard_error")
 
 
-def _write_csv(found: Export, out: Path) -> list[Path]:
-    """Write ``scores.csv`` and ``figures.csv``; an empty cell is a missing value."""
-    paths = [out / "scores.csv", out / "figures.csv"]
-    write_bytes_atomic(paths[0], _csv(*_scores(found)))
-    write_bytes_atomic(paths[1], _csv(FigureOut._fields, _figures(found)))
-    return paths
-
-
-def _write_parquet(found: Export, out: Path) -> list[Path]:
-    """Write ``scores.parquet`` and ``figures.parquet``."""
-    paths = [out / "scores.parquet", out / "figures.parquet"]
-    _parquet(paths[0], *_scores(found))
-    _parquet(paths[1], FigureOut._fields, _figures(found))
-    return paths
-
-
 def _scores(found: Export) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Names of columns, and rows; an item's attributes are columns ``attribute_NAME``."""
     answers = list(found.answers())
@@ -61,26 +337,32 @@ def _scores(found: Export) -> tuple[list[str], list[tuple[Any, ...]]]:
     return [*_ANSWER, *(f"attribute_{name}" for name in attributes), *GivenScore._fields], rows
 
 
-def _figures(found: Export) -> Iterator[tuple[Any, ...]]:
+def _figures_out(found: Export) -> Iterator[tuple[Any, ...]]:
     for figure in found.figures(overall=True, parts=True):
         yield tuple(", ".join(filter(None, cell)) if isinstance(cell, tuple) else cell for cell in figure)
 
 
-def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(names)
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8", "surrogatepass")
+def _write_tables(found: Export, out: Path, suffix: str) -> list[Path]:
+    """Write tables of scores and figures; an empty cell of CSV is a missing value."""
+    tables = {"scores": _scores(found), "figures": (FigureOut._fields, list(_figures_out(found)))}
+    paths = []
+    for stem, (names, rows) in tables.items():
+        paths.append(path := out / f"{stem}.{suffix}")
+        if suffix == "csv":
+            text = io.StringIO()
+            csv.writer(text).writerows([names, *rows])
+            write_bytes_atomic(path, text.getvalue().encode("utf-8", "surrogatepass"))
+        else:
+            _write_parquet(path, names, rows)
+    return paths
 
 
-def _parquet(path: Path, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _write_parquet(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     columns = [f'"{name}" {"DOUBLE" if name in _NUMBERS else _TYPES.get(name, "VARCHAR")}' for name in names]
     with duckdb.connect() as database:
         database.execute(f"CREATE TABLE exported ({', '.join(columns)})")
-        whole = [tuple(row) for row in rows]
-        if whole:
-            database.executemany(f"INSERT INTO exported VALUES ({', '.join('?' * len(names))})", whole)  # noqa: S608
+        if rows:
+            database.executemany(f"INSERT INTO exported VALUES ({', '.join('?' * len(names))})", rows)  # noqa: S608
         database.table("exported").write_parquet(str(path))
 
 
@@ -192,8 +474,8 @@ def _sample(answer: AnswerOut, model: str) -> dict[str, Any]:
 # --- All formats
 
 FORMATS: dict[str, Callable[[Export, Path], list[Path]]] = {
-    "csv": _write_csv,
-    "parquet": _write_parquet,
+    "csv": partial(_write_tables, suffix="csv"),
+    "parquet": partial(_write_tables, suffix="parquet"),
     "inspect": _write_inspect,
 }
 """What writes each format: the files that it wrote."""

@@ -15,7 +15,7 @@ from coeval.analysis.training.aggregate import Aggregated, aggregate, evaluated_
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import training_curves
 from coeval.core.text import digest, listed
-from coeval.exchange.exported import export_of
+from coeval.exchange.exporting import export_of
 from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic

@@ -185,10 +185,12 @@ class _ShownNames(NamedTuple):
 
 def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
     """A specification in which each `shown_name` is an expression: what people read in place of a
-    model's name, as short as is wanted (`fitted_names`)."""
+    model's name, as short as is wanted (`fitted_names`). Texts are `plain`: Vega makes expressions of names,
+    where U+2028 ends a line, and the name of a property that every object has (``toString``) is an error."""
     match part:
-        case str() if "⟦" in part:
-            return _SHOWN.sub(lambda found: decode(found[1], _ShownNames).expression(labels), part)
+        case str():
+            text = _chart_text(part)
+            return _SHOWN.sub(lambda found: decode(found[1], _ShownNames).expression(labels), text)
         case list():
             return [with_labels(each, labels) for each in part]
         case dict():
@@ -216,18 +218,12 @@ def text_list(names: Iterable[str]) -> str:
     return json.dumps([_chart_text(name) for name in names])
 
 
-def plain_spec(part: Any) -> Any:
-    """A specification, or rows, with all texts as `plain` has them. Vega makes expressions of names: there
-    U+2028 ends a line, and the name of a property that every object has (``toString``) is an error."""
-    match part:
-        case str():
-            return _chart_text(part)
-        case list():
-            return [plain_spec(each) for each in part]
-        case dict():
-            return {name: plain_spec(each) for name, each in part.items()}
-        case _:
-            return part
+def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with all texts as `plain` has them."""
+    return [
+        {name: _chart_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+        for row in rows
+    ]
 
 
 def chart_spec(
@@ -235,7 +231,6 @@ def chart_spec(
 ) -> Spec:
     """Layers over the rows of a table, one on the other; ``transform`` is that of all; ``width`` is the most
     that the picture makes good use of."""
-    spec = {"data": {"name": table}, "transform": [*transform], "layer": [*layers]}
+    spec: Spec = {"data": {"name": table}, "transform": [*transform], "layer": [*layers]}
     room = {} if width is None else {"usermeta": {"width": width}}
-    found: Spec = plain_spec({**spec, "width": "container", "height": height, **room})
-    return found
+    return {**spec, "width": "container", "height": height, **room}

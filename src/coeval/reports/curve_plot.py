@@ -22,7 +22,6 @@ from coeval.reports.chart_spec import (
     in_points,
     marks,
     names_legend,
-    plain_spec,
     shown_name,
     text_list,
     where,
@@ -67,17 +66,14 @@ def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) ->
     """A small plot for each ``task``, each with its own scale."""
     header = {"labelFontSize": 13, "labelExpr": shown_name(tasks, 40), "labelLimit": 0}
     layers = _curves(runs, _lines(table, _CELL["height"]))
-    found: Spec = plain_spec(
-        {
-            "data": {"name": table.name},
-            "transform": [*_POINTS],
-            "facet": column("task:N", sort=list(tasks), title=None, header=header),
-            "columns": min(_COLUMNS, len(tasks)),
-            "resolve": {"scale": {"y": "independent"}, "axis": {"x": "independent"}},
-            "spec": {"layer": layers, **_CELL},
-        }
-    )
-    return found
+    return {
+        "data": {"name": table.name},
+        "transform": [*_POINTS],
+        "facet": column("task:N", sort=list(tasks), title=None, header=header),
+        "columns": min(_COLUMNS, len(tasks)),
+        "resolve": {"scale": {"y": "independent"}, "axis": {"x": "independent"}},
+        "spec": {"layer": layers, **_CELL},
+    }
 
 
 def _lines(table: ReportTable, height: float) -> _LineEnds:

@@ -10,7 +10,7 @@ import vl_convert
 
 from coeval.core.errors import UsageError
 from coeval.core.text import listed
-from coeval.reports.chart_spec import plain_spec, with_labels
+from coeval.reports.chart_spec import plain_rows, with_labels
 from coeval.reports.content import Picture, Report
 
 # --- Themes: light and dark
@@ -139,4 +139,4 @@ def _drawable(picture: Picture, report: Report) -> dict[str, Any]:
     if spec.get("width") == "container":
         room = spec.get("usermeta", {})
         spec["width"] = max(min(_WIDTH, float(room.get("width", _WIDTH))), float(room.get("least", 0)))
-    return {**spec, "datasets": {picture.table: plain_spec(report.table(picture.table).records())}}
+    return {**spec, "datasets": {picture.table: plain_rows(report.table(picture.table).records())}}

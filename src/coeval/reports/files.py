@@ -10,7 +10,6 @@ from coeval.core.errors import UsageError
 from coeval.core.text import numbered
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
-from coeval.reports.workbook.report_workbook import write_workbook
 from coeval.store.jsonl import write_bytes_atomic
 
 
@@ -40,6 +39,8 @@ def write_files(report: Report, files: ReportFiles) -> list[Path]:
     """
     written: list[Path] = []
     if files.excel is not None:
+        from coeval.reports.workbook.report_workbook import write_workbook
+
         write_workbook(files.excel, report)
         written.append(files.excel)
     if files.figures is not None:

@@ -70,7 +70,7 @@ def _(reader: RunReader, measured: MeasuredRun | None) -> Results:
         people=people_rows(measures.people),
         leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
-        notes=(*label_task_notes(reader), *unscored_notes(reader, grid), *reader.notes()),
+        notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
         checks_alone=reader.rows(_ALL_CHECKED) == [(True,)],

@@ -39,6 +39,19 @@ from coeval.store.jsonl import (
 # ``.lock.holder.json`` with the time at which that process started; as long as it lives, nobody else writes.
 
 
+class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A failed work item or a torn line; ``phase`` is the task's label in a benchmark."""
+
+    at: str
+    phase: str
+    id: str
+    model: str
+    kind: str
+    message: str
+    attempts: int = 0
+    torn: str | None = None
+
+
 class Holder(msgspec.Struct, frozen=True):
     """Holder of a run's lock. ``started`` is the process's start, ``since`` that of the run."""
 

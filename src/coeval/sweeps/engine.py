@@ -150,7 +150,13 @@ def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: 
             env={**os.environ, **environment},
             start_new_session=True,
         )
-    _interrupted_by_term()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    # Slurm sends SIGTERM, which would end this process without a word.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
     try:
         while process.poll() is None:
             time.sleep(LOOK_S)
@@ -162,16 +168,6 @@ def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: 
             process.wait()
         if process.stdin is not None:
             process.stdin.close()
-
-
-def _interrupted_by_term() -> None:
-    """Slurm sends SIGTERM, which would end this process without a word."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, interrupt)
 
 
 def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[WorkerSlot]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtri, stdtr
 
 from coeval.analysis.comparison.paired_difference import POWER, PairedScores, paired_difference
@@ -89,6 +88,8 @@ def _bound(values: Floats, weights: Floats, alpha: float, times: float) -> float
     shapes, most = np.append(counts * times, 1.0), float(values.max())
     if most <= -1:
         return -1.0
+    from scipy.optimize import brentq
+
     return float(
         brentq(
             lambda bound: at_most_zero(weights * (values - bound), shapes) - alpha, -1.0, most, xtol=_EXACT

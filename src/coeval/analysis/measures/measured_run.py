@@ -268,7 +268,7 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
     said: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", pair_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in of_judges)),
-        ("leads", label_task_notes(reader)),
+        ("leads", label_task_notes(grid, labels)),
         ("leads", unscored_notes(reader, grid)),
         ("leads", label_sentences(labels)),
         ("leads", family_judges(grid, ranks, families)),
@@ -437,7 +437,7 @@ def measure_run(
         coverage=part("coverage", lambda: benchmark().coverage, {}),
         items=part("items", lambda: benchmark().items, {}),
         checks=part("checks", lambda: check_measures(grid, students()), None),
-        samples=part("samples", lambda: sample_measures(reader, grid), None),
+        samples=part("samples", lambda: sample_measures(reader), None),
         pairs=part("pairs", lambda: measured_pairs(read_comparisons(reader)), None),
         people=part("people", lambda: people_measures(reader, grid, again), None),
         removed=part("removed", lambda: removed_measures(reader, grid, counts()), None),

@@ -110,8 +110,9 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
         if place in best:
             continue  # what resembles it resembles the first of its text
         rarest = shingles[: int(len(shingles) * (1 - SIMILAR)) + 1].tolist()
-        own = word_shingles(prompts[place]) - template
-        for other in {other for shingle in rarest for other in held[shingle]}:
+        others = {other for shingle in rarest for other in held[shingle]}
+        own = word_shingles(prompts[place]) - template if others else frozenset[tuple[str, ...]]()
+        for other in others:
             similarity = jaccard(own, word_shingles(prompts[other]) - template)
             found = NearDuplicate(place, other, similarity)
             if similarity >= SIMILAR and found.before(best.get(place, found)):

@@ -21,12 +21,13 @@ from coeval.analysis.panel.mean_squares import ByJudge, judge_cells, judged_shar
 
 
 class _SharedRows(NamedTuple):
-    """A student's rows with the scores that the other has too, and how much each row counts in its item."""
+    """A student's rows with the scores that the other has too; and of each datapoint, (I,), the mean of these
+    (NaN: there is none) and how often it counts in the mean over datapoints."""
 
     rows: Codes
     levels: NDArray[np.int8]
-    total: Floats
-    share: Floats
+    means: Floats
+    counts: Floats
 
 
 class SharedScores:
@@ -39,18 +40,21 @@ class SharedScores:
         order = np.lexsort((self._cell, grid.student))
         ends = np.searchsorted(grid.student[order], np.arange(len(grid.students) + 1))
         self._rows = [order[first:last] for first, last in pairwise(ends)]
+        # those who share all that they have need it once; of others, what was asked last is asked again
+        self._whole: dict[tuple[int, frozenset[str]], _SharedRows] = {}
+        self._last: tuple[tuple[str, str, frozenset[str]], tuple[_SharedRows, _SharedRows]] | None = None
 
     def paired(self, first: str, second: str, without: Collection[str] = ()) -> dict[str, PairedScores]:
         """By task, the two's means over the scores that they share of each datapoint, those of some judges
         left out."""
-        of_a, of_b = self._shared(first, second, without)
-        a, b = self._means(of_a), self._means(of_b)
-        counts = self._counts(of_a)
-        found = {}
+        of_a, of_b = self._shared(first, second, frozenset(without).intersection(self.grid.judges))
+        a, b, found = of_a.means, of_b.means, {}
         for place, task in enumerate(self.grid.tasks):
             mine = np.isfinite(a) & (self.grid.items.task == place)
             if mine.any():
-                found[task] = PairedScores(a[mine], b[mine], counts[mine], self.grid.items.alike_of(mine))
+                found[task] = PairedScores(
+                    a[mine], b[mine], of_a.counts[mine], self.grid.items.alike_of(mine)
+                )
         return found
 
     def by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
@@ -61,8 +65,8 @@ class SharedScores:
 
     def means(self, first: str, second: str) -> tuple[Floats, Floats]:
         """(I,) of each, NaN where they share no score."""
-        of_a, of_b = self._shared(first, second, ())
-        return self._means(of_a), self._means(of_b)
+        of_a, of_b = self._shared(first, second, frozenset())
+        return of_a.means, of_b.means
 
     def by_judge(
         self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
@@ -71,9 +75,9 @@ class SharedScores:
         factors in which it scored both."""
         a, b = self._place[first], self._place[second]
         judges = [place for place, name in enumerate(self.grid.judges) if name not in without]
-        cells = self._cells if self._alike(a, b) else self._shared_cells(first, second)
-        if cells is not self._cells:
-            a, b = 0, 1
+        cells = self.cells
+        if self._kinds[a] != self._kinds[b] or self.grid.weighs:
+            cells, a, b = self._shared_cells(first, second), 0, 1
         return [
             ByJudge(cells[place][:, b][:, judges] - cells[place][:, a][:, judges], share)
             for place, (task, share) in enumerate(zip(self.grid.tasks, self._shares, strict=True))
@@ -106,25 +110,24 @@ class SharedScores:
         return found
 
     @cached_property
-    def _cells(self) -> list[Floats]:
+    def cells(self) -> list[Floats]:
+        """By task, `judge_cells` of all that is on record."""
         return [judge_cells(self.grid, task) for task in range(len(self.grid.tasks))]
 
     @cached_property
     def _shares(self) -> list[float]:
         return [judged_share(design) for design in self.grid.designs]
 
-    def _alike(self, a: int, b: int) -> bool:
-        """Whether the two have the very same scores on record, and all of them count."""
-        if any(design.weights for design in self.grid.designs):
-            return False
-        grid, (of_a, of_b) = self.grid, (self._rows[a], self._rows[b])
-        return np.array_equal(self._cell[of_a], self._cell[of_b]) and np.array_equal(
-            grid.levels[of_a] >= 0, grid.levels[of_b] >= 0
-        )
+    @cached_property
+    def _kinds(self) -> list[int]:
+        """By student, a number that those share who have the very same scores on record."""
+        kinds: dict[tuple[bytes, bytes], int] = {}
+        keys = ((self._cell[rows].tobytes(), np.packbits(self._given(rows)).tobytes()) for rows in self._rows)
+        return [kinds.setdefault(key, len(kinds)) for key in keys]
 
     def _shared_cells(self, first: str, second: str) -> list[Floats]:
         """As `judge_cells`, of the two's shared scores."""
-        both = self._shared(first, second, ())
+        both = self._shared(first, second, frozenset())
         mine = self.grid.of_rows(np.concatenate([one.rows for one in both]))._replace(
             levels=np.concatenate([one.levels for one in both]),
             student=np.repeat(np.arange(2), [len(one.rows) for one in both]),
@@ -132,45 +135,52 @@ class SharedScores:
         )
         return [judge_cells(mine, task) for task in range(len(mine.tasks))]
 
-    def _means(self, shared: _SharedRows) -> Floats:
-        item, items = self.grid.item[shared.rows], len(self.grid.items.ids)
-        with np.errstate(invalid="ignore"):
-            means = np.bincount(item, shared.total, items) / np.bincount(item, shared.share, items)
-        return np.asarray(means, np.float64)
+    def _shared(self, first: str, second: str, without: frozenset[str]) -> tuple[_SharedRows, _SharedRows]:
+        asked = first, second, without
+        if self._last is None or self._last[0] != asked:
+            self._last = asked, self._shared_of(*asked)
+        return self._last[1]
 
-    def _counts(self, shared: _SharedRows) -> Floats:
-        """(I,): how often each item counts in the mean over items."""
-        items = len(self.grid.items.ids)
-        if self.grid.weight is None:
-            return np.ones(items)
-        item, weight = self.grid.item[shared.rows], self.grid.weight[shared.rows] * shared.share
-        with np.errstate(invalid="ignore"):
-            counts = np.bincount(item, weight, items) / np.bincount(item, shared.share, items)
-        return np.asarray(counts, np.float64)
-
-    def _shared(self, first: str, second: str, without: Collection[str]) -> tuple[_SharedRows, _SharedRows]:
-        grid = self.grid
-        of_a, of_b = self._rows[self._place[first]], self._rows[self._place[second]]
+    def _shared_of(self, first: str, second: str, without: frozenset[str]) -> tuple[_SharedRows, _SharedRows]:
+        a, b = self._place[first], self._place[second]
+        if self._kinds[a] == self._kinds[b]:
+            return self._all_of(a, without), self._all_of(b, without)
+        of_a, of_b = self._rows[a], self._rows[b]
         cells = self._cell[of_a], self._cell[of_b]
-        if grid.sample is None and not np.array_equal(*cells):
+        if self.grid.sample is None and not np.array_equal(*cells):
             _, in_a, in_b = np.intersect1d(*cells, assume_unique=True, return_indices=True)
             of_a, of_b = of_a[in_a], of_b[in_b]
-        left_out = [name in without for name in grid.judges]
-        levels = [np.where(left_out, UNSCORED, grid.levels[rows]) for rows in (of_a, of_b)]
-        checked = [None if grid.checked is None else grid.checked[rows] for rows in (of_a, of_b)]
-        given = [
-            own >= 0 if check is None else np.c_[own >= 0, np.isfinite(check)]
-            for own, check in zip(levels, checked, strict=True)
-        ]
-        others = given[::-1] if grid.sample is None else _given_by_the_other(cells, given)
-        found = []
-        for rows, own, check, other in zip((of_a, of_b), levels, checked, others, strict=True):
-            both = None if check is None else np.where(other[:, -1], check, np.nan)
-            mine = np.where(other[:, : len(grid.judges)], own, UNSCORED)
-            sums = grid.sums(rows, mine, both)
-            mine[sums.units == 0] = UNSCORED  # of an answer that lacks a factor
-            found.append(_SharedRows(rows, mine, sums.total, sums.share))
-        return found[0], found[1]
+        given = [self._given(of_a), self._given(of_b)]
+        to_a, to_b = given[::-1] if self.grid.sample is None else _given_by_the_other(cells, given)
+        return self._counted(of_a, without, to_a), self._counted(of_b, without, to_b)
+
+    def _given(self, rows: Codes) -> NDArray[np.bool_]:
+        """(R, J), and a column more where there are checks: which scores rows have."""
+        valid, checked = self.grid.levels[rows] >= 0, self.grid.checked
+        return valid if checked is None else np.c_[valid, np.isfinite(checked[rows])]
+
+    def _all_of(self, place: int, without: frozenset[str]) -> _SharedRows:
+        if (place, without) not in self._whole:
+            rows = self._rows[place]
+            self._whole[place, without] = self._counted(rows, without, self._given(rows))
+        return self._whole[place, without]
+
+    def _counted(self, rows: Codes, without: frozenset[str], other: NDArray[np.bool_]) -> _SharedRows:
+        """``other``: which scores the other has, as `_given`."""
+        grid, items = self.grid, len(self.grid.items.ids)
+        counts = other[:, : len(grid.judges)] & np.array([name not in without for name in grid.judges], bool)
+        levels = np.where(counts, grid.levels[rows], UNSCORED)
+        checked = None if grid.checked is None else np.where(other[:, -1], grid.checked[rows], np.nan)
+        sums = grid.sums(rows, levels, checked)
+        levels[sums.units == 0] = UNSCORED  # of an answer that lacks a factor
+        item, times = grid.item[rows], np.ones(items)
+        share = np.bincount(item, sums.share, items)
+        with np.errstate(invalid="ignore"):
+            means = np.asarray(np.bincount(item, sums.total, items) / share, np.float64)
+            if grid.weight is not None:
+                weighted = np.bincount(item, grid.weight[rows] * sums.share, items)
+                times = np.asarray(weighted / share, np.float64)
+        return _SharedRows(rows, levels, means, times)
 
 
 def _given_by_the_other(

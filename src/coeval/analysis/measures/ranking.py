@@ -49,6 +49,7 @@ from coeval.core.records import model_of
 # Differences by less are rounding: the same sums in another order.
 SAME = 1e-9
 
+Pair: TypeAlias = tuple[str, str]
 LeftOut: TypeAlias = Callable[[str, str], Collection[str]]
 """The judges whose scores of two students are left out."""
 
@@ -76,7 +77,7 @@ class Ranking(Record, frozen=True):
     ]
     adjusted: Annotated[bool, ShownAs("Whether some lack scores that others have", elsewhere=FILES)]
     differences: Annotated[
-        Mapping[tuple[str, str], PairDifference], ShownAs("Of two who share scores", elsewhere="differences")
+        Mapping[Pair, PairDifference], ShownAs("Of two who share scores", elsewhere="differences")
     ]
     one_judge: Annotated[bool, ShownAs("Whether one judge gave all scores", elsewhere=FILES)] = False
     partial: Annotated[
@@ -126,14 +127,16 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
     covered. Two are compared on all scores that both have, but those of the judges ``left_out``."""
     shared, left_out = SharedScores(grid), left_out or _nobody
     found = item_scores(grid)
-    recorded = mean_scores(grid, found.mean)
+    recorded = mean_scores(grid, found)
     place = {name: at for at, name in enumerate(grid.students)}
     means = {name: one.score.value for name, one in recorded.items() if one.score.value is not None}
     known = sorted(means)
-    common = {pair: shared.paired(*pair, left_out(*pair)) for pair in combinations(known, 2)}
-    judged = {
-        pair: shared.by_judge(*pair, strata, left_out(*pair)) for pair, strata in common.items() if strata
-    }
+    common, judged = dict[Pair, Mapping[str, PairedScores]](), dict[Pair, Sequence[ByJudge]]()
+    for pair in combinations(known, 2):
+        without = left_out(*pair)
+        common[pair] = shared.paired(*pair, without)
+        if common[pair]:
+            judged[pair] = shared.by_judge(*pair, common[pair], without)
     levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
     some = {name for name in known if not grid.does[place[name]].all()}
     partial = {name for name in some if _skips_tasks(recorded[name])}
@@ -149,7 +152,10 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
         gaps = {pair: _gap_of(strata[task]) for pair, strata in common.items() if task in strata}
         for name, shift in shifts(levels, gaps).items():
             moves[name][task] = shift
-    scores, scatters = dict(recorded), score_scatters(grid, found.mean) if left_out is _nobody else {}
+    scores, scatters = (
+        dict(recorded),
+        score_scatters(grid, found.mean, shared.cells) if left_out is _nobody else {},
+    )
     for name in known:
         adjusted = student_score(grid, found.mean[place[name]], recorded[name], moves[name])
         over = over_judges(adjusted.score, scatters[name]) if name in scatters else None
@@ -197,7 +203,7 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
     if gap is None or not gap.significant or task not in common[pair]:
         return None
 
-    def members(tasks: Collection[str]) -> dict[tuple[str, str], FamilyMember]:
+    def members(tasks: Collection[str]) -> dict[Pair, FamilyMember]:
         strata = {both: {name: of[name] for name in of if name in tasks} for both, of in common.items()}
         judged = {both: shared.by_judge(*both, of) for both, of in strata.items() if of}
         return family_members(strata, judged, grid.looks)
@@ -219,14 +225,14 @@ def difference_between(grid: ScoreGrid, first: str, second: str) -> PairDifferen
     return adjust_family([*members.values()])[0] if members else None
 
 
-_NO_JUDGES: Mapping[tuple[str, str], Sequence[ByJudge]] = {}
+_NO_JUDGES: Mapping[Pair, Sequence[ByJudge]] = {}
 
 
 def ranked(
     levels: Mapping[str, Level],
-    common: Mapping[tuple[str, str], Mapping[str, PairedScores]],
+    common: Mapping[Pair, Mapping[str, PairedScores]],
     partial: Collection[str] = (),
-    judged: Mapping[tuple[str, str], Sequence[ByJudge]] = _NO_JUDGES,
+    judged: Mapping[Pair, Sequence[ByJudge]] = _NO_JUDGES,
     looks: Looks | None = None,
 ) -> Ranking:
     """``levels``: of the students who have a score; ``common``: what two of them share, by task; ``partial``:
@@ -238,17 +244,17 @@ def ranked(
     return ranked_by(levels, gaps, partial)
 
 
-def tested_pairs(common: Mapping[tuple[str, str], Mapping[str, PairedScores]]) -> int:
+def tested_pairs(common: Mapping[Pair, Mapping[str, PairedScores]]) -> int:
     """Count the pairs that share two items or more."""
     return sum(sum(len(stratum.a) for stratum in shared.values()) > 1 for shared in common.values())
 
 
 def family_members(
-    common: Mapping[tuple[str, str], Mapping[str, PairedScores]],
-    judged: Mapping[tuple[str, str], Sequence[ByJudge]] = _NO_JUDGES,
+    common: Mapping[Pair, Mapping[str, PairedScores]],
+    judged: Mapping[Pair, Sequence[ByJudge]] = _NO_JUDGES,
     looks: Looks | None = None,
     tests: int | None = None,
-) -> dict[tuple[str, str], FamilyMember]:
+) -> dict[Pair, FamilyMember]:
     """By pair that shares items, what is tested; as in `ranked`. ``tests``: how many there are in the family;
     None: these pairs."""
     family = max(tested_pairs(common) if tests is None else tests, 1)
@@ -262,7 +268,7 @@ def family_members(
 
 def ranked_by(
     levels: Mapping[str, Level],
-    gaps: Mapping[tuple[str, str], PairDifference],
+    gaps: Mapping[Pair, PairDifference],
     partial: Collection[str] = (),
 ) -> Ranking:
     """Rank students by their differences, tested as one family."""
@@ -281,7 +287,7 @@ def ranked_by(
     return Ranking(tuple(order), ranges, any(moves.values()), gaps, partial=left)
 
 
-def _moves(levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], PairDifference]) -> dict[str, float]:
+def _moves(levels: Mapping[str, Level], gaps: Mapping[Pair, PairDifference]) -> dict[str, float]:
     return shifts(levels, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
 
 
@@ -292,9 +298,7 @@ def _gap_of(pairs: PairedScores) -> tuple[float, int]:
     return difference, len(pairs.a)
 
 
-def shifts(
-    levels: Mapping[str, Level], gaps: Mapping[tuple[str, str], tuple[float, int]]
-) -> dict[str, float]:
+def shifts(levels: Mapping[str, Level], gaps: Mapping[Pair, tuple[float, int]]) -> dict[str, float]:
     """By student, what to add to its mean so that means differ as students do on the scores that they share;
     ``gaps``: how far the second of two is ahead of the first, over how many items.
 

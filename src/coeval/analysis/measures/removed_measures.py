@@ -32,7 +32,7 @@ def answer_counts(reader: RunReader) -> StudentCounts:
 
 def removed_measures(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) -> RemovedMeasures | None:
     """Measure what ``grid`` leaves out of a run, by the plain means; None where nothing is removed."""
-    everything = with_removed(reader, grid)
+    everything = with_removed(reader)
     students = {} if everything is grid else _students(reader, everything, counts)
     labels = removed_labels(reader, everything, grid.students)
     return RemovedMeasures(students, labels) if students or labels else None
@@ -52,7 +52,7 @@ def _students(reader: RunReader, everything: ScoreGrid, counts: StudentCounts) -
 
 
 def _measured(grid: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
-    return student_measures(grid, mean_scores(grid, item_scores(grid).mean), counts)
+    return student_measures(grid, mean_scores(grid, item_scores(grid)), counts)
 
 
 _COUNTS = """

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,9 +251,14 @@ class ScoreGrid(NamedTuple):
         return np.asarray(found[answer] == needed[self.task], bool)
 
     @property
+    def weighs(self) -> bool:
+        """Whether any task has weights or checks, so that not all scores count alike."""
+        return any(design.weights for design in self.designs)
+
+    @property
     def _weights(self) -> Floats | None:
         """(tasks, factors), NaN in tasks in which all scores count alike; None: in all."""
-        if not any(design.weights for design in self.designs):
+        if not self.weighs:
             return None
         return np.array(
             [[design.weights.get(name, np.nan) for name in self.factors] for design in self.designs]
@@ -370,9 +376,19 @@ def no_levels(shape: tuple[int, int], levels: int) -> NDArray[np.int8]:
     return np.full(shape, UNSCORED, kind)
 
 
-def score_grid(reader: RunReader, *, removed: bool = False) -> ScoreGrid:
-    """The scores that count in a run; ``removed``: those of students and tasks too that the configuration has
-    lost."""
+# By what is read, for all who measure it: a page and its items need the same.
+_GRIDS: WeakKeyDictionary[RunReader, ScoreGrid] = WeakKeyDictionary()
+
+
+def score_grid(reader: RunReader) -> ScoreGrid:
+    """The scores that count in a run, read once."""
+    if reader not in _GRIDS:
+        _GRIDS[reader] = _read_grid(reader, removed=False)
+    return _GRIDS[reader]
+
+
+def _read_grid(reader: RunReader, *, removed: bool) -> ScoreGrid:
+    """``removed``: the scores of students and tasks too that the configuration has lost."""
     planned = reader.planned
     terms = [term for (term,) in reader.rows("SELECT term FROM terms ORDER BY rowid")]
     tasks = [name for name in _distinct(reader, "task", "planned") if removed or has_task(planned, name)]
@@ -436,10 +452,11 @@ def _distinct(reader: RunReader, column: str, view: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def with_removed(reader: RunReader, grid: ScoreGrid) -> ScoreGrid:
-    """The same with the scores of ``removed`` students and tasks, where there are any."""
+def with_removed(reader: RunReader) -> ScoreGrid:
+    """The scores that count, and those of removed students and tasks, where there are any."""
+    grid = score_grid(reader)
     on_record = {*_distinct(reader, "task", "planned"), *_distinct(reader, "student", "response")}
-    return grid if on_record <= {*grid.tasks, *grid.students} else score_grid(reader, removed=True)
+    return grid if on_record <= {*grid.tasks, *grid.students} else _read_grid(reader, removed=True)
 
 
 def has_task(planned: Planned | None, task: str) -> bool:

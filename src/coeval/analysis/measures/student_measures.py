@@ -7,7 +7,7 @@ by its weight, once: by the mean over the judges who scored it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -36,6 +36,7 @@ from coeval.analysis.measures.measured import (
 )
 from coeval.analysis.measures.score_grid import (
     Codes,
+    GridItems,
     LevelCounts,
     RowSums,
     ScoreGrid,
@@ -44,7 +45,6 @@ from coeval.analysis.measures.score_grid import (
 from coeval.analysis.panel.mean_squares import (
     ByJudge,
     JudgeScatter,
-    judge_cells,
     judge_scatter,
     judged_share,
     pooled_scatter,
@@ -186,11 +186,17 @@ def item_scores(grid: ScoreGrid, judge: int | None = None, *, whole: bool = True
     return RowSums(np.asarray(total, np.float64), np.asarray(share, np.float64), units.astype(np.int64))
 
 
+def _recorded(grid: ScoreGrid, scores: RowSums) -> RowSums:
+    """All scores that are there, those of answers that lack a factor among them."""
+    return item_scores(grid, whole=False) if grid.weighs else scores
+
+
 def student_measures(
     grid: ScoreGrid, own: Mapping[str, StudentScores], counts: StudentCounts | None = None
 ) -> dict[str, StudentMeasures]:
     """By student; ``own`` are their scores, as `ranking` has them, ``counts`` those of their answers."""
-    scores, every = item_scores(grid), item_scores(grid, whole=False)
+    scores = item_scores(grid)
+    every = _recorded(grid, scores)
     everything = np.zeros(len(grid.items.ids), np.int32)
 
     def grouped(group: Codes, names: Sequence[str]) -> list[_Named]:
@@ -201,13 +207,7 @@ def student_measures(
     by_teacher = grouped(grid.items.teacher, grid.teachers)
     by_factor, by_part = _by_factor(grid)
     by_judge = _joined(grid, (_by_one_judge(grid, place) for place in range(len(grid.judges))))
-    by_value = _joined(
-        grid,
-        (
-            grouped(np.where(np.isin(np.arange(len(everything)), items), 0, -1), (value,))
-            for value, items in grid.items.attributes.items()
-        ),
-    )
+    by_value = _joined(grid, (grouped(*values) for values in _attribute_values(grid.items)))
     bounds, levels = score_bounds(grid, every), levels_by_student(grid)
     units = every.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
     partial = np.logical_not(grid.does[:, np.unique(grid.task)].all(axis=1)).tolist()
@@ -237,6 +237,18 @@ def student_measures(
         )
         for place, student in enumerate(grid.students)
     }
+
+
+def _attribute_values(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
+    """Which of some values each datapoint sampled, below 0: none; as many at once as exclude each other."""
+    group, names = np.full(len(items.ids), -1), list[str]()
+    for value, sampled in items.attributes.items():
+        if (group[sampled] >= 0).any():
+            yield group, names
+            group, names = np.full(len(items.ids), -1), []
+        group[sampled] = len(names)
+        names.append(value)
+    yield group, names
 
 
 # Bounds that are closer are one: sums in another order.
@@ -406,11 +418,11 @@ def _joined(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
     return found
 
 
-def mean_scores(grid: ScoreGrid, means: Floats) -> dict[str, StudentScores]:
-    """By student, before they are adjusted; ``means`` (S, I) are those of items, NaN where there is none."""
-    tasks = len(grid.tasks)
+def mean_scores(grid: ScoreGrid, scores: RowSums) -> dict[str, StudentScores]:
+    """By student, before they are adjusted."""
+    tasks, means = len(grid.tasks), scores.mean
     needed = _needed(grid, grid.items.task, tasks, grid.due)
-    units = item_scores(grid, whole=False).units
+    units = _recorded(grid, scores).units
     inside = grid.items.task[:, None] == np.arange(tasks)
     missing = grid.times[:, None] * needed - units @ inside
     found = {}
@@ -449,16 +461,16 @@ def student_score(
         else one
         for task, one in recorded.score_by_task.items()
     }
-    score = mean_over_tasks(grid, means, shifts.get("", 0.0))
-    measured = of_interval(score, recorded.score.missing)
-    return msgspec.structs.replace(recorded, score=measured, score_by_task=by_task)
+    score = recorded.score
+    if shift := shifts.get("", 0.0):
+        score = of_interval(mean_over_tasks(grid, means, shift), score.missing)
+    return msgspec.structs.replace(recorded, score=score, score_by_task=by_task)
 
 
-def score_scatters(grid: ScoreGrid, means: Floats) -> dict[str, JudgeScatter | None]:
+def score_scatters(grid: ScoreGrid, means: Floats, cells: Sequence[Floats]) -> dict[str, JudgeScatter | None]:
     """By student whom any judge scored: what judges add, in severity and in leaning. That is one variance
     for all students; None if it cannot be estimated, as with one judge. ``means`` (S, I) are those of items,
-    NaN where there is none."""
-    cells = [judge_cells(grid, task) for task in range(len(grid.tasks))]
+    NaN where there is none; ``cells`` are by task, as `judge_cells`."""
     shares = [judged_share(design) for design in grid.designs]
     own: dict[str, JudgeScatter | None] = {}
     for place, name in enumerate(grid.students):

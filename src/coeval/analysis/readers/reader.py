@@ -335,8 +335,15 @@ class Reader:
                 [files] if files else [],
             )
         self.damage = tuple(damage for stage in self.stages for damage in self._damage(stage))
-        terms = sorted(set().union(*map(self._terms, self.stages)))
-        self._db.execute("CREATE TABLE terms AS SELECT unnest(?::VARCHAR[]) AS term", [terms])
+        names = " UNION ALL ".join(
+            f"SELECT {f'unnest({name})' if kind.endswith('[]') else name} AS term "  # noqa: S608
+            f"FROM {_raw(stage)} WHERE no_record_of IS NULL"
+            for stage in self.stages
+            for name, kind in stage.terms.items()
+        )
+        self._db.execute(
+            f"CREATE TABLE terms AS SELECT DISTINCT term FROM ({names}) WHERE term IS NOT NULL ORDER BY term"  # noqa: S608
+        )
         self._db.execute("CREATE TYPE term AS ENUM (SELECT term FROM terms)")
         for stage in self.stages:
             compact = ", ".join(f"{name}::{kind} AS {name}" for name, kind in stage.terms.items())
@@ -383,15 +390,6 @@ class Reader:
             f"read_json(?::VARCHAR[], format = 'newline_delimited', columns = {{{columns}}}, "
             f"ignore_errors = true, filename = true, maximum_object_size = {self._longest})"
         )
-
-    def _terms(self, stage: Stage) -> set[str]:
-        """The names that a kind's records hold."""
-        found = set()
-        for name, kind in stage.terms.items():
-            each = f"unnest({name})" if kind.endswith("[]") else name
-            records = f"SELECT {each} AS term FROM {_raw(stage)} WHERE no_record_of IS NULL"  # noqa: S608
-            found.update(self.rows(f"SELECT DISTINCT term FROM ({records}) WHERE term IS NOT NULL"))  # noqa: S608
-        return {term for (term,) in found}
 
 
 def _raw(stage: Stage) -> str:

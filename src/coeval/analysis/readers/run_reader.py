@@ -307,6 +307,12 @@ class ItemText(msgspec.Struct, frozen=True):
     status: str = "ok"
 
 
+_RECORDED_FACTORS = """
+SELECT task::VARCHAR, judge::VARCHAR, factors::VARCHAR[]
+FROM (SELECT DISTINCT term AS task, judge::term AS judge, factors FROM judged)
+"""
+
+
 class RecordedFactors(NamedTuple):
     """Factors that a judge of a task scored in one judgment, or was to."""
 
@@ -347,10 +353,7 @@ class RunReader(Reader):
             self.beyond_total = self._cut_off()  # after the count: what is left out is no orphan
             self.beyond_samples = self._cut_samples()
             self.copies = SampleCopies(self.rows)
-            found = [
-                RecordedFactors(*row)
-                for row in self.rows("SELECT DISTINCT task, judge, factors::VARCHAR[] FROM judged")
-            ]
+            found = [RecordedFactors(*row) for row in self.rows(_RECORDED_FACTORS)]
             self.left_out = self._leave_out(found)
             self._note_checks(found)
         if planned is not None and (served := self.served()):
@@ -473,7 +476,7 @@ class RunReader(Reader):
         kinds = ((self.orphans.responses, "answer", "item"), (self.orphans.evaluations, "judgment", "answer"))
         if orphans := [f"{numbered(n, what)} without a good {of}" for n, what, of in kinds if n]:
             notes += (f"not counted: {', '.join(orphans)}",)
-        return notes + tuple(self.copies.notes())
+        return notes + tuple(self.copies.notes(sampled=self.sampled))
 
     def _made(self, stage: Stage) -> None:
         if stage.table != "datapoint":

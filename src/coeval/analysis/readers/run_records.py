@@ -12,10 +12,9 @@ from coeval.core.foreign import decoder
 from coeval.core.html_table import Columns, columns
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.core.text import numbered
-from coeval.engine.session import ErrorLine
 from coeval.store.jsonl import whole_lines
 from coeval.store.record_index import known_records
-from coeval.store.rundir import PAIRS, RunDir
+from coeval.store.rundir import PAIRS, ErrorLine, RunDir
 
 R = TypeVar("R", bound=Record | Preference, covariant=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -166,11 +166,6 @@ class ItemLines:
                 continue
 
 
-_SCORES = (
-    "SELECT student::VARCHAR, score FROM answered WHERE no IN "
-    "(SELECT no FROM viewed WHERE task = ? AND item = ?)"
-)
-
 _SCORES_OF_SAMPLES = f"""
 SELECT model || CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample + 1) ELSE '' END,
        CASE WHEN s.item IS NULL THEN matched ELSE s.score END
@@ -181,6 +176,7 @@ WHERE item = ?
 """  # noqa: S608
 
 
+_NONE_KNOWN: Mapping[str, float | None] = {}
 Rows: TypeAlias = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """A query over a reader's views, with its parameters."""
 
@@ -202,8 +198,11 @@ class RunItems:
         if self._older is None:
             _ = self._lines
 
-    def detail(self, item: str, task: str) -> ItemDetail | None:
-        """An item with all that was made of it; None where it is not there.
+    def detail(
+        self, item: str, task: str, scores: Mapping[str, float | None] = _NONE_KNOWN
+    ) -> ItemDetail | None:
+        """An item with all that was made of it; None where it is not there. ``scores`` are those of students,
+        unless one gave several answers: then each answer has its own.
 
         Raises StoreError: a file cannot be read.
         """
@@ -220,8 +219,7 @@ class RunItems:
             if (task, pair.judge_model_id) not in self._judges:
                 compared[response_id(item, pair.first_model_id)].append(pair)
         answers = [each for each in records if isinstance(each, Response)]
-        scores: dict[str, float | None] = dict(self._rows(_SCORES, [task, item]))
-        if any(each.sample for each in answers):  # each has a score of its own
+        if any(each.sample for each in answers):
             scores = dict(self._rows(_SCORES_OF_SAMPLES, [item]))
         return ItemDetail(
             item=item,
@@ -441,7 +439,7 @@ class OutputItems:
     def prepare(self) -> None:
         _ = self._tasks
 
-    def detail(self, item: str, task: str) -> ItemDetail | None:
+    def detail(self, item: str, task: str, _: Mapping[str, float | None] = _NONE_KNOWN) -> ItemDetail | None:
         headline = self._rows("SELECT metric FROM headline WHERE task = ?", [task])
         answers: list[ShownAnswer] = []
         prompt: str | None = None

@@ -65,24 +65,22 @@ def published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
     The table of gamed baselines holds the difficulties too; the other one has a row per instruction,
     in the benchmark's order.
     """
-    if not Library().is_official(BASELINE, assets[BASELINE]):
+    known = [name for name in (GAMED, DIFFICULTY) if name in assets]
+    if not known or not Library().is_official(BASELINE, assets[BASELINE]):
         return PublishedLengths(None, {})
-    if GAMED in assets:
-        rows = list(read_records(assets[GAMED]))
-        gamed = GamedAnnotations(
-            tuple(float(row["preference"]) for row in rows),
-            tuple(float(row["std_delta_len"]) for row in rows),
-            tuple(float(row["instruction_difficulty"]) for row in rows),
-        )
-        return PublishedLengths(
-            gamed, {int(row["index"]): float(row["instruction_difficulty"]) for row in rows}
-        )
-    if DIFFICULTY in assets:
-        table = read_records(assets[DIFFICULTY])
-        return PublishedLengths(
-            None, {number: float(row["instruction_difficulty"]) for number, row in enumerate(table)}
-        )
-    return PublishedLengths(None, {})
+    rows = list(read_records(assets[known[0]]))
+    difficulties = {
+        int(row["index"]) if known[0] == GAMED else number: float(row["instruction_difficulty"])
+        for number, row in enumerate(rows)
+    }
+    if known[0] == DIFFICULTY:
+        return PublishedLengths(None, difficulties)
+    gamed = GamedAnnotations(
+        tuple(float(row["preference"]) for row in rows),
+        tuple(float(row["std_delta_len"]) for row in rows),
+        tuple(float(row["instruction_difficulty"]) for row in rows),
+    )
+    return PublishedLengths(gamed, difficulties)
 
 
 def remarks_on(control: LengthControl | None) -> tuple[str, ...]:

@@ -100,12 +100,8 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def check(instruction_id: str, kwargs: Mapping[str, Any], response: str, language: Language) -> bool:
+def follows(needed: Instruction, response: str, language: Language) -> bool:
     """Check one instruction strictly; a blank response follows none."""
-    return _follows(instruction(instruction_id, kwargs), response, language)
-
-
-def _follows(needed: Instruction, response: str, language: Language) -> bool:
     return bool(response.strip()) and needed.follows(response, language)
 
 
@@ -128,8 +124,8 @@ def score_prompt(item: FollowingItem, response: str, language: Language) -> Foll
         needed = instruction(instruction_id, kwargs)
         verdicts = [False, False]
         try:
-            verdicts[0] = verdicts[1] = _follows(needed, response, language)
-            verdicts[1] = verdicts[0] or any(_follows(needed, text, language) for text in others)
+            verdicts[0] = verdicts[1] = follows(needed, response, language)
+            verdicts[1] = verdicts[0] or any(follows(needed, text, language) for text in others)
         except Exception as error:  # noqa: BLE001 - one instruction's bug must cost neither the item nor the run
             raised[instruction_id] = f"{type(error).__name__}: {error}"
         strict.append(verdicts[0])

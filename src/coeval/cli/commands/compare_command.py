@@ -11,13 +11,13 @@ import typer
 
 from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
-from coeval.api.run_handle import sides_of
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, names_in
 from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
+from coeval.reports.compared_sides import sides_of
 from coeval.reports.content import Report
 from coeval.reports.files import ReportFiles, files_reported, write_files
 from coeval.store.jsonl import write_bytes_atomic

@@ -12,7 +12,7 @@ from rich.console import Console
 from coeval.analysis.panel.judge_drift import JudgeDrift
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, Commands, KeyFile
-from coeval.cli.commands.run_report import count_calls, run_with_progress
+from coeval.cli.commands.run_command import count_calls, run_with_progress
 from coeval.cli.streams import say, warn
 from coeval.cli.views.results_view import json_text
 from coeval.cli.views.table_view import show_table

@@ -17,7 +17,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.pipeline.config.schema import PHASES, Phase
-from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, Needed, RepairReport
 from coeval.pipeline.upkeep.repair import repair as repair_run
 from coeval.reports.content import columns_of

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from coeval.api import find_keys
+from coeval.api import Run, find_keys, run_checked
 from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
@@ -19,11 +24,30 @@ from coeval.cli.command_names import (
     ProbeOnFail,
     names_in,
 )
-from coeval.core.errors import UsageError
-from coeval.exchange.trackers import destinations
+from coeval.cli.streams import say, warn
+from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
+from coeval.cli.views.progress_view import tell_batches, with_progress
+from coeval.cli.views.results_view import render
+from coeval.cli.views.table_view import show_rows, show_table
+from coeval.core.errors import KeyMissing, UsageError
+from coeval.core.process_limits import address_space_left
+from coeval.engine.session import SessionContext
+from coeval.exchange.trackers import Destination, destinations, log_at_end
 from coeval.models.batch.job_list import BatchMode
+from coeval.models.catalog import HOSTS
+from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.load_file import Loaded, read_config
+from coeval.pipeline.config.resolve import Resolved
+from coeval.pipeline.config.roles import own_code
+from coeval.pipeline.config.schema import PHASES, Config, Phase
+from coeval.pipeline.plan.preview import Forecast, forecast
 from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.start.checks import code_of_checks
+from coeval.pipeline.start.inherit import inherited_phases
+from coeval.pipeline.start.open_start import resolved_models
+from coeval.pricing.price_book import PriceBook
+from coeval.reports.content import Cell, ReportTable, columns_of
+from coeval.store.rundir import RunDir
 
 ContinueRun = Annotated[
     bool, typer.Option("--continue", help="Continue the run: request only what is missing.")
@@ -124,8 +148,6 @@ def run(
     """
     if log_level == "DEBUG":
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
-    from coeval.cli.commands.run_report import count_calls, run_and_report
-
     stance, names = stance_of(redo_changed, keep_changed), names_in(only_models)
     batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
     options = RunOptions(
@@ -250,3 +272,179 @@ def started_file(file: Path, options: RunOptions, resume: str | None) -> Loaded:
     if options.continue_run and resume is not None:
         raise UsageError("--continue and --resume exclude each other; give one of them")
     return read_config(file, resume_from=resume, start=options)
+
+
+# --- `coeval run` on the terminal: the forecast, the run as it goes, and what came of it
+
+
+def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
+    """``--dry-run``: models, tasks, modes, records and calls; the exit code."""
+    results, messages = streams.results(), streams.messages()
+    config, choices = _resolved(config, options, keys, messages)
+    for sentence in doubts(config):
+        warn(messages, sentence)
+    foreseen = forecast(config, options)
+    for sentence in foreseen.warnings:
+        warn(messages, sentence)
+    _show_models(config, results)
+    for sentence in (*choices, *own_code(options.opened(config))):
+        say(results, sentence)
+    results.print()
+    _show_phases(config, options, foreseen, results)
+    results.print()
+    _show_tasks(config, foreseen, results)
+    results.print()
+    for sentence in code_of_checks(config):
+        say(results, sentence)
+    say(
+        results,
+        f"{foreseen.total} calls, excluding probes and retries. No model was called and nothing was written.",
+    )
+    return 0
+
+
+def _show_models(config: Config, results: Console) -> None:
+    rows = [(model.name, model.interface, model.cast) for model in config.models]
+    show_rows(results, "Models", columns_of("model", "interface", "roles"), rows)
+
+
+def _show_phases(config: Config, options: RunOptions, foreseen: Forecast, results: Console) -> None:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            phase,
+            _mode(config, options, phase),
+            str(foreseen.owed_of_phase(phase)),
+            str(foreseen.calls_of_phase(phase)),
+        )
+        for phase in PHASES
+    ]
+    rows.append(("total", "", str(foreseen.total_owed), str(foreseen.total)))
+    columns = (*columns_of("phase", "mode"), *columns_of("records", "calls", kind="count"))
+    show_table(results, ReportTable("", "Missing", columns, tuple(rows), bold=frozenset({(len(PHASES), 0)})))
+
+
+def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
+    rows = []
+    for task in config.tasks:
+        sampling = task.sampling
+        settings = (_span(sampling.target), _span(sampling.nuance), task.way_of_judging)
+        rows.append((task.name, sampling.total, *settings, str(foreseen.calls_of_task(task.name))))
+    columns = (
+        *columns_of("task"),
+        *columns_of("items", kind="count"),
+        *columns_of("target", "nuance", "evaluation"),
+        *columns_of("calls", kind="count"),
+    )
+    show_rows(results, "By task (items: of each teacher)", columns, rows)
+    for task in config.tasks:
+        if scales := task.described_scales():
+            say(results, f"Levels of {task.name}: {scales}")
+
+
+def _span(count: str | tuple[int, int]) -> str:
+    """How many attributes an item samples: ``all``, 2, or 1–2."""
+    if isinstance(count, str):
+        return count
+    low, high = count
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
+    """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
+    mode = options.mode(config, phase)
+    takes_over = config.experiment.resume_from is not None and not options.continue_run
+    return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
+
+
+def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
+    """A file can be checked without a credential; what is wrong in it ends a dry run as it ends a run."""
+    prices = PriceBook()
+    prices.refuse_strangers(HOSTS, HOSTS.own)
+    try:
+        return resolved_models(config, options, find_keys(keys), prices)
+    except KeyMissing as error:
+        warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
+        return Resolved(config)
+
+
+def run_and_report(
+    config: Config, options: RunOptions, key_file: Path | None, file: Path, log_to: Sequence[Destination] = ()
+) -> int:
+    """Run, with progress on the terminal, and print scores, gaps and the way on; the exit code."""
+    messages = streams.messages()
+    run = run_with_progress(config, options, key_file)
+    labels = {model.name: model.label for model in config.models if model.label is not None}
+    _report(run, labels, messages, _way_on(file, options))
+    if run.summary is not None and run.summary.shows_scores:
+        if config.experiment.report:
+            say(messages, f"Report: {run.path / 'report.html'}")
+        log_at_end(run.path, log_to, lambda sentence: warn(messages, sentence))
+    return run.exit_code
+
+
+def run_with_progress(config: Config, options: RunOptions, key_file: Path | None) -> Run:
+    """Run, with progress on the terminal."""
+
+    async def work(context: SessionContext) -> Run:
+        loading = asyncio.create_task(_load_analysis())
+        try:
+            return await run_checked(
+                config, options, keys=context.keys, watcher=context.watcher, interrupt=context.interrupt
+            )
+        finally:
+            loading.cancel()
+
+    return with_progress(find_keys(key_file), work)
+
+
+async def _load_analysis() -> None:
+    """Import what the table at the end needs while requests are on the wire: a third of a second."""
+    await asyncio.sleep(0.2)
+    if address_space_left() is not None:
+        return  # little may be left, and what is missed at the end is told there
+    await asyncio.to_thread(importlib.import_module, "coeval.reports.scores")
+
+
+def _way_on(file: Path, options: RunOptions) -> str:
+    """The command that goes on as this one began."""
+    stance = options.stance
+    changed = f" --{stance.value}-changed" if stance in (Stance.REDO, Stance.KEEP) else ""
+    only = f" --only-models {quote(','.join(options.only_models))}" if options.only_models else ""
+    free = " --allow-unsandboxed" if options.allow_unsandboxed else ""
+    return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"
+
+
+def _report(run: Run, labels: Mapping[str, str], messages: Console, way_on: str) -> None:
+    """The table as ``results``; what is missing from it, why, and how to go on as ``messages``."""
+    summary = run.summary
+    if summary is None:
+        return
+    if messages.file.isatty():
+        messages.print()
+    if summary.shows_scores:
+        render(run.results(), streams.results(), labels)
+    for sentence in (*summary.notes, *summary.stopped.values()):
+        warn(messages, sentence)
+    if summary.batches:
+        tell_batches(summary.batches, messages)
+    if summary.missing:
+        tell_gaps(summary, messages)
+        if any(outcome.failed["cut_off"] for outcome in summary.phases.values()):
+            warn(
+                messages,
+                "Answers were cut off at max_tokens (of your own code: max_answer_bytes): raise it before "
+                "going on, or they will be again.",
+            )
+        used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
+        first = "Raise what is used up first: the warnings above name it." if used_up else ""
+        others = summary.missing - sum(supply.missing for supply in summary.short)
+        first = first or checks_first(RunDir(run.path), others)
+        tell_way_on(messages, summary.short, way_on, owed=summary.missing, first=first)
+        if any(outcome.failed or outcome.incomplete for outcome in summary.phases.values()):
+            say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")
+    elif summary.interrupted:
+        untouched = "the same command; no record has changed, only the run's log and account"
+        way = way_on if summary.begun else untouched
+        say(messages, f"Stopped. Go on with: {way}")
+    if summary.begun:
+        say(messages, f"Artifacts: {run.path}")

@@ -12,12 +12,12 @@ import typer
 from aiohttp.web import Application
 
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.api.run_handle import sides_of
 from coeval.cli import streams
 from coeval.cli.command_names import NoToken, OpenIt, Port
 from coeval.cli.loop import run_async
 from coeval.cli.views.folder_status import status_of
 from coeval.core.errors import UsageError
+from coeval.reports.compared_sides import sides_of
 from coeval.reports.comparison_page import comparison_page
 from coeval.reports.site.page import write_page
 from coeval.reports.view.view_app import ViewToken, make_view_app

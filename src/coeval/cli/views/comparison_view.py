@@ -29,7 +29,6 @@ from coeval.cli.views.table_view import (
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import numbered
 from coeval.reports.content import ReportColumn, ReportTable, columns_of
-from coeval.reports.training_report import choice_table, run_table
 from coeval.reports.writers.markup import as_markdown, escaped
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ _LEGEND = (
 
 
 def print_sweeps(found: SweepComparison, console: Console) -> None:
+    from coeval.reports.training_report import choice_table, run_table
+
     for said in found.sentences:
         say(console, said)
     show_each(console, [choice_table(found).with_columns("task", "best", last="tied")])

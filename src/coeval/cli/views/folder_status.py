@@ -26,15 +26,14 @@ from coeval.cli.views.table_view import say_names, show_rows
 from coeval.core.errors import StoreError
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars, limit_in_dollars, numbered
-from coeval.engine.session import ErrorLine
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Config, Experiment, Phase
-from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.pipeline.upkeep.repair import QuickLook, RepairReport, config_of, quick_look
 from coeval.reports.content import columns_of
 from coeval.store.record_index import PhaseIndex
-from coeval.store.rundir import Meta, RunDir
+from coeval.store.rundir import ErrorLine, Meta, RunDir
 
 # --- Watching a folder at work
 

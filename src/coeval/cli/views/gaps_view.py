@@ -10,8 +10,7 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import BatchLost
 from coeval.core.text import numbered
-from coeval.pipeline.upkeep.batch_jobs import continue_command
-from coeval.pipeline.upkeep.gaps import unscored_checks
+from coeval.pipeline.upkeep.gaps import continue_command, unscored_checks
 from coeval.reports.content import columns_of
 
 if TYPE_CHECKING:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from shlex import quote
 
-from coeval.core.errors import ConfigError, StoreError
-from coeval.core.shown_url import HIDDEN
 from coeval.engine.progress import Watcher
 from coeval.models.batch.batches import cancel_jobs
 from coeval.models.batch.job_list import BatchMode, read_jobs
@@ -14,7 +11,7 @@ from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.run import arun
-from coeval.pipeline.run_options import RunOptions, run_folder
+from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.start.checks import check_start
 from coeval.store.rundir import RunDir
@@ -49,21 +46,3 @@ def _there(config: Config, folder: RunDir) -> Config:
     path = folder.path.resolve()
     place = {"storage_folder": str(path.parent), "id": path.name, "probe_mode": "disable"}
     return config.model_copy(update={"experiment": config.experiment.model_copy(update=place)})
-
-
-# --- Command that resumes a run
-
-_BY_FILE = "coeval run --config FILE --continue (FILE: the experiment file that the run was started with)"
-
-
-def continue_command(folder: RunDir) -> str:
-    """By the configuration that the run keeps; by the file that it came of, where that copy is not usable,
-    names another folder from here, or lacks the credentials that were taken out of it."""
-    try:
-        config = load_config(folder.config)
-        whole = HIDDEN.encode() not in folder.config.read_bytes()
-    except (ConfigError, StoreError, OSError):
-        return _BY_FILE
-    if not whole or run_folder(config).path.resolve() != folder.path.resolve():
-        return _BY_FILE
-    return f"coeval run --config {quote(str(folder.config))} --continue"

@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 import msgspec
 
+from coeval.core.errors import ConfigError, StoreError
 from coeval.core.records import CHECK
+from coeval.core.shown_url import HIDDEN
 from coeval.core.text import listed, numbered
+from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
@@ -20,7 +24,7 @@ from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import Node, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup, build_setup
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import RunOptions, Stance, run_folder
 from coeval.pipeline.start.inherit import source_folder
 from coeval.store.record_index import RecordFiles
 from coeval.store.rundir import RunDir
@@ -188,3 +192,21 @@ def unscored_checks(folder: RunDir) -> UnscoredChecks:
         for factor in part.missing
     )
     return UnscoredChecks(len(lacking), reasons)
+
+
+# --- Command that resumes a run
+
+_BY_FILE = "coeval run --config FILE --continue (FILE: the experiment file that the run was started with)"
+
+
+def continue_command(folder: RunDir) -> str:
+    """By the configuration that the run keeps; by the file that it came of, where that copy is not usable,
+    names another folder from here, or lacks the credentials that were taken out of it."""
+    try:
+        config = load_config(folder.config)
+        whole = HIDDEN.encode() not in folder.config.read_bytes()
+    except (ConfigError, StoreError, OSError):
+        return _BY_FILE
+    if not whole or run_folder(config).path.resolve() != folder.path.resolve():
+        return _BY_FILE
+    return f"coeval run --config {quote(str(folder.config))} --continue"

@@ -34,7 +34,6 @@ from coeval.core.records import (
     proposal_id,
     response_id,
 )
-from coeval.engine.session import ErrorLine
 from coeval.pipeline.config.draft import ItemSource, item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
@@ -45,7 +44,7 @@ from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
 from coeval.store.legacy import is_legacy
-from coeval.store.rundir import RECORD_FILES, RunDir, finish_replacing, now, phase_of_files
+from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, now, phase_of_files
 
 # --- Valid lines, and the names of flaws
 #

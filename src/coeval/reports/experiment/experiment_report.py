@@ -30,7 +30,7 @@ from coeval.core.figures import points
 from coeval.core.plain import plain
 from coeval.core.records import SEPARATOR, id_fields, item_number
 from coeval.core.text import numbered
-from coeval.pipeline.upkeep.batch_jobs import continue_command
+from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.reports.content import (
     Alert,
     Cell,

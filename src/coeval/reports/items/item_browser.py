@@ -18,18 +18,23 @@ from coeval.reports.items.item_rows import (
     FLAGS,
     ItemChoice,
     ItemFacets,
+    ItemFigures,
+    ItemRow,
     RowPage,
     find_rows,
     item_facets,
-    lost_counts,
+    item_figures,
+    item_rows,
     make_item_tables,
 )
 
 # Characters of a prompt's beginning: a line of a list, however much space there is between its words.
 _OPENING, _READ = 80, 400
-# Of whom pairs are counted: beyond them nobody asks who lost to whom, and pairs grow with the square.
-_MOST_STUDENTS = 12
 
+_OF_ITEM = """
+SELECT item, task, student::VARCHAR, score FROM viewed LEFT JOIN answered USING (no)
+WHERE no = (SELECT min(no) FROM viewed WHERE item = ? AND (? = '' OR task = ?))
+"""
 
 log = logging.getLogger("coeval")
 
@@ -83,10 +88,15 @@ class ItemBrowser:
         ]
         return msgspec.structs.replace(page, rows=rows)
 
-    def lost_counts(self) -> list[tuple[str, str, int]]:
-        """On how many items a student scored less than another, of any two of the best."""
+    def figures(self) -> ItemFigures:
+        """What students came to on each item."""
         with self._lock:
-            return lost_counts(self._reader, self.facets.students[:_MOST_STUDENTS])
+            return item_figures(self._reader, self.facets)
+
+    def numbered(self, numbers: Sequence[int]) -> list[ItemRow]:
+        """The items of these numbers."""
+        with self._lock:
+            return item_rows(self._reader, ItemChoice(), numbers)
 
     def _make_searchable(self) -> None:
         """Seconds and some 200 MB at a million judgments, so it is done when somebody first searches."""
@@ -103,11 +113,14 @@ class ItemBrowser:
         Raises StoreError: a file cannot be read.
         """
         with self._lock:
-            found = self._reader.rows(
-                "SELECT item, task FROM viewed WHERE item = ? AND (? = '' OR task = ?) LIMIT 1",
-                [item, task, task],
-            )
-            return self._items.detail(*found[0]) if found else None
+            found = self._reader.rows(_OF_ITEM, [item, task, task])
+            scores = {student: score for _, _, student, score in found}
+            return self._items.detail(found[0][0], found[0][1], scores) if found else None
+
+    def whole(self, row: ItemRow) -> ItemDetail | None:
+        """The item of a row of all students; raises as `detail`."""
+        with self._lock:
+            return self._items.detail(row.item, row.task, row.scores)
 
     def mark(self, keys: Iterable[tuple[str, str]]) -> None:
         """Say which items are marked, by task and item."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
+import numpy as np
 
+from coeval.analysis.intervals import Floats
 from coeval.analysis.judged_answers import score_answers
-from coeval.analysis.measures.pair_measures import Comparisons, read_comparisons
+from coeval.analysis.measures.pair_measures import read_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -55,15 +57,9 @@ _NAMES = {
 _SINGLE = ("q", "order", "by", "lost", "failed", "marked")
 
 
-class LostTo(msgspec.Struct, frozen=True):
-    """``loser`` scored less than ``winner``."""
-
-    loser: str
-    winner: str
-
-
 class ItemChoice(msgspec.Struct, frozen=True):
-    """Empty: all of them. ``attributes``: values by name; ``words`` are in lower case."""
+    """Empty: all of them. ``attributes``: values by name; ``words`` are in lower case; ``lost``: the first of
+    two students scored less than the second."""
 
     students: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -76,7 +72,7 @@ class ItemChoice(msgspec.Struct, frozen=True):
     words: tuple[str, ...] = ()
     order: ItemOrder = "id"
     by: str = ""
-    lost: LostTo | None = None
+    lost: tuple[str, str] | None = None
     failed: bool = False
     marked: bool = False
 
@@ -106,13 +102,16 @@ def item_choice(query: str) -> ItemChoice:
         else:
             known = ", ".join([*_NAMES, "attribute", *_SINGLE])
             raise UsageError(f"{key}: items are not chosen by this; there are {known}")
+    loser, both, winner = given.get("lost", "").partition(",")
+    if "lost" in given and not both:
+        raise UsageError(f"lost={loser}: write lost=A,B for the items on which A scored less than B")
     return ItemChoice(
         **{field: tuple(dict.fromkeys(names[key])) for key, field in _NAMES.items()},
         attributes=attributes,
         words=tuple(given.get("q", "").lower().split()[:_MOST_WORDS]),
         order=_order(given.get("order", "id")),
         by=given.get("by", ""),
-        lost=_lost(given["lost"]) if "lost" in given else None,
+        lost=(loser, winner) if both else None,
         failed=given.get("failed", "0") == "1",
         marked=given.get("marked", "0") == "1",
     )
@@ -123,13 +122,6 @@ def _order(name: str) -> ItemOrder:
         if order == name:
             return order
     raise UsageError(f"order={name}: items are ordered by {listed(ORDERS)}")
-
-
-def _lost(value: str) -> LostTo:
-    loser, reported, winner = value.partition(",")
-    if not reported:
-        raise UsageError(f"lost={value}: write lost=A,B for the items on which A scored less than B")
-    return LostTo(loser, winner)
 
 
 # --- Item and score tables
@@ -243,14 +235,14 @@ def make_item_tables(reader: Reader) -> None:
     labels = "labels" in reader.views
     reader.rows(_ITEMS)
     also = f"UNION ALL SELECT attribute FROM labels UNION ALL SELECT '{EXACT_MATCH}'" if labels else ""  # noqa: S608
-    _compare(reader)
+    reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
+    _score(reader)
     for statement in _TABLE_NAMES.format(labels=also, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
     for task, metric in reader.headlines().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
     reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false"))
-    _score(reader)
     if labels:
         reader.rows(_LABELS)
     reader.rows(_WON)
@@ -260,30 +252,17 @@ def make_item_tables(reader: Reader) -> None:
 
 @singledispatch
 def _score(reader: Reader) -> None:
-    """Make ``answer_score``; a benchmark's scores of an item are cells as they are."""
+    """Make ``answer_score``, and fill ``won_by`` with what both students of a comparison came to; scores of a
+    benchmark's items are cells as they are."""
     reader.rows(
         "CREATE TABLE answer_score (item VARCHAR, model VARCHAR, sample INTEGER, total DOUBLE, share DOUBLE)"
     )
 
 
-_score.register(score_answers)
-
-
-@singledispatch
-def _comparisons(reader: Reader) -> Comparisons | None:  # noqa: ARG001
-    """Pairs of answers that judges compared; None where a folder has none."""
-    return None
-
-
-@_comparisons.register
-def _(reader: RunReader) -> Comparisons | None:
-    return read_comparisons(reader)
-
-
-def _compare(reader: Reader) -> None:
-    """Make ``won_by``: what both students of a comparison came to."""
-    reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
-    if (found := _comparisons(reader)) is None:
+@_score.register
+def _(reader: RunReader) -> None:
+    score_answers(reader)
+    if (found := read_comparisons(reader)) is None:
         return
     items = [found.items[at] for at in found.item]
     judges = [found.judges[at] for at in found.judge]
@@ -399,7 +378,7 @@ def find_rows(reader: Reader, choice: ItemChoice, first: int, most: int) -> RowP
     page = reader.rows(sql, [*values, *items.values])
     if not page and first:
         return RowPage([], find_rows(reader, choice, 0, 1).total)
-    return RowPage(_rows(reader, choice, [no for no, _ in page]), page[0][1] if page else 0)
+    return RowPage(item_rows(reader, choice, [no for no, _ in page]), page[0][1] if page else 0)
 
 
 def _join(choice: ItemChoice) -> str:
@@ -433,7 +412,7 @@ def _summed(choice: ItemChoice) -> tuple[str, list[object]]:
     margin = "NULL::DOUBLE"
     if choice.lost is not None:
         margin = "max(score) FILTER (student::VARCHAR = ?) - max(score) FILTER (student::VARCHAR = ?)"
-        values = [choice.lost.winner, choice.lost.loser, *values]
+        values = [*reversed(choice.lost), *values]
     own = "NULL::DOUBLE"
     if choice.by:
         own, values = "max(score) FILTER (student::VARCHAR = ?)", [choice.by, *values]
@@ -445,12 +424,12 @@ def _summed(choice: ItemChoice) -> tuple[str, list[object]]:
     return sql, values
 
 
-def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, list[object]]:
+def _answers(choice: ItemChoice, page: Sequence[int] | None = None) -> tuple[str, list[object]]:
     """The chosen students' scores, item by item: as they stand, or of the chosen judges and factors; of all
     items, or those of a page. How far judges of a choice are apart takes as long again as their scores, and
     is only told where it is shown or ordered by."""
     found = _Conditions()
-    found.coded("student", choice.students or ((lost.loser, lost.winner) if (lost := choice.lost) else ()))
+    found.coded("student", choice.students or choice.lost or ())
     if page is not None:
         found.add("no IN (SELECT unnest(?::INTEGER[]))", page)
     if not choice.judges and not choice.factors:
@@ -475,8 +454,8 @@ def _answers(choice: ItemChoice, page: list[int] | None = None) -> tuple[str, li
     return f"{sql} WHERE {found.where} GROUP BY no, student", found.values
 
 
-def _rows(reader: Reader, choice: ItemChoice, page: list[int]) -> list[ItemRow]:
-    """The items of a page, in its order."""
+def item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> list[ItemRow]:
+    """The items of a page by their numbers, in its order."""
     if not page:
         return []
     answers, values = _answers(choice, page)
@@ -552,19 +531,35 @@ def item_facets(reader: Reader) -> ItemFacets:
     )
 
 
-def lost_counts(reader: Reader, students: Sequence[str]) -> list[tuple[str, str, int]]:
-    """Of any two students, on how many items the first scored less than the second."""
-    return reader.rows(_LOST, [list(students)])
+class ItemFigures(NamedTuple):
+    """By number of the item: ``scores`` (S, I) in the order of the facets' students, ``disagreement`` (I,) as
+    in `ItemRow`, NaN where there is none; ``failed`` are those of which something failed, ``flagged`` those
+    with each flag."""
+
+    scores: Floats
+    disagreement: Floats
+    failed: Sequence[int]
+    flagged: Mapping[str, Sequence[int]]
 
 
-_LOST = """
-WITH scored AS (
-    SELECT no, student::VARCHAR AS name, score FROM answered
-    WHERE score IS NOT NULL AND list_contains(?::VARCHAR[], student::VARCHAR)
-)
-SELECT l.name, w.name, count(*) FROM scored l JOIN scored w USING (no) WHERE l.score < w.score
-GROUP BY ALL ORDER BY ALL
+def item_figures(reader: Reader, facets: ItemFacets) -> ItemFigures:
+    columns = reader.columns(_FIGURES, [facets.students])
+    scores, spreads = np.full((2, len(facets.students), facets.items), np.nan)
+    for matrix, name in ((scores, "score"), (spreads, "disagreement")):
+        matrix[columns["student"], columns["no"]] = np.ma.filled(columns[name], np.nan)
+    with np.errstate(invalid="ignore"):
+        mean = np.nansum(spreads, axis=0) / np.isfinite(spreads).sum(axis=0)
+    failed = [no for (no,) in reader.rows(_FAILED)]
+    return ItemFigures(scores, mean, failed, dict(reader.rows(_FLAGGED)))
+
+
+_FIGURES = """
+SELECT no, list_position(?::VARCHAR[], student::VARCHAR) - 1 AS student, score::DOUBLE AS score,
+       disagreement::DOUBLE AS disagreement
+FROM answered
 """
+_FAILED = "SELECT no FROM viewed WHERE failed OR no IN (SELECT no FROM answered WHERE failed > 0) ORDER BY no"
+_FLAGGED = "SELECT flag, list(no ORDER BY no) FROM flagged GROUP BY flag"
 _BINARY = f"""
 SELECT factor::VARCHAR AS name FROM cell WHERE value IS NOT NULL GROUP BY factor
 HAVING bool_and(value IN (0, 1)) AND bool_and(judge IS NULL OR judge::VARCHAR IN ('{EXACT_MATCH}', '{CHECK}'))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from itertools import permutations, zip_longest
+from itertools import islice, permutations, zip_longest
 
 import msgspec
+import numpy as np
 
+from coeval.analysis.intervals import Floats
 from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer, ShownJudgment
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.items.item_rows import FLAGS, ItemChoice, ItemFacets, ItemRow, LostTo
+from coeval.reports.items.item_rows import FLAGS, ItemFacets, ItemFigures, ItemRow
 
+# Of whom pairs are counted: beyond them nobody asks who lost to whom, and pairs grow with the square.
+_MOST_STUDENTS = 12
 # So many of each kind are looked at.
 _EACH = 200
 # Ordered pairs of students, whose items that part them are kept: six students have 30.
 _MOST_PAIRS = 40
-# Rows of so many items: ids are unique in a task alone.
-_MOST_ALIKE = 10_000
 # So many items that do not fit any more are tried.
 _MOST_MISSES = 20
 # Characters of a text that a page holds: with what says so, no more than it shows at once (answers.js).
@@ -44,10 +46,10 @@ def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
 
     Raises StoreError: a file cannot be read.
     """
-    left, misses = most_bytes, 0
+    left, misses, figures = most_bytes, 0, source.figures()
     kept: dict[int, tuple[ItemRow, ItemDetail]] = {}
-    for row in _telling(source):
-        found = source.detail(row.item, row.task)
+    for row in _telling(source, figures):
+        found = source.whole(row)
         if found is None:
             continue
         detail = shortened(found)
@@ -61,28 +63,30 @@ def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
         kept[row.row] = row, detail
     order = sorted(kept)
     rows, details = [kept[no][0] for no in order], [kept[no][1] for no in order]
-    return ItemSelection(rows, details, source.facets.items, source.facets, source.lost_counts())
+    counts = [(*pair, int((margin > 0).sum())) for pair, margin in _margins(source, figures)]
+    lost = sorted(count for count in counts if count[2])
+    return ItemSelection(rows, details, source.facets.items, source.facets, lost)
 
 
-def _telling(source: ItemBrowser) -> Iterator[ItemRow]:
-    """Items in the order in which they are chosen, each once, with the scores of all students."""
-    pairs = list(permutations(source.facets.students, 2))[:_MOST_PAIRS]
-    choices = [
-        ItemChoice(order="disagreement"),
-        ItemChoice(order="worst"),
-        *(ItemChoice(lost=LostTo(*pair)) for pair in pairs),
-        ItemChoice(failed=True),
-        *(ItemChoice(flags=(flag,)) for flag in FLAGS),
-        ItemChoice(),
-    ]
-    of_each = [source.rows(choice, 0, _EACH).rows for choice in choices]
-    turns = (row for turn in zip_longest(*of_each) for row in turn if row is not None)
-    chosen = list({row.row: row for row in turns}.values())
+def _telling(source: ItemBrowser, figures: ItemFigures) -> Iterator[ItemRow]:
+    """Items in the order in which they are chosen, each once."""
+    lost = (np.where(margin > 0, -margin, np.nan) for _, margin in _margins(source, figures))
+    worst = np.fmin.reduce(figures.scores, initial=np.nan)
+    orders = [-figures.disagreement, worst, *islice(lost, _MOST_PAIRS)]
+    ordered = [np.argsort(by, kind="stable")[: np.isfinite(by).sum()][:_EACH].tolist() for by in orders]
+    flagged = (figures.flagged.get(flag, ()) for flag in FLAGS)
+    of_each = [*ordered, *(some[:_EACH] for some in (figures.failed, *flagged, range(source.facets.items)))]
+    turns = (no for turn in zip_longest(*of_each) for no in turn if no is not None)
+    chosen = list(dict.fromkeys(turns))
     for start in range(0, len(chosen), _EACH):
-        some = chosen[start : start + _EACH]
-        items = tuple({row.item for row in some})
-        whole = {row.row: row for row in source.rows(ItemChoice(items=items), 0, _MOST_ALIKE).rows}
-        yield from (whole[row.row] for row in some if row.row in whole)
+        yield from source.numbered(chosen[start : start + _EACH])
+
+
+def _margins(source: ItemBrowser, figures: ItemFigures) -> Iterator[tuple[tuple[str, str], Floats]]:
+    """By how much the second of two students scored more than the first, (I,), of any two of the best."""
+    best = list(zip(source.facets.students, figures.scores, strict=True))[:_MOST_STUDENTS]
+    for (loser, less), (winner, more) in permutations(best, 2):
+        yield (loser, winner), more - less
 
 
 def shortened(detail: ItemDetail) -> ItemDetail:

@@ -50,11 +50,7 @@ class DataBlock(NamedTuple):
 
 
 def json_block(name: str, value: Any) -> DataBlock:
-    return bytes_block(name, msgspec.json.encode(value))
-
-
-def bytes_block(name: str, data: bytes) -> DataBlock:
-    return packed_block(name, packed(data))
+    return packed_block(name, packed(msgspec.json.encode(value)))
 
 
 def packed(data: bytes) -> bytes:
@@ -78,20 +74,21 @@ VEGA_SCRIPT = "window.vegaEmbed = vegaEmbed;"
 
 
 @cache
-def vega_script() -> bytes:
-    """The script, gzipped; it gives the page ``vegaEmbed``."""
+def vega_script() -> tuple[bytes, str]:
+    """The script that gives the page ``vegaEmbed``: gzipped, and its text."""
     place = cache_folder() / "pages" / f"vega-{version('vl-convert-python')}.js.gz"
     try:
         kept = place.read_bytes()
-        gzip.decompress(kept)
+        return kept, gzip.decompress(kept).decode()
     except (OSError, EOFError, gzip.BadGzipFile):
-        kept = gzip.compress(vl_convert.javascript_bundle(VEGA_SCRIPT).encode(), 9, mtime=0)
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes_atomic(place, kept)
-        except OSError as error:
-            log.debug("the script of charts is not kept: %s", error)
-    return kept
+        text = vl_convert.javascript_bundle(VEGA_SCRIPT)
+    kept = gzip.compress(text.encode(), 9, mtime=0)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes_atomic(place, kept)
+    except OSError as error:
+        log.debug("the script of charts is not kept: %s", error)
+    return kept, text
 
 
 _SITE, _ITEMS = "coeval.reports.site", "coeval.reports.items"
@@ -112,6 +109,8 @@ _SCRIPTS = (
     (_SITE, "page.js"),
 )
 _STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
+# Where more data follows: no text of a report can hold it unescaped.
+_MORE = Markup("<!-- more -->")
 # Sections whose figures are those of the whole run, whatever is chosen.
 _OF_WHOLE_RUN = frozenset({"pairs", "judges", "benchmark", "cost"})
 # Of a table that stand in the page's text; the others are shown when somebody asks for them.
@@ -123,12 +122,10 @@ _LONGEST_NAME = 200
 
 
 class PageChoice(NamedTuple):
-    """A choice of scores that a reader may open; ``data``: its figures (`choice_data`), gzipped, or empty
-    where the page's server computes them."""
+    """A choice of scores that a reader may open."""
 
     dimension: str
     name: str
-    data: bytes = b""
 
     @property
     def query(self) -> str:
@@ -136,57 +133,74 @@ class PageChoice(NamedTuple):
         return urlencode({self.dimension: self.name})
 
 
-def write_page(
-    report: Report,
-    blocks: Sequence[DataBlock] = (),
-    *,
-    choices: Sequence[PageChoice] = (),
-    left_out: int = 0,
-    items: ItemSelection | None = None,
-    served_at: str = "",
-) -> bytes:
-    """``blocks``: more data for the scripts that the page holds; ``choices``: those of scores that it offers,
-    and ``left_out``, how many others it has no room for; ``items``: those that can be read in it.
+class PageFrame:
+    """A report as a page that still lacks data which readers may ask for: what has room in it follows.
 
-    ``served_at``: where the page asks for items and for the figures of choices in their place, an address at
-    the server that it came from.
+    ``choices``: those of scores that the page offers, and ``left_out``, how many others it has no room for;
+    ``served_at``: where the page asks for items and for the figures of choices, an address at the server that
+    it came from, and empty where it holds them.
     """
-    if items is not None:
-        # Who lost to whom stands by itself: the headline leads there, and unpacks no items for it.
-        lost = json_block("lost", items.lost)
-        blocks = (*blocks, json_block("items", msgspec.structs.replace(items, lost=[])), lost)
-    figures = [packed_block(f"choice-{at}", one.data) for at, one in enumerate(choices) if one.data]
-    script, style = _joined(_SCRIPTS), _joined(_STYLES)
-    vega = vega_script()
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {script_hash(script)} {script_hash(gzip.decompress(vega).decode())}",
-            f"style-src {script_hash(style)}",
-            "img-src data: blob:",
-            *(["connect-src 'self'"] if served_at else []),
-            "base-uri 'none'",
-            "form-action 'none'",
+
+    def __init__(
+        self,
+        report: Report,
+        *,
+        choices: Sequence[PageChoice] = (),
+        left_out: int = 0,
+        has_items: bool = False,
+        served_at: str = "",
+    ) -> None:
+        script, style = _joined(_SCRIPTS), _joined(_STYLES)
+        vega, vega_text = vega_script()
+        policy = "; ".join(
+            (
+                "default-src 'none'",
+                f"script-src {script_hash(script)} {script_hash(vega_text)}",
+                f"style-src {script_hash(style)}",
+                "img-src data: blob:",
+                *(["connect-src 'self'"] if served_at else []),
+                "base-uri 'none'",
+                "form-action 'none'",
+            )
         )
-    )
-    page = page_template("page.html").render(
-        report=report,
-        preview=_preview(report),
-        shown=report.shown,
-        names=_data({plain(name): label for name, label in report.shown.key.items()}),
-        policy=policy,
-        style=Markup(style),  # noqa: S704  our own file
-        script=Markup(script),  # noqa: S704  the same
-        blocks=(_report_block(report), packed_block("vega", vega), *figures, *blocks),
-        choices=choices,
-        left_out=left_out,
-        students=[row[0] for row in report.front.rows] if report.front is not None else [],
-        whole=_OF_WHOLE_RUN,
-        version=__version__,
-        has_items=items is not None or bool(served_at),
-        served_at=served_at,
-    )
-    return page.encode("utf-8", "replace")
+        page = page_template("page.html").render(
+            report=report,
+            preview=_preview(report),
+            shown=report.shown,
+            names=_data({plain(name): label for name, label in report.shown.key.items()}),
+            policy=policy,
+            style=Markup(style),  # noqa: S704  our own file
+            script=Markup(script),  # noqa: S704  the same
+            blocks=(_report_block(report), packed_block("vega", vega)),
+            choices=choices,
+            left_out=left_out,
+            students=[row[0] for row in report.front.rows] if report.front is not None else [],
+            whole=_OF_WHOLE_RUN,
+            version=__version__,
+            has_items=has_items or bool(served_at),
+            served_at=served_at,
+            more=_MORE,
+        )
+        self._before, _, self._after = (text.encode("utf-8", "replace") for text in page.partition(_MORE))
+
+    def __len__(self) -> int:
+        return len(self._before) + len(self._after)
+
+    def with_data(self, blocks: Iterable[DataBlock]) -> bytes:
+        data = page_template("blocks.html").render(blocks=blocks)
+        return self._before + data.encode() + self._after
+
+
+def write_page(report: Report, blocks: Sequence[DataBlock] = (), items: ItemSelection | None = None) -> bytes:
+    """``blocks``: more data for the scripts that the page holds; ``items``: those that can be read in it."""
+    frame = PageFrame(report, has_items=items is not None)
+    return frame.with_data((*blocks, *(item_blocks(items) if items is not None else ())))
+
+
+def item_blocks(items: ItemSelection) -> tuple[DataBlock, DataBlock]:
+    """Who lost to whom stands by itself: the headline leads there, and unpacks no items for it."""
+    whole = json_block("items", msgspec.structs.replace(items, lost=[]))
+    return whole, json_block("lost", items.lost)
 
 
 # Characters of a description that link previews show.
@@ -269,12 +283,11 @@ def choice_data(report: Report, students: Sequence[str]) -> bytes:
 def _choice_table(table: ReportTable | None) -> dict[str, Any]:
     if table is None:
         return {"rows": [], "links": []}
-    rows = [_choice_row(table.columns, row) for row in table.rows]
+    rows = [
+        [_choice_cell(cell, column) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.rows
+    ]
     return {"rows": rows, "links": [table.links.get(at) for at in range(len(rows))] if table.links else []}
-
-
-def _choice_row(columns: Sequence[ReportColumn], row: Iterable[Cell]) -> list[Any]:
-    return [_choice_cell(cell, column) for cell, column in zip(row, columns, strict=True)]
 
 
 def _choice_cell(cell: Cell, column: ReportColumn) -> Any:
@@ -333,7 +346,6 @@ def page_template(name: str, folder: str = "site") -> jinja2.Template:
         "names": _names_with_figures,
         "opening": _opening,
         "texts": _texts,
-        "all_texts": _all_texts,
         "forest": _forest,
         "plain": plain,
     }
@@ -488,7 +500,3 @@ def _forest(table: ReportTable, students: Sequence[str]) -> _Forest:
 
 def _texts(table: ReportTable) -> list[list[str]]:
     return row_texts(table.columns, table.first_rows[:_MOST_ROWS])
-
-
-def _all_texts(table: ReportTable, most: int) -> list[list[str]]:
-    return row_texts(table.columns, table.rows[:most])

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from coeval.analysis.measures.run_measures import write_measures
 from coeval.analysis.readers.reader import Reader
 from coeval.pipeline.plan.run_reading import opened
+from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_selection import select_items
-from coeval.reports.site.page import PageChoice, choice_data, packed, write_page
+from coeval.reports.site.page import (
+    DataBlock,
+    PageChoice,
+    PageFrame,
+    choice_data,
+    item_blocks,
+    packed,
+    packed_block,
+)
 from coeval.store.jsonl import write_bytes_atomic
 
 PAGE = "report.html"
@@ -20,8 +29,8 @@ LARGEST = 1_000_000
 # Compressed: choices of scores come first, and items have what is left of it, as base64, but for room for
 # some dozens of them. 80,000 judgments leave room for both (`python -m perf.run report-80-thousand`).
 ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 40_000
-# Their facets and counts, which stand beside them; of a choice its entry in the page's list.
-_BESIDE_ITEMS, _BESIDE_CHOICE = 20_000, 200
+# Their facets and counts, which stand beside them; of a choice its element.
+_BESIDE_ITEMS, _BESIDE_CHOICE = 20_000, 60
 
 
 def write_report(folder: Path, out: Path) -> tuple[str, ...]:
@@ -44,27 +53,27 @@ def write_report_page(found: FolderReport, reader: Reader, out: Path) -> None:
 
 def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:
     """A page of `LARGEST` bytes at most, with as many choices as leave room for items."""
-    choices, left_out = _fitting_choices(found, _room(write_page(found.report)) - _LEAST_ITEM_BYTES)
-    room = _room(write_page(found.report, choices=choices))
+    report, every = found.report, () if found.choices is None else found.choices.single
+    choices = [PageChoice(*pair) for pair in every]
+    frame = PageFrame(report, choices=choices, has_items=True)
+    room = (LARGEST - len(frame) - _BESIDE_ITEMS) * 3 // 4
+    blocks: list[DataBlock] = []
+    for at, data in enumerate(_choice_data(found.choices, room - _LEAST_ITEM_BYTES)):
+        blocks.append(packed_block(f"choice-{at}", data))
+        room -= len(data) + _BESIDE_CHOICE
+    if left_out := len(every) - len(blocks):
+        frame = PageFrame(report, choices=choices[: len(blocks)], left_out=left_out, has_items=True)
     items = select_items(browser, min(ITEM_BYTES, max(0, room)))
-    return write_page(found.report, choices=choices, left_out=left_out, items=items)
+    return frame.with_data((*blocks, *item_blocks(items)))
 
 
-def _fitting_choices(found: FolderReport, room: int) -> tuple[Sequence[PageChoice], int]:
-    """The first choices whose figures, compressed, take no more than ``room`` bytes, and how many others
-    there are."""
-    if found.choices is None:
-        return (), 0
-    fitting: list[PageChoice] = []
-    for pair in found.choices.single:
-        data = packed(choice_data(found.choices.report_of([pair]), found.choices.evidence.students))
+def _choice_data(choices: RunChoices | None, room: int) -> Iterator[bytes]:
+    """The figures of the first choices, compressed, that take no more than ``room`` bytes."""
+    if choices is None:
+        return
+    for pair in choices.single:
+        data = packed(choice_data(choices.report_of([pair]), choices.evidence.students))
         room -= len(data) + _BESIDE_CHOICE
         if room < 0:
-            break
-        fitting.append(PageChoice(*pair, data))
-    return fitting, len(found.choices.single) - len(fitting)
-
-
-def _room(page: bytes) -> int:
-    """Bytes of compressed data that a page has room for."""
-    return (LARGEST - len(page) - _BESIDE_ITEMS) * 3 // 4
+            return
+        yield data

@@ -186,19 +186,13 @@ def view_page(name: str) -> str:
 T = TypeVar("T")
 
 _ASSETS = {
-    "page.css": "coeval.reports.site",
-    "items.css": "coeval.reports.items",
-    "cells.js": "coeval.reports.site",
-    "items.js": "coeval.reports.items",
-    "matrix.js": "coeval.reports.items",
-    "edges.js": "coeval.reports.site",
-    "answers.js": "coeval.reports.items",
-    "item_sources.js": "coeval.reports.items",
-    "view.css": "coeval.reports.view",
-    "view.js": "coeval.reports.view",
-    "overview.js": "coeval.reports.view",
-    "label.js": "coeval.reports.view",
-    "waiting.js": "coeval.reports.view",
+    name: f"coeval.reports.{folder}"
+    for folder, names in (
+        ("site", "page.css cells.js edges.js"),
+        ("items", "items.css items.js matrix.js answers.js item_sources.js"),
+        ("view", "view.css view.js overview.js label.js waiting.js"),
+    )
+    for name in names.split()
 }
 _TYPES = {"css": "text/css", "js": "text/javascript"}
 # Bytes: choices of a page are a few hundred; nothing is uploaded.

@@ -26,7 +26,7 @@ from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.scores import results
-from coeval.reports.site.page import PageChoice, write_page
+from coeval.reports.site.page import PageChoice, PageFrame
 from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
 from coeval.store.jsonl import store_error
 from coeval.store.output_folder import sweep_steps
@@ -357,7 +357,7 @@ class ViewedFolder:
             with folder_report(self.path) as found:
                 choices = found.choices
                 single = [] if choices is None else [PageChoice(*pair) for pair in choices.single]
-                self.report = write_page(found.report, choices=single, served_at=_API)
+                self.report = PageFrame(found.report, choices=single, served_at=_API).with_data(())
                 self.choices = choices
             with self.browser() as browser:
                 if browser is not None:

@@ -1,4 +1,4 @@
-"""The file that `coeval init` writes: checked and priced before it is written."""
+"""`coeval init`: a new file about what somebody has, checked and priced before it is written."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
+import typer
+
+from coeval.api import find_keys
 from coeval.benchmarks.run.eval_settings import listed_names
 from coeval.benchmarks.task_registry import kind_of as kind_of_task
 from coeval.cli import streams
-from coeval.cli.commands.ingest_report import take_in
+from coeval.cli.command_names import KeyFile
+from coeval.cli.commands.ingest_command import take_in
 from coeval.cli.commands.sweep.sweep_report import plan_of
-from coeval.cli.ingest_flags import IngestFlags, InitFlags, InitKind
+from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
+from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
 from coeval.cli.streams import say, warn
 from coeval.cli.views.description_view import described_experiment
 from coeval.core.errors import UsageError
+from coeval.core.settings import declared
 from coeval.core.text import listed
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
@@ -43,6 +49,8 @@ from coeval.store.jsonl import write_bytes_atomic
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.tables.item_map import FieldPath, is_template
 from coeval.tables.table_source import SourceChoice, find_source
+
+KIND = GroupedCommand
 
 ROLES = ("teacher", "student", "judge")
 YAML_ENDINGS = (".yaml", ".yml")
@@ -247,3 +255,49 @@ def _tell_next(place: Path, commands: dict[str, str]) -> None:
     say(streams.messages(), "Next:")
     for command, what in commands.items():
         say(streams.messages(), f"  coeval {command} --config {quote(str(place))}   {what}")
+
+
+@with_settings(InitFlags)
+def init(
+    context: typer.Context,
+    kind: Annotated[InitKind, typer.Argument(metavar="KIND", help="What you have.")],
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="The description, the table, the table of answers, the function (FILE.py:NAME), or the "
+            "folder of checkpoints.",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="The file to write. Default: named after SOURCE."),
+    ] = None,
+    keys: KeyFile = None,
+    **flags: Any,  # noqa: ARG001  the context has them, and which of them were given
+) -> None:
+    """Write an experiment file for your data, and price it.
+
+    KIND is description, table, answers, function or checkpoints. The file has
+    comments and is meant to be edited. No model is called; the file is checked
+    and priced before it is written. `coeval wizard` is another name for this
+    command.
+
+    \b
+    Examples:
+      coeval init description "Answer a customer's message." my.yaml
+      coeval init table tickets.csv --prompt text --label team
+      coeval init answers log.csv --prompt question --response answer --student prod-v7
+      coeval init function app.py:answer --items tickets.csv --prompt text
+      coeval init checkpoints ckpts/run_a sweep.yaml --tasks ifeval,coeval:runs/quickstart
+
+    \b
+    Exit codes: 0 written, 1 wrong request, 130 interrupted (nothing is written).
+    """
+    given = set_flags(context, InitFlags)
+    for name in given:
+        if (field := declared(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
+            raise UsageError(f"{field.flags[0]} does not apply to {kind}; see --help")
+    if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
+        file, source = Path(source), None
+    write_new_file(kind, source, file, InitFlags(**given), find_keys(keys))

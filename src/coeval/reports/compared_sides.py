@@ -1,0 +1,49 @@
+"""Folders whose students are compared, read as the sides of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from coeval.analysis.comparison.comparisons import line_up
+from coeval.analysis.comparison.side import Side
+from coeval.core.errors import UsageError
+from coeval.core.options import STUDENTS
+from coeval.pipeline.plan.run_reading import opened
+from coeval.pipeline.upkeep.repair import look_for_gaps
+from coeval.store.output_folder import existing_results
+from coeval.store.rundir import PAIRS, RunDir
+
+
+@contextmanager
+def sides_of(
+    folders: Sequence[str | Path], students: Sequence[str] | None
+) -> Iterator[tuple[list[list[Side]], list[str]]]:
+    """Read the sides of a comparison in groups, and what is to be known of their folders, which stay open
+    meanwhile; raises as `compare`."""
+    if isinstance(students, str):
+        raise UsageError(f'{STUDENTS} is a list of names; write students=["{students}"]')
+    if not folders:
+        raise UsageError("there is nothing to compare: name a folder, or several")
+    found = [existing_results(Path(folder)) for folder in folders]
+    with ExitStack() as stack:
+        read = [stack.enter_context(opened(folder, shown=True)) for folder in found]
+        several = len(set(found)) > 1
+        notes = [
+            note
+            for folder, (reader, more) in zip(found, read, strict=True)
+            for note in (*reader.notes(), *(f"{folder}: {one}" if several else one for one in more))
+        ]
+        notes += [
+            f"{folder}: {note}" if len(found) > 1 else note
+            for folder in dict.fromkeys(found)
+            for note in look_for_gaps(RunDir(folder)).notes
+        ]
+        notes += [
+            f"{folder} has pairwise comparisons, which compare leaves out: coeval analyze students --run "
+            f"{folder} shows strengths and who wins against whom"
+            for folder in dict.fromkeys(found)
+            if RunDir(folder).files(PAIRS)
+        ]
+        yield line_up([reader for reader, _ in read], students or ()), notes
