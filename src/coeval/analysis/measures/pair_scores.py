@@ -97,11 +97,11 @@ class SharedScores:
 
     def evenly_cover(self, names: Collection[str]) -> bool:
         """Whether all of these students who have any score have the very same ones, in each answer."""
-        known = [there for name in names if len(there := self._given[self._place[name]])]
+        known = [there for name in names if len(there := self._patterns[self._place[name]])]
         return all(map(np.array_equal, known, known[1:]))
 
     @cached_property
-    def _given(self) -> list[NDArray[np.int64]]:
+    def _patterns(self) -> list[NDArray[np.int64]]:
         grid, found = self.grid, []
         for rows in self._rows:
             scored = rows[grid.scored[rows]]
