@@ -387,7 +387,7 @@ def test_a_credential_is_in_no_words_for_a_configuration(judged_lab: Lab) -> Non
     finally:
         del judged_lab.models[0]["access_key"]
     assert config.models[0].access_key == "sk-secret-of-tea"
-    shown = (repr(config), str(config), config._repr_html_(), repr(config.models), str(config.models[0]))
+    shown = (repr(config), str(config), repr(config.models), str(config.models[0]))
     assert not any("secret" in text for text in shown)
 
 

@@ -41,7 +41,7 @@ def test_labels_of_no_shared_item_show_no_significant_gap(tmp_path: Path) -> Non
         label = {"expected": "red", "predicted": predicted, "match": predicted == "red"}
         run.evaluation(n, student, "exact_match", {}, label_scores={"colour": label})
     first, *_ = said(run.folder)
-    assert first == "a is right most often (haiku (colour): 100.0); no items are shared with b."
+    assert first == "a is right most often in haiku (colour) (100.0); b shares no scored items with it."
 
 
 def scored(run: Run, student: str, judges: str, levels: str, first: int = 1) -> None:

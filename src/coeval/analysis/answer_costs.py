@@ -6,9 +6,9 @@ answer from the store is not known: another run paid it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,17 +56,13 @@ class AnswerFigures(NamedTuple):
 _USAGE = {"id": "VARCHAR", "latency_s": "DOUBLE", "usage": "STRUCT(cost_usd DOUBLE, stored BIGINT)"}
 # Of several lines of an id the last one counts, as a redone answer's does.
 _ANSWERS = """
-SELECT {select} FROM (
+SELECT d.id, r.student::VARCHAR, coalesce(usd, 'NaN'), coalesce(seconds, 'NaN') FROM (
     SELECT md5_number(id) AS key, 1000 * last(if(usage.stored IS NULL, usage.cost_usd, NULL)) AS usd,
            last(CASE WHEN latency_s > 0 THEN latency_s END) AS seconds
     FROM {lines} WHERE id IS NOT NULL GROUP BY ALL
 ) s JOIN response r USING (key) JOIN planned d ON r.datapoint = d.key
 WHERE NOT r.failed AND NOT d.failed
 """
-_BY_STUDENT = "r.student::VARCHAR, count(*), count(usd), avg(usd), median(seconds)"
-_EACH = "d.id, r.student::VARCHAR, coalesce(usd, 'NaN'), coalesce(seconds, 'NaN')"
-
-
 # Of an output folder; files read in part are no part of it.
 _OUTPUT = """
 SELECT p.model, count(*), count(usd), avg(usd), median(seconds) FROM (
@@ -82,17 +78,14 @@ WHERE NOT a.failed GROUP BY ALL
 @singledispatch
 def model_costs(reader: Reader) -> dict[str, AnswerCost]:
     """By model that answered, in a run or an output folder. Raises StoreError: a file cannot be read."""
-    return _costs(reader.of_lines("answers", _USAGE, _OUTPUT))
+    rows = reader.of_lines("answers", _USAGE, _OUTPUT)
+    return {str(model): AnswerCost(*cost) for model, *cost in rows}
 
 
 @model_costs.register
 def _(reader: RunReader) -> dict[str, AnswerCost]:
-    sql = _ANSWERS.replace("{select}", _BY_STUDENT) + "GROUP BY ALL"
-    return _costs(reader.of_lines("response_collection", _USAGE, sql))
-
-
-def _costs(rows: Iterable[tuple[Any, ...]]) -> dict[str, AnswerCost]:
-    return {str(model): AnswerCost(*cost) for model, *cost in rows}
+    items = [item for (item,) in reader.rows("SELECT id FROM planned WHERE NOT failed")]
+    return answer_figures(reader, items, reader.models()).by_student(np.ones(len(items), bool))
 
 
 def answer_figures(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:
@@ -104,9 +97,7 @@ def answer_figures(reader: RunReader, items: Sequence[str], students: Sequence[s
     of_student = {student: place for place, student in enumerate(students)}
     rows = [
         (of_item[item], of_student[student], usd, seconds)
-        for item, student, usd, seconds in reader.of_lines(
-            "response_collection", _USAGE, _ANSWERS.replace("{select}", _EACH)
-        )
+        for item, student, usd, seconds in reader.of_lines("response_collection", _USAGE, _ANSWERS)
         if item in of_item and student in of_student
     ]
     table = np.array(rows, np.float64).reshape(-1, 4)

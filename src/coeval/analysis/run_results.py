@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -180,15 +180,6 @@ def _cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
         for score in scores
         if score.task is None
     ]
-
-
-def label_tasks_sentence(scored: int, alone: Mapping[str, int]) -> str:
-    """Of how many items scores are; ``alone``: by task of labels alone, how many there are besides."""
-    left = sum(alone.values())
-    return (
-        f"Scores are over {scored:,} of {scored + left:,} items; the other {left:,} ({listed(alone)}) have "
-        "labels, reported as accuracy."
-    )
 
 
 class Bounded(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from coeval.analysis.intervals import Floats, Interval, clustered_error, mean_over_strata
+from coeval.analysis.intervals import Floats, clustered_error, mean_over_strata
 from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, with_removed
 from coeval.analysis.measures.value_grid import label_grid
@@ -108,25 +108,6 @@ def _labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
                 yield _Answers(place, name, rows.item, rows.checked, passes=True)
 
 
-class _ItemSums(NamedTuple):
-    """By item: how many answers there are, how many pass, of how many the judges are evenly divided, the sum
-    of their scores, and of the squares."""
-
-    n: Floats
-    passed: Floats
-    halves: Floats
-    total: Floats
-    squares: Floats
-    clusters: Codes | None
-
-    def mean(self, values: Floats, some: NDArray[np.bool_] | None = None) -> Interval:
-        """Average over items, or over some."""
-        clusters = np.arange(len(self.n)) if self.clusters is None else self.clusters
-        if some is not None:
-            values, clusters = values[some], clusters[some]
-        return mean_over_strata([values], clusters=None if self.clusters is None else [clusters])
-
-
 def _measured(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples | None:
     """None where no answer has a score."""
     there = np.isfinite(answers.score)
@@ -134,29 +115,34 @@ def _measured(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples
     if not len(score):
         return None
     numbers, at = np.unique(answers.item[there], return_inverse=True)
-    some = np.zeros(len(grid.items.ids), bool)
-    some[numbers] = True
     columns = (np.ones(len(score)), score > _HALF, score == _HALF, score, score**2)
     n, passed, halves, total, squares = (
         np.bincount(at, column, len(numbers)).astype(np.float64) for column in columns
     )
-    items = _ItemSums(n, passed, halves, total, squares, grid.items.alike_of(some))
-    means = items.total / items.n
-    several = items.n > 1
-    within = (items.squares - items.total * means)[several] / (items.n[several] - 1)
-    mean = items.mean(means)
-    place = np.arange(len(means)) if items.clusters is None else items.clusters
-    samples = grid.samples[student]
-    some_pass, all_pass = _pass_rates(items, samples) if answers.passes else (None, None)
+    clusters = None if grid.items.alike is None else grid.items.alike[numbers]
+
+    def mean(values: Floats, enough: NDArray[np.bool_]) -> Measured:
+        """Average over items that have enough answers."""
+        of = None if clusters is None else [clusters[enough]]
+        return of_interval(mean_over_strata([values[enough]], clusters=of), None)
+
+    samples, pass_rates, all_rates = grid.samples[student], dict[str, Measured](), dict[str, Measured]()
+    doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
+    for k in (*doubled, samples) if answers.passes else ():
+        if (enough := n >= k).any():
+            pass_rates[str(k)] = mean(pass_at(n, passed, halves, k), enough)
+            all_rates[str(k)] = mean(pass_all(n, passed, halves, k), enough)
+    means, several = total / n, n > 1
+    within = (squares - total * means)[several] / (n[several] - 1)
     return FactorSamples(
-        mean=of_interval(mean, None),
+        mean=mean(means, n > 0),
         samples=samples,
-        item_se=clustered_error(means, place),
+        item_se=clustered_error(means, np.arange(len(means)) if clusters is None else clusters),
         sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
-        pass_at=_last(some_pass),
-        pass_all=_last(all_pass),
-        pass_at_k=some_pass,
-        pass_all_k=all_pass,
+        pass_at=list(pass_rates.values())[-1] if pass_rates else None,
+        pass_all=list(all_rates.values())[-1] if all_rates else None,
+        pass_at_k=pass_rates if answers.passes else None,
+        pass_all_k=all_rates if answers.passes else None,
     )
 
 
@@ -170,23 +156,6 @@ def _is_binary(grid: ScoreGrid, task: int, factor: str) -> bool:
     if plan is None:
         return False
     return factor in (plan.checks or ()) or (factor in plan.scales and len(plan.scales[factor].levels) == 2)
-
-
-def _pass_rates(items: _ItemSums, samples: int) -> tuple[dict[str, Measured], dict[str, Measured]]:
-    """Return pass@k and pass^k for k = 1, 2, 4, … and all samples, over the items that have k answers."""
-    doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
-    at, every = {}, {}
-    for k in (*doubled, samples):
-        enough = items.n >= k
-        if enough.any():
-            counts = items.n, items.passed, items.halves
-            at[str(k)] = of_interval(items.mean(pass_at(*counts, k), enough), None)
-            every[str(k)] = of_interval(items.mean(pass_all(*counts, k), enough), None)
-    return at, every
-
-
-def _last(rates: Mapping[str, Measured] | None) -> Measured | None:
-    return list(rates.values())[-1] if rates else None
 
 
 def pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:

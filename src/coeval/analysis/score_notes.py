@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from coeval.analysis.measures.label_measures import Labels
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import label_tasks_sentence
 from coeval.core.text import listed, numbered
 from coeval.store.rundir import PAIRS
 
 
-def label_task_notes(grid: ScoreGrid, labels: Labels) -> Iterator[str]:
-    """Say how many items no score is of, as their tasks have labels alone; nothing where all have."""
-    items = np.bincount(grid.items.task, minlength=len(grid.tasks)).tolist()
-    scored = {grid.tasks[place] for place in np.unique(grid.task[grid.scored])}
+def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str]:
+    """Say how many items no score is of, as their tasks have labels alone; nothing where all have.
+    ``labelled``: the tasks with labels."""
+    counts = np.bincount(grid.items.task, minlength=len(grid.tasks)).tolist()
+    items = dict(zip(grid.tasks, counts, strict=True))
+    scored = {grid.tasks[task] for task in np.unique(grid.task[grid.scored])}
     alone = {
-        task: count
-        for task, count in zip(grid.tasks, items, strict=True)
-        if task not in scored and any(found.ranking.order for found in labels.get(task, {}).values())
+        task: count for task, count in items.items() if count and task in labelled and task not in scored
     }
-    of_scores = sum(count for task, count in zip(grid.tasks, items, strict=True) if task in scored)
-    if of_scores and alone:
-        yield label_tasks_sentence(of_scores, alone)
+    if scored and alone:
+        here, left = sum(items[task] for task in scored), sum(alone.values())
+        yield (
+            f"Scores are over {here:,} of {here + left:,} items; the other {left:,} ({listed(alone)}) have "
+            "labels, reported as accuracy."
+        )
 
 
 def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:

@@ -259,10 +259,7 @@ def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
             summary.notes.append(f"phases 1–2 are not finished for {names}: nothing could follow from them")
     for phase in PHASES:
         seen, outcome = running.board.phases[phase], summary.phases[phase]
-        outcome.planned = found.total(phase).planned if phase in FLOWING else seen.owed
-        outcome.recorded = seen.recorded
-        outcome.made, outcome.incomplete = seen.done, seen.lacking
-        outcome.failed, outcome.gaps, outcome.pending = seen.failed, seen.gaps, seen.pending
+        outcome.take(seen, found.total(phase).planned if phase in FLOWING else seen.owed)
         log.info("%s: %d planned, %d made, %d missing", phase, outcome.planned, outcome.made, outcome.missing)
     items = summary.phases["data_generation"]
     items.unsupplied = found.unsupplied

@@ -11,7 +11,7 @@ from coeval.core.errors import GAPS, INTERRUPTED
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.records import Kept, is_good
 from coeval.engine.model_work import Asking
-from coeval.engine.progress import Board
+from coeval.engine.progress import Board, PhaseCount
 from coeval.engine.session import Session
 from coeval.engine.work import Done, Work, from_iterable
 from coeval.models.batch.job_list import PendingJob
@@ -40,6 +40,16 @@ class PhaseOutcome:
     incomplete: int = 0
     unsupplied: int = 0
     pending: int = 0
+
+    def take(self, count: PhaseCount, planned: int) -> None:
+        """Take over what became of a phase."""
+        self.planned, self.recorded, self.made, self.incomplete = (
+            planned,
+            count.recorded,
+            count.done,
+            count.lacking,
+        )
+        self.failed, self.gaps, self.pending = count.failed, count.gaps, count.pending
 
     @property
     def missing(self) -> int:

@@ -13,7 +13,7 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decoder
-from coeval.store.jsonl import Appender, cut_torn_tail, whole_lines
+from coeval.store.jsonl import append_lines, whole_lines
 from coeval.store.rundir import now, refuse_foreign
 
 LABELS_FILE = "labels.jsonl"
@@ -134,13 +134,7 @@ def add_labels(folder: Path, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
                 f"a note has at most {LONGEST_NOTE:,} characters; this one has {len(label.note):,}"
             )
     refuse_foreign(folder, ())
-    cut_torn_tail(folder / LABELS_FILE)
-    file = Appender(folder / LABELS_FILE)
-    try:
-        for label in dated:
-            file.append(label)
-    finally:
-        file.close()
+    append_lines(folder / LABELS_FILE, dated)
     return dated
 
 

@@ -376,6 +376,17 @@ class Appender:
             os.close(self._fd)
 
 
+def append_lines(path: Path, records: Iterable[msgspec.Struct]) -> None:
+    """Append records, after a torn last line is cut off; they are on disk when this returns."""
+    cut_torn_tail(path)
+    file = Appender(path)
+    try:
+        for record in records:
+            file.append(record)
+    finally:
+        file.close()
+
+
 # --- The journal of a run: appends records and groups fsyncs off the event loop
 
 # Unsynced lines after which a file is synced: a power cut costs a few hundred records at most, …

@@ -206,7 +206,7 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     """What the items of a run are worth."""
     texts = reader.texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    scores = _with_labels(reader, grid, item_scores(grid).mean)
+    scores, strata = _with_labels(reader, grid, item_scores(grid).mean), _strata(grid)
     coverage: dict[str, TaskCoverage] = {}
     items: dict[str, ItemMeasures] = {}
     for place, task in enumerate(grid.tasks):
@@ -214,7 +214,7 @@ def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
         of_task = [prompts[item] for item in mine]
         twins = [reader.twins.get(grid.items.ids[item]) for item in mine.tolist()]
         quality = item_quality(scores[:, mine])
-        covered = attribute_coverage(reader.target_attributes(task), _strata(grid, mine))
+        covered = attribute_coverage(reader.target_attributes(task), [strata[item] for item in mine])
         coverage[task] = _task_coverage(covered, surface_bias(of_task), quality, twins)
         items |= _items(grid, mine, quality, twins)
     return BenchmarkMeasures(coverage, items)
@@ -227,14 +227,12 @@ def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
     return np.where(np.isin(grid.items.task, scored), judged, right)
 
 
-def _strata(grid: ScoreGrid, mine: NDArray[np.int64]) -> list[list[str]]:
-    """``attribute=value`` of each datapoint of a task."""
-    number = {int(item): at for at, item in enumerate(mine)}
-    sampled: list[list[str]] = [[] for _ in mine]
+def _strata(grid: ScoreGrid) -> list[list[str]]:
+    """``attribute=value`` of each datapoint."""
+    sampled: list[list[str]] = [[] for _ in grid.items.ids]
     for stratum, items in grid.items.attributes.items():
         for item in items.tolist():
-            if (at := number.get(item)) is not None:
-                sampled[at].append(stratum)
+            sampled[item].append(stratum)
     return sampled
 
 

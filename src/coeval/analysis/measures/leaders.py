@@ -56,34 +56,29 @@ def leader_sentence(
     """Who leads, and how far ahead of the next; ``students`` are those with and without a score."""
     if len(ranks.order) < 2:
         return _alone(students, ranks)
-    first, second = leading_pair(ranks)
-    one, other = (shown(students[name].score) for name in (first, second))
-    gap = ranks.between(first, second)
     if said := _without_leader(ranks):
         return said
-    if gap is None:
-        return f"{first} has the highest score ({one}); {second} shares no scored items with it."
-    shown_pair = (f"{first} ({one})", f"{second} ({other})")
-    return _pair_text((first, second), shown_pair, gap, at_any_look=at_any_look)
+    scores = {name: shown(students[name].score) for name in ranks.order}
+    return _verdict_text(ranks, scores, "has the highest score", at_any_look=at_any_look)
 
 
-def _pair_text(
-    names: tuple[str, str],
-    shown: tuple[str, str],
-    gap: PairDifference,
-    where: str = "",
-    *,
-    at_any_look: bool = False,
+def _verdict_text(
+    ranks: Ranking, figures: Mapping[str, str], highest: str, where: str = "", *, at_any_look: bool = False
 ) -> str:
-    """The verdict on the `leading_pair`, whose order may be another than that of the pair alone. ``shown``:
-    the names with their scores."""
+    """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036).``, or
+    ``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items.``"""
+    first, second = leading_pair(ranks)
+    gap = ranks.between(first, second)
+    if gap is None:
+        return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
     count = numbered(gap.n, "shared item")
     if gap.significant:
-        return f"{lead_text(names, gap.leading, count, where, at_any_look=at_any_look)}."
-    if is_behind(*names, gap):
-        by = f"on {count}, {names[1]} is ahead by {shown_difference(gap.leading)} points"
-        return f"{' and '.join(shown)} are tied{where}: {by}."
-    return f"{tied_text(shown, gap.leading, count, where)}."
+        return f"{lead_text((first, second), gap.leading, count, where, at_any_look=at_any_look)}."
+    shown_pair = (f"{first} ({figures[first]})", f"{second} ({figures[second]})")
+    if is_behind(first, second, gap):
+        by = f"on {count}, {second} is ahead by {shown_difference(gap.leading)} points"
+        return f"{' and '.join(shown_pair)} are tied{where}: {by}."
+    return f"{tied_text(shown_pair, gap.leading, count, where)}."
 
 
 def shown(found: Measured) -> str:
@@ -261,15 +256,8 @@ def label_sentences(labels: Labels) -> Iterator[str]:
 
 def label_sentence(found: LabelMeasures, where: str) -> str:
     """Who states a label most often; some student has been compared with it."""
-    order, ranks = found.ranking.order, found.ranking
-    right = {name: shown(found.students[name].accuracy) for name in order}
-    first = order[0]
-    if len(order) == 1:
-        return f"{first} states the right {where} in {right[first]}% of its answers, the only student."
-    second = leading_pair(ranks)[1]
-    gap = ranks.between(first, second)
-    if gap is None:
-        lead = f"{first} is right most often ({where}: {right[first]})"
-        return f"{lead}; no items are shared with {second}."
-    names = (f"{first} ({right[first]})", f"{second} ({right[second]})")
-    return _pair_text((first, second), names, gap, f" in {where}")
+    right = {name: shown(found.students[name].accuracy) for name in found.ranking.order}
+    if len(right) == 1:
+        [(first, share)] = right.items()
+        return f"{first} states the right {where} in {share}% of its answers, the only student."
+    return _verdict_text(found.ranking, right, f"is right most often in {where}", f" in {where}")

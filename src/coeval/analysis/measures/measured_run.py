@@ -17,8 +17,6 @@ from coeval.analysis.measures.benchmark_measures import benchmark_measures
 from coeval.analysis.measures.judge_measures import (
     FEWEST_COMMON,
     JudgeMeasures,
-    PairAgreement,
-    PanelMeasures,
     judge_agreement,
     judge_measures,
     judge_pairs,
@@ -79,7 +77,7 @@ from coeval.analysis.result_rows import student_rows
 from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
-from coeval.analysis.training.sample_figures import SampleFigure, metric_scores, task_figures
+from coeval.analysis.training.sample_figures import metric_scores, task_figures
 from coeval.core.figures import figure_text, kappa_word, points
 from coeval.core.text import listed, numbered
 
@@ -141,31 +139,6 @@ def _welch(first: Floats, second: Floats, value: float) -> float:
         return float(value == 0)
     spent = sum(v**2 / (len(s) - 1) for v, s in zip(variances, (first, second), strict=True))
     return 2 * float(stdtr(total**2 / spent, -abs(value) / total**0.5))
-
-
-class OutputJudges(NamedTuple):
-    """As those of a run; ``panel`` is None of a single judge."""
-
-    agreement: dict[tuple[str, str], PairAgreement]
-    panel: PanelMeasures | None
-    judges: dict[str, JudgeMeasures]
-
-
-def output_judges(reader: OutputReader) -> OutputJudges:
-    """Of all who judged."""
-    grid, requested = _graded(reader)
-    reweighting = Reweighting(len(grid.items.ids))
-    pairs = judge_pairs(grid, reweighting)
-    ledger = {
-        judge: {"severity": severity, "position": _position(reader, judge)}
-        for judge, severity in severities(grid).items()
-    }
-    itself = consistency(grid.judges, requested, reweighting)
-    return OutputJudges(
-        pair_measures(pairs),
-        panel_measures(grid, reweighting) if len(grid.judges) > 1 else None,
-        judge_measures(judge_agreement(grid, pairs), levels_by_judge(grid), judge_biases(ledger), itself),
-    )
 
 
 # ``stands``: the level is of the judge's recipe that counts; ``question``: what was shown, for one factor.
@@ -459,25 +432,34 @@ def measure_output(reader: OutputReader) -> OutputMeasures:
         of_tasks[one.task] = {**of_tasks.get(one.task, {}), one.metric: measured}
         units.setdefault(one.model, {})[one.task, one.metric] = one.unit
         if one.samples > 1 and one.value is not None:
-            spread = _spread(figures[one.task].metrics[one.metric])
+            over = figures[one.task].metrics[one.metric]
+            spread = SampleSpread(over.unit, over.std, over.sem, over.n_runs, over.per_run, over.item_se)
             spreads = samples.setdefault(one.model, ModelTasks())
             spreads[one.task] = {**spreads.get(one.task, {}), one.metric: spread}
     for model, of_model in metrics.items():
         of_model.units = units[model]
     [(count,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
-    judged = output_judges(reader)
+    grid, requested = _graded(reader)
+    again = Reweighting(len(grid.items.ids))
+    pairs = judge_pairs(grid, again)
+    ledger = {
+        judge: {"severity": severity, "position": _position(reader, judge)}
+        for judge, severity in severities(grid).items()
+    }
+    judges = judge_measures(
+        judge_agreement(grid, pairs),
+        levels_by_judge(grid),
+        judge_biases(ledger),
+        consistency(grid.judges, requested, again),
+    )
     return OutputMeasures(
-        findings=tuple(panel_findings(judged.judges)),
+        findings=tuple(panel_findings(judges)),
         units=count,
-        agreement=judged.agreement,
-        panel=judged.panel,
-        judges=judged.judges,
+        agreement=pair_measures(pairs),
+        panel=panel_measures(grid, again) if len(grid.judges) > 1 else None,
+        judges=judges,
         teachers={},
         students={},
         metrics=metrics,
         samples=samples,
     )
-
-
-def _spread(one: SampleFigure) -> SampleSpread:
-    return SampleSpread(one.unit, one.std, one.sem, one.n_runs, one.per_run, one.item_se)

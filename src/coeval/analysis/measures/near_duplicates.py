@@ -86,10 +86,6 @@ class NearDuplicate(NamedTuple):
     of: int
     similarity: float
 
-    def before(self, other: NearDuplicate) -> bool:
-        """Whether it is the more similar pair, or that with the earlier prompt."""
-        return (-self.similarity, self.of) <= (-other.similarity, other.of)
-
 
 def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     """For each prompt that has an earlier one at least `SIMILAR`, the most similar of those that were found.
@@ -112,11 +108,12 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
         rarest = shingles[: int(len(shingles) * (1 - SIMILAR)) + 1].tolist()
         others = {other for shingle in rarest for other in held[shingle]}
         own = word_shingles(prompts[place]) - template if others else frozenset[tuple[str, ...]]()
-        for other in others:
-            similarity = jaccard(own, word_shingles(prompts[other]) - template)
-            found = NearDuplicate(place, other, similarity)
-            if similarity >= SIMILAR and found.before(best.get(place, found)):
-                best[place] = found
+        found = [
+            NearDuplicate(place, other, jaccard(own, word_shingles(prompts[other]) - template))
+            for other in others
+        ]
+        if alike := [twin for twin in found if twin.similarity >= SIMILAR]:
+            best[place] = min(alike, key=lambda twin: (-twin.similarity, twin.of))
         for shingle in rarest:
             if len(held[shingle]) < _MOST_HELD:
                 held[shingle].append(place)

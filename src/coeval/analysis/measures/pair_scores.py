@@ -48,12 +48,12 @@ class SharedScores:
         """By task, the two's means over the scores that they share of each datapoint, those of some judges
         left out."""
         of_a, of_b = self._shared(first, second, frozenset(without).intersection(self.grid.judges))
-        a, b, found = of_a.means, of_b.means, {}
+        a, b, found, alike = of_a.means, of_b.means, {}, self.grid.items.alike
         for place, task in enumerate(self.grid.tasks):
             mine = np.isfinite(a) & (self.grid.items.task == place)
             if mine.any():
                 found[task] = PairedScores(
-                    a[mine], b[mine], of_a.counts[mine], self.grid.items.alike_of(mine)
+                    a[mine], b[mine], of_a.counts[mine], None if alike is None else alike[mine]
                 )
         return found
 

@@ -149,7 +149,11 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
             for name in known
             if (one := recorded[name].score_by_task.get(task)) is not None and one.value is not None
         }
-        gaps = {pair: _gap_of(strata[task]) for pair, strata in common.items() if task in strata}
+        gaps = {
+            pair: (float(np.average(of.b - of.a, weights=of.weights)), len(of.a))
+            for pair, strata in common.items()
+            if (of := strata.get(task)) is not None
+        }
         for name, shift in shifts(levels, gaps).items():
             moves[name][task] = shift
     scores, scatters = (
@@ -291,13 +295,6 @@ def _moves(levels: Mapping[str, Level], gaps: Mapping[Pair, PairDifference]) -> 
     return shifts(levels, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
 
 
-def _gap_of(pairs: PairedScores) -> tuple[float, int]:
-    difference = float(
-        np.average(pairs.b, weights=pairs.weights) - np.average(pairs.a, weights=pairs.weights)
-    )
-    return difference, len(pairs.a)
-
-
 def shifts(levels: Mapping[str, Level], gaps: Mapping[Pair, tuple[float, int]]) -> dict[str, float]:
     """By student, what to add to its mean so that means differ as students do on the scores that they share;
     ``gaps``: how far the second of two is ahead of the first, over how many items.
@@ -336,30 +333,15 @@ class OthersAlone(Record, frozen=True):
     ranking: Annotated[Ranking, ShownAs("By the judges who are neither of two", elsewhere="standings")]
 
 
-def without_own(grid: ScoreGrid) -> ScoreGrid:
-    """The scores of others alone."""
-    own = np.array([[model_of(student) == judge for judge in grid.judges] for student in grid.students], bool)
-    own = own.reshape(len(grid.students), len(grid.judges))
-    return grid._replace(levels=np.where(own[grid.student], UNSCORED, grid.levels).astype(grid.levels.dtype))
-
-
-def scored_themselves(grid: ScoreGrid) -> list[str]:
-    """Students whose model is a judge as well, and scored them."""
-    found = []
-    for name in grid.students:
-        if model_of(name) in grid.judges:
-            rows = grid.student == grid.students.index(name)
-            if (grid.levels[rows, grid.judges.index(model_of(name))] >= 0).any():
-                found.append(name)
-    return found
-
-
 def without_own_measures(grid: ScoreGrid) -> OthersAlone:
     """Students by the scores of others."""
-    themselves = tuple(scored_themselves(grid))
+    own = np.array([[model_of(student) == judge for judge in grid.judges] for student in grid.students], bool)
+    mine = own.reshape(len(grid.students), len(grid.judges))[grid.student]
+    scored = np.unique(grid.student[(grid.valid & mine).any(axis=1)])
+    themselves = tuple(grid.students[student] for student in scored)
     nothing = OthersAlone(False, themselves, {}, NOBODY)
     if not themselves:
         return nothing
-    others = without_own(grid)
+    others = grid._replace(levels=np.where(mine, UNSCORED, grid.levels).astype(grid.levels.dtype))
     ranks, scores = ranking(others, lambda first, second: (model_of(first), model_of(second)))
     return OthersAlone(True, themselves, scores, ranks) if ranks.differences else nothing

@@ -51,10 +51,6 @@ class GridItems(NamedTuple):
         """(I,): the datapoints of one cluster are no independent evidence."""
         return np.arange(len(self.ids)) if self.alike is None else self.alike
 
-    def alike_of(self, some: NDArray[np.bool_]) -> Codes | None:
-        """The clusters of some, None where no two are alike."""
-        return None if self.alike is None else self.alike[some]
-
 
 class TaskDesign(NamedTuple):
     """Whose scores a task is to have, by which factors: those planned, and those on record.
@@ -400,12 +396,11 @@ def _read_grid(reader: RunReader, *, removed: bool) -> ScoreGrid:
     )
     factors = sorted({*(factor for _, factor, _, _ in given), *(f for d in designs for f in d.factors)})
     teachers = _distinct(reader, "teacher", "planned")
-    places = _Places(terms)
-    items, number_of = _items(reader, places, tasks, teachers)
+    items, number_of = _items(reader, terms, tasks, teachers)
     scale = _scale({value for *_, value in given if value is not None}, designs)
     columns = reader.columns(_grid_sql(judges, len(scale), several=reader.sampled), [scale])
     item = number_of[columns["item"]]
-    student = places.codes(students)[columns["student"]]
+    student = _codes(terms, students)[columns["student"]]
     counts = (item >= 0) & (student >= 0)
     levels = no_levels((int(counts.sum()), len(judges)), len(scale))
     for place in range(len(judges)):
@@ -414,7 +409,7 @@ def _read_grid(reader: RunReader, *, removed: bool) -> ScoreGrid:
     return ScoreGrid(
         item=item[counts],
         student=student[counts],
-        factor=places.codes(factors)[columns["factor"]][counts],
+        factor=_codes(terms, factors)[columns["factor"]][counts],
         levels=levels,
         items=items,
         students=tuple(students),
@@ -432,19 +427,10 @@ def _read_grid(reader: RunReader, *, removed: bool) -> ScoreGrid:
     )
 
 
-class _Places:
-    """From the codes of the reader's names to places in a list of them."""
-
-    def __init__(self, terms: Sequence[str]) -> None:
-        self._terms = {term: code for code, term in enumerate(terms)}
-
-    def codes(self, names: Sequence[str]) -> Codes:
-        """(number of terms,): the place of each in ``names``, -1 for the others."""
-        codes = np.full(len(self._terms) + 1, -1, np.int32)
-        for place, name in enumerate(names):
-            if (code := self._terms.get(name)) is not None:
-                codes[code] = place
-        return codes
+def _codes(terms: Sequence[str], names: Sequence[str]) -> Codes:
+    """(number of terms + 1,): by the code of the reader's name, its place in ``names``, -1 for the others."""
+    place = {name: at for at, name in enumerate(names)}
+    return np.array([*(place.get(term, -1) for term in terms), -1], np.int32)
 
 
 def _distinct(reader: RunReader, column: str, view: str) -> list[str]:
@@ -543,15 +529,15 @@ _ANYBODY = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
 
 def _items(
-    reader: RunReader, places: _Places, tasks: Sequence[str], teachers: Sequence[str]
+    reader: RunReader, terms: Sequence[str], tasks: Sequence[str], teachers: Sequence[str]
 ) -> tuple[GridItems, Codes]:
     """The datapoints in order of their ids, and the number of each by its place in the reader's table."""
     columns = reader.columns(
         "SELECT place, id, enum_code(task)::INTEGER AS task, enum_code(teacher)::INTEGER AS teacher "
         "FROM planned WHERE NOT failed ORDER BY id"
     )
-    task = places.codes(tasks)[columns["task"]]
-    teacher = places.codes(teachers)[columns["teacher"]]
+    task = _codes(terms, tasks)[columns["task"]]
+    teacher = _codes(terms, teachers)[columns["teacher"]]
     counts = task >= 0
     [(most,)] = reader.rows("SELECT coalesce(max(rowid), -1) FROM datapoint")
     number_of = np.full(most + 1, -1, np.int32)

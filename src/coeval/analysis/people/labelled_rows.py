@@ -14,7 +14,7 @@ from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement, judge_pairs, measures_of_pair
 from coeval.analysis.measures.measured import Entity, Measured, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, level_names
-from coeval.core.records import SAMPLE, item_number
+from coeval.core.records import SAMPLE, item_number, response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.store.human_labels import HumanLabel
 
@@ -63,27 +63,20 @@ class AgainstPeople(Entity, frozen=True):
 def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows:
     """Find each label's row; several people's labels of one row are averaged. What the grid has no row for,
     or no level, is left out."""
-    keys = _keys(grid, grid.item, grid.student, grid.factor, grid.sample)
-    order = np.argsort(keys)
+    labels = list(labels)
+    named = {label.datapoint_id for label in labels}
+    items = [at for at, name in enumerate(grid.items.ids) if name in named]
+    samples = np.zeros(len(grid.item), np.int64) if grid.sample is None else grid.sample
+    row_of = {}
+    for row in np.flatnonzero(np.isin(grid.item, items)).tolist():
+        item, student = grid.items.ids[grid.item[row]], grid.students[grid.student[row]]
+        row_of[response_id(item, student, int(samples[row])), grid.factors[grid.factor[row]]] = row
     given: defaultdict[str, dict[int, float]] = defaultdict(dict)
-    items = {name: at for at, name in enumerate(grid.items.ids)}
-    students = {name: at for at, name in enumerate(grid.students)}
-    factors = {name: at for at, name in enumerate(grid.factors)}
     for label in labels:
-        student, number = _answer_of(label)
-        item, who, factor = items.get(label.datapoint_id), students.get(student), factors.get(label.factor)
-        sample = _sample(number)
-        if item is None or who is None or factor is None or not 0 <= sample < grid.times[who]:
-            continue
-        place = (np.array([at]) for at in (item, who, factor, sample))
-        key = int(_keys(grid, *place)[0])
-        at = int(np.searchsorted(keys, key, sorter=order))
-        if at == len(order) or keys[order[at]] != key:
-            continue
-        row = int(order[at])
-        scale = grid.designs[int(grid.task[row])].scales.get(label.factor, HIGH_MEDIUM_LOW)
-        if (level := scale.level(label.level)) is not None:
-            given[label.judge_model_id][row] = scale.value(level)
+        if (at := row_of.get((label.response_id, label.factor))) is not None:
+            scale = grid.designs[int(grid.task[at])].scales.get(label.factor, HIGH_MEDIUM_LOW)
+            if (level := scale.level(label.level)) is not None:
+                given[label.judge_model_id][at] = scale.value(level)
     by_person = {}
     for person, values in sorted(given.items()):
         column = np.full(len(grid.item), np.nan)
@@ -92,10 +85,8 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
     return LabelledRows(_means(list(by_person.values()), len(grid.item)), _judged(grid), by_person)
 
 
-def _answer_of(label: HumanLabel) -> tuple[str, str]:
-    """Whose answer is labelled, and the number of the sample, empty of the first."""
-    student, _, number = label.response_id.removeprefix(f"{label.datapoint_id}__").partition(SAMPLE)
-    return student, number
+def _student_of(label: HumanLabel) -> str:
+    return label.response_id.removeprefix(f"{label.datapoint_id}__").partition(SAMPLE)[0]
 
 
 class SampledRows(NamedTuple):
@@ -115,7 +106,7 @@ def sampled_rows(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel
     fewest: dict[tuple[str, str], int] = {}
     for label in drawn:
         if label.drawn is not None and label.drawn.items:
-            stratum = label.task_id, _answer_of(label)[0]
+            stratum = label.task_id, _student_of(label)
             fewest[stratum] = min(label.drawn.items, fewest.get(stratum, label.drawn.items))
     numbers = [item_number(name) for name in grid.items.ids]
     judged, out = np.isfinite(rows.judged), np.zeros(len(grid.item), bool)
@@ -132,25 +123,6 @@ def sampled_rows(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel
     by_person = {person: without(column) for person, column in rows.by_person.items()}
     kept = LabelledRows(without(rows.people), without(rows.judged), by_person)
     return SampledRows(kept, len(np.unique(grid.item[out])))
-
-
-def _sample(number: str) -> int:
-    """Which of a student's answers to an item an id ends in, from 0; below 0 where it says nothing."""
-    if not number:
-        return 0
-    return int(number) - 1 if number.isdecimal() and number.isascii() and len(number) < 6 else -1
-
-
-def _keys(
-    grid: ScoreGrid,
-    item: NDArray[np.integer],
-    student: NDArray[np.integer],
-    factor: NDArray[np.integer],
-    sample: NDArray[np.integer] | None,
-) -> NDArray[np.int64]:
-    own = None if grid.sample is None else sample
-    answer = grid._replace(item=item, student=student, sample=own).answer
-    return np.asarray(answer * max(len(grid.factors), 1) + factor, np.int64)
 
 
 def _means(columns: Sequence[Floats], rows: int) -> Floats:

@@ -295,21 +295,20 @@ def _task_judges(
     every = [step for steps in tasks.values() for step in steps]
     differences = iter(adjust_family([FamilyMember(step.found, width=step.scale.width) for step in every]))
     for task, shared in tasks.items():
-        steps = tuple(_step_difference(step, next(differences)) for step in shared)
+        steps = tuple(
+            StepDifference(
+                **msgspec.structs.asdict(next(differences)),
+                step=step.step,
+                mean_a=step.scale.scores(step.found.mean_a),
+                mean_b=step.scale.scores(step.found.mean_b),
+                same_answers=step.same_answers,
+            )
+            for step in shared
+        )
         first, other = (of[task][shared[0].step] for of in (of_a, of_b))
         judges = (first.judge, other.judge)
         found = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _ranks(shared), ())
         yield msgspec.structs.replace(found, sentences=tuple(_sentences(found)))
-
-
-def _step_difference(shared: _SharedStep, tested: PairDifference) -> StepDifference:
-    return StepDifference(
-        **msgspec.structs.asdict(tested),
-        step=shared.step,
-        mean_a=shared.scale.scores(shared.found.mean_a),
-        mean_b=shared.scale.scores(shared.found.mean_b),
-        same_answers=shared.same_answers,
-    )
 
 
 def _sentences(one: TaskJudges) -> Iterator[str]:

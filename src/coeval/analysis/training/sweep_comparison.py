@@ -253,20 +253,18 @@ def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDiffere
         )
         for each in compared
     ]
-    return tuple(_difference(*each) for each in zip(compared, adjust_family(members), strict=True))
-
-
-def _difference(compared: _ComparedCheckpoints, tested: PairDifference) -> CheckpointDifference:
-    shared, a, b, found = compared
-    return CheckpointDifference(
-        **msgspec.structs.asdict(tested),
-        a=a,
-        b=b,
-        task=shared.task,
-        unit=shared.unit,
-        mean_a=shared.means[shared.at(a)],
-        mean_b=shared.means[shared.at(b)],
-        identical=found.identical,
+    return tuple(
+        CheckpointDifference(
+            **msgspec.structs.asdict(tested),
+            a=a,
+            b=b,
+            task=shared.task,
+            unit=shared.unit,
+            mean_a=shared.means[shared.at(a)],
+            mean_b=shared.means[shared.at(b)],
+            identical=found.identical,
+        )
+        for (shared, a, b, found), tested in zip(compared, adjust_family(members), strict=True)
     )
 
 

@@ -12,6 +12,11 @@ from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.store.rundir import RunDir
 
 
+def mappings(section: Any) -> list[dict[str, Any]]:
+    """The entries of a section that are mappings at all."""
+    return [entry for entry in section if isinstance(entry, dict)] if isinstance(section, list) else []
+
+
 class Draft:
     """The data as read, and which of its paths the schema found unusable."""
 

@@ -13,7 +13,7 @@ from coeval.core.errors import ConfigError
 from coeval.core.shown_url import HIDDEN
 from coeval.models.local.callables import given_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
-from coeval.pipeline.config.draft import Draft, resume_folder
+from coeval.pipeline.config.draft import Draft, mappings, resume_folder
 from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem, refused
 from coeval.pipeline.config.roles import complete_students, inherited_code
 from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels
@@ -163,11 +163,10 @@ def read_config(
 
 def _expand_home(document: Document) -> None:
     """``~`` in the file's paths is the user's home, as in a shell; an unknown ``~name`` stays."""
-    experiment, tasks = document.data.get("experiment"), document.data.get("tasks")
+    experiment, tasks = document.data.get("experiment"), mappings(document.data.get("tasks"))
     sections = [(experiment, "storage_folder"), (experiment, "resume_from"), (experiment, "store")]
-    sections += [(task.get("items"), "path") for task in tasks or () if isinstance(task, dict)]
-    students = document.data.get("students")
-    sections += [(each.get("responses"), "path") for each in students or () if isinstance(each, dict)]
+    sections += [(task.get("items"), "path") for task in tasks]
+    sections += [(each.get("responses"), "path") for each in mappings(document.data.get("students"))]
     for section, key in sections:
         if isinstance(section, dict) and isinstance(value := section.get(key), str) and is_path(value):
             section[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name
@@ -215,12 +214,9 @@ def _without_hidden(section: Any) -> Any:
 
 def _leave_out_prompts_of_others(data: dict[str, Any]) -> None:
     """Take the prompts of single models that do not take part any more out of inherited tasks."""
-    tasks, models = data.get("tasks"), data.get("models")
-    if not isinstance(tasks, list) or not isinstance(models, list):
-        return
     names = set(Draft(data, frozenset()).players())
-    for task in tasks:
-        library = task.get("prompt_library") if isinstance(task, dict) else None
+    for task in mappings(data.get("tasks")) if isinstance(data.get("models"), list) else ():
+        library = task.get("prompt_library")
         if isinstance(library, dict):
             others = [key for key in library if "." in key and key.partition(".")[2] not in names]
             for key in others:

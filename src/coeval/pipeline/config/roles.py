@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any
 
 from coeval.judging.checks.check_options import code_of
-from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, Suppliers, declared_checks
+from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, Suppliers, declared_checks, mappings
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut
 from coeval.pipeline.config.schema import OPTIONS, PHASES, ModelConfig
 from coeval.store.rundir import RunDir
@@ -170,10 +170,7 @@ def complete_students(data: dict[str, Any]) -> None:
 
 def _answers_of_tables(data: dict[str, Any]) -> bool:
     """Whether a table of items holds answers too."""
-    tasks = data.get("tasks")
-    tables = (
-        [task.get("items") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
-    )
+    tables = [task.get("items") for task in mappings(data.get("tasks"))]
     return any(isinstance(items, dict) and items.get("responses") for items in tables)
 
 

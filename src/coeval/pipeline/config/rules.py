@@ -77,7 +77,7 @@ from coeval.core.text import placeholders
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import is_account_name
-from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, resume_folder
+from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, mappings, resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
 from coeval.pipeline.config.judging_rules import pair_rules, rubric_rules
 from coeval.pipeline.config.names import name_rules
@@ -161,11 +161,13 @@ def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
 def complete_items(data: dict[str, Any]) -> None:
     """Fill in what tasks with ``items`` leave out: no attribute declared, all rows used; and with a label, no
     rubric and the label among ``label_attributes``."""
-    tasks = data.get("tasks")
-    for task in tasks if isinstance(tasks, list) else ():
-        if isinstance(task, dict) and isinstance(task.get("documents"), dict):
-            _complete_documents(task)
-        items = task.get("items") if isinstance(task, dict) else None
+    for task in mappings(data.get("tasks")):
+        if isinstance(task.get("documents"), dict) and "target_attributes" not in task:
+            # Passages alone may vary the items: no attribute is declared then, and none sampled.
+            task["target_attributes"] = {}
+            if isinstance(task.get("sampling"), dict):
+                task["sampling"].setdefault("target", [0, 0])
+        items = task.get("items")
         if not isinstance(items, dict):
             continue
         task.setdefault("target_attributes", {})
@@ -179,21 +181,12 @@ def complete_items(data: dict[str, Any]) -> None:
             task.setdefault("rubric", {})
 
 
-def _complete_documents(task: dict[str, Any]) -> None:
-    """Passages alone may vary the items: no attribute is declared then, and none sampled."""
-    if "target_attributes" not in task:
-        task["target_attributes"] = {}
-        if isinstance(task.get("sampling"), dict):
-            task["sampling"].setdefault("target", [0, 0])
-
-
 def complete_labels(data: dict[str, Any]) -> None:
     """Fill in the output description of tasks that leave it out and have nothing but labels: the values that
     are declared of them. Those that only items have are not named: with a row more they might be others, and
     every answer would have been asked for differently."""
-    tasks = data.get("tasks")
-    for task in tasks if isinstance(tasks, list) else ():
-        if not isinstance(task, dict) or task.get("rubric") or task.get("output_description"):
+    for task in mappings(data.get("tasks")):
+        if task.get("rubric") or task.get("output_description"):
             continue
         labels, declared = task.get("label_attributes"), task.get("target_attributes")
         if not isinstance(labels, list) or not isinstance(declared, dict):

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
-from coeval.core.html_table import html_table
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, answer_limits
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
@@ -518,10 +517,3 @@ class Config(Section):
 
     def __str__(self) -> str:
         return repr(self)
-
-    def _repr_html_(self) -> str:
-        models = [(model.name, model.interface, ", ".join(model.roles)) for model in self.models]
-        tasks = [(task.name, task.sampling.total, task.evaluation_mode) for task in self.tasks]
-        return html_table(
-            f"Models of {self.experiment.id}", ("model", "interface", "roles"), models
-        ) + html_table("Tasks", ("task", "items per teacher", "evaluation"), tasks)

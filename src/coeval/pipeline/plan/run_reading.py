@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from coeval.core.errors import CoevalError, ConfigError, StoreError, Undecodable
 from coeval.core.foreign import decode
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.start.inherit import copy_once
-from coeval.store.jsonl import Appender, cut_torn_tail, is_torn, store_error
+from coeval.store.jsonl import append_lines, whole_lines
 from coeval.store.rundir import RunDir, now
 
 
@@ -201,12 +201,7 @@ class RecordedLooks:
 
 def _append(folder: RunDir, look: Look) -> str:
     try:
-        cut_torn_tail(folder.looks)
-        file = Appender(folder.looks)
-        try:
-            file.append(look)
-        finally:
-            file.close()
+        append_lines(folder.looks, [look])
     except StoreError as error:
         return f"this look at a run that grows is not recorded: {error}"
     return ""
@@ -224,19 +219,10 @@ def _planned_items(planned: Planned | None) -> int:
 
 def _recorded(folder: RunDir) -> list[Look]:
     """In their order; lines that are none count as none. Two who looked at once recorded one look."""
-    try:
-        lines = folder.looks.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise store_error("read", folder.looks, error) from error
     found: dict[tuple[int, int], Look] = {}
-    for line in lines:
-        if not is_torn(line):
-            try:
-                look = decode(line, Look)
-            except Undecodable:
-                continue
+    for _, text in whole_lines(folder.looks):
+        with suppress(Undecodable):
+            look = decode(text, Look)
             found.setdefault((look.scores, look.items), look)
     return [*found.values()]
 

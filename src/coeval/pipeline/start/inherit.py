@@ -15,13 +15,14 @@ from coeval.analysis.planned_names import NameKind, Planned
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode, decoder
 from coeval.core.options import CONTINUE
+from coeval.core.regular_files import open_file
+from coeval.core.text import numbered
 from coeval.pipeline.config.draft import item_files, resume_folder
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
     read_json,
-    store_error,
+    replaced_whole,
     whole_lines,
-    write_bytes_atomic,
     write_json_atomic,
 )
 from coeval.store.legacy import convert, is_legacy
@@ -179,7 +180,8 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
         converted = convert(source.path, target.path, phases)
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
-        counts = ", ".join(_counted(phase, count) for phase, count in converted.counts.items())
+        nouns: dict[str, str] = {of: "file" if of in PHASES[:2] else "record" for of in phases}
+        counts = ", ".join(f"{numbered(n, nouns[of])} of {of}" for of, n in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
         return Taken(done, _left_out(converted.dropped))
     if "data_generation" in phases:
@@ -194,11 +196,6 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
     return Taken(f"took over {copied} files of {source.path}")
 
 
-def _counted(phase: str, count: int) -> str:
-    noun = "file" if phase in PHASES[:2] else "record"
-    return f"{count:,} {noun if count == 1 else noun + 's'} of {phase}"
-
-
 def _left_out(dropped: Sequence[str]) -> str | None:
     if not dropped:
         return None
@@ -210,16 +207,8 @@ def copy_once(path: Path, target: Path) -> bool:
     """Copy a file whole, unless something stands in its place; whether it was."""
     if target.exists():
         return False
-    if path.suffix == ".json":
-        write_bytes_atomic(target, path.read_bytes())
-        return True
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, temporary)
-        temporary.replace(target)
-    except OSError as error:
-        raise store_error("copy to", target, error) from error
+    with replaced_whole(target) as copy, open_file(path) as source:
+        shutil.copyfileobj(source, copy)
     return True
 
 

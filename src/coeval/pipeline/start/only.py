@@ -218,9 +218,7 @@ def _summed_up(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary
     summary = running.summary
     summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped
     for phase in PHASES[:2]:
-        outcome, seen = summary.phases[phase], running.board.phases[phase]
-        outcome.planned = sum(work.phase == phase for work in works)
-        outcome.made, outcome.failed, outcome.gaps = seen.done, seen.failed, seen.gaps
+        summary.phases[phase].take(running.board.phases[phase], sum(work.phase == phase for work in works))
     return summary
 
 

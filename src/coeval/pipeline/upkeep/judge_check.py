@@ -28,6 +28,7 @@ from coeval.pipeline.config.roles import own_code
 from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import whole_lines, write_bytes_atomic
+from coeval.store.record_index import known_records
 from coeval.store.rundir import RunDir
 
 LABELS = "labels.jsonl"
@@ -66,19 +67,13 @@ class CheckRequest(NamedTuple):
     anew: bool = False
 
 
-class _Anchor(NamedTuple):
-    """A run whose answers a judge is to score, what it scored before, and where that goes."""
+def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck:
+    """Make the check's folder, in ``home`` or else beside the anchor's run; nobody is asked.
 
-    source: RunDir
-    config: Config
-    judge: ModelConfig
-    scores: Scores
-    folder: RunDir
-    continues: bool
+    A check of the same judge that did not end is continued, unless ``anew``.
 
-
-def _open_anchor(request: CheckRequest, home: Path | None) -> _Anchor:
-    """Read what a check is about; raises as `prepare_check`."""
+    Raises UsageError: the anchor is no run, or holds no score of the judge; it compares answers in pairs.
+    """
     by_people = request.anchor.name == LABELS
     source = RunDir(request.anchor.parent if by_people else request.anchor)
     if not source.is_run():
@@ -88,27 +83,23 @@ def _open_anchor(request: CheckRequest, home: Path | None) -> _Anchor:
         raise UsageError(f"{source.path} compares answers in pairs; name a run that scores answers")
     judge = _judge(config, request)
     with RunReader(source.path) as reader:
-        scores = _labels(source) if by_people else judge_scores(reader, judge.name)
-    if not scores:
+        anchor = _labels(source) if by_people else judge_scores(reader, judge.name)
+    if not anchor:
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
     folder, continues = _folder(source, home or source.path.resolve().parent, request)
-    return _Anchor(source, config, judge, scores, folder, continues)
-
-
-def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck:
-    """Make the check's folder, in ``home`` or else beside the anchor's run; nobody is asked.
-
-    A check of the same judge that did not end is continued, unless ``anew``.
-
-    Raises UsageError: the anchor is no run, or holds no score of the judge; it compares answers in pairs.
-    """
-    anchor = _open_anchor(request, home)
-    items = _drawn({place.item for place in anchor.scores}, request.items)
-    scores = {place: value for place, value in anchor.scores.items() if place.item in items}
-    checked = _judge_alone(anchor, {place.task for place in scores}, request.budget_usd)
-    _copy_items(anchor, items, {place.answer for place in scores})
-    return JudgeCheck(anchor.judge.name, anchor.source, checked, anchor.folder, scores, anchor.continues)
+    items = _drawn({place.item for place in anchor}, request.items)
+    scores = {place: value for place, value in anchor.items() if place.item in items}
+    checked = _judge_alone(
+        config, judge, source, folder, {place.task for place in scores}, request.budget_usd
+    )
+    if not continues:
+        _copy_items(source, folder, items, {place.answer for place in scores})
+    elif set(known_records(folder.files("data_generation"), "data_generation")) != items:
+        raise UsageError(
+            f"{folder.path} was begun with other items and did not end; give the same --items, or --anew"
+        )
+    return JudgeCheck(judge.name, source, checked, folder, scores, continues)
 
 
 def _judge(config: Config, request: CheckRequest) -> ModelConfig:
@@ -153,10 +144,16 @@ def _folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, 
     return folder, False
 
 
-def _judge_alone(anchor: _Anchor, tasks: Collection[str], budget_usd: float | None) -> Config:
+def _judge_alone(
+    config: Config,
+    judge: ModelConfig,
+    source: RunDir,
+    folder: RunDir,
+    tasks: Collection[str],
+    budget_usd: float | None,
+) -> Config:
     """The anchor's experiment with these tasks and this judge alone; what comes before judging is kept as it
     is."""
-    source, folder, judge = anchor.source, anchor.folder, anchor.judge
     keep = dict.fromkeys(
         ("attribute_mapping", "rubric_mapping", "data_generation", "response_collection"), "Keep"
     )
@@ -165,46 +162,30 @@ def _judge_alone(anchor: _Anchor, tasks: Collection[str], budget_usd: float | No
         "storage_folder": str(folder.path.parent),
         "resume_from": str(source.path.resolve()),
         "phases": keep,
-        "seed": anchor.config.experiment.seed,
+        "seed": config.experiment.seed,
         "probe_mode": "resume",  # the judge alone has work
         **({} if budget_usd is None else {"budget_usd": budget_usd}),
     }
     models = []
-    for model in anchor.config.models:
+    for model in config.models:
         asked = judge if model.name == judge.name else model
         roles = [role for role in model.roles if role != "judge"] + ["judge"] * (asked is judge)
         if roles:
             models.append(asked.model_copy(update={"roles": roles}))
     if judge.name not in {model.name for model in models}:
         models.append(judge.model_copy(update={"roles": ["judge"]}))
-    kept = [task for task in anchor.config.tasks if task.name in tasks]
+    kept = [task for task in config.tasks if task.name in tasks]
     read = {"experiment": Experiment.model_validate(experiment), "models": models, "tasks": kept}
-    return anchor.config.model_copy(update=read)
+    return config.model_copy(update=read)
 
 
-def _copy_items(anchor: _Anchor, items: Collection[str], answers: Collection[str]) -> None:
-    """Copy the lines of a run's items and answers; taking over leaves what is there.
-
-    Raises UsageError: what is continued was begun with other items.
-    """
-    source, folder = anchor.source, anchor.folder
-    if anchor.continues:
-        if _items_of(folder) != set(items):
-            raise UsageError(
-                f"{folder.path} was begun with other items and did not end; give the same --items, or --anew"
-            )
-        return
+def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
+    """Copy the lines of a run's items and answers; taking over leaves what is there."""
     read = decoder(_WithId)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):
             lines = [line.text for line in whole_lines(path) if read(line.text).id in kept]
             write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))
-
-
-def _items_of(folder: RunDir) -> set[str]:
-    read = decoder(_WithId)
-    lines = (line for path in folder.files("data_generation") for line in whole_lines(path))
-    return {read(line.text).id for line in lines}
 
 
 class _WithId(msgspec.Struct):

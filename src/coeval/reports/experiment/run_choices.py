@@ -6,17 +6,16 @@ figures of single choices, and `coeval view` computes those of combinations when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from coeval.analysis.measures.leaders import opening, partial_sentences
 from coeval.analysis.measures.ranking import OthersAlone, ranking, without_own_measures
 from coeval.analysis.measures.score_choice import chosen_items, chosen_scores, score_choice, single_choices
 from coeval.analysis.measures.student_measures import student_measures
-from coeval.analysis.run_results import label_tasks_sentence
+from coeval.analysis.score_notes import label_task_notes
 from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.reports.content import Report, Sentence
@@ -28,11 +27,12 @@ from coeval.reports.experiment.where_section import where_section
 
 class RunChoices(NamedTuple):
     """A run's evidence, from which any choice is measured. ``single``: the choices of one name, as pairs of a
-    dimension and a name."""
+    dimension and a name; ``labelled``: the tasks with labels."""
 
     evidence: RunEvidence
     report: Report
     single: Sequence[tuple[str, str]]
+    labelled: Collection[str]
 
     def report_of(self, pairs: Iterable[tuple[str, str]]) -> Report:
         """Report a choice, as pairs of a dimension and a name: its fact says what is chosen.
@@ -75,12 +75,7 @@ class RunChoices(NamedTuple):
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
         yield f"Chosen: {len(grid.items.ids):,} of {numbered(len(whole.items.ids), 'item')}."
         yield from partial_sentences(chosen.measured.measures.ranking)
-        counts = np.bincount(grid.items.task, minlength=len(grid.tasks)).tolist()
-        of_tasks = list(zip(grid.tasks, whole.designs, grid.designs, counts, strict=True))
-        scored = sum(count for _, _, design, count in of_tasks if design.scores)
-        alone = {task: count for task, design, _, count in of_tasks if count and not design.scores}
-        if scored and alone:
-            yield label_tasks_sentence(scored, alone)
+        yield from label_task_notes(grid, self.labelled)
 
 
 def run_choices(evidence: RunEvidence, report: Report) -> RunChoices | None:
@@ -91,4 +86,4 @@ def run_choices(evidence: RunEvidence, report: Report) -> RunChoices | None:
     # labels, comparisons and samples are of the whole run; what is measured of items is large
     measures = msgspec.structs.replace(measured.measures, labels={}, pairs=None, samples=None, items={})
     kept = evidence._replace(measured=measured._replace(measures=measures, conclusions=()))
-    return RunChoices(kept, report, single_choices(measured.grid))
+    return RunChoices(kept, report, single_choices(measured.grid), measured.measures.labels.keys())

@@ -215,7 +215,7 @@ class _TaskShapes:
         new = each(lambda n: max(0.0, n - len(known)), factors)
         verdict = _verdict_characters(("score",) if alone else known, setup.form.rationale)
         if not alone:
-            more = _reason_characters(setup.form.rationale) + exact(_NEW_LEVEL)
+            more = (_REASON if setup.form.rationale else exact(0)) + exact(_NEW_LEVEL)
             verdict += each(operator.mul, new, more)
         shape = self._shape("evaluation", judge, size, verdict)
         if alone:
@@ -286,11 +286,7 @@ def _size(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
 def _verdict_characters(factors: Sequence[str], rationale: bool) -> Span:
     """How long a judge's JSON is that gives each factor a level, and a reason if asked."""
     levels = OF_PROMPTS.about(4.0 + sum(len(factor) + 14 for factor in factors))
-    return levels + _reason_characters(rationale) * len(factors)
-
-
-def _reason_characters(rationale: bool) -> Span:
-    return _REASON if rationale else exact(0)
+    return levels + (_REASON * len(factors) if rationale else exact(0))
 
 
 def new_factors(teachers: int) -> Span:
