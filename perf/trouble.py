@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coeval.core.errors import ModelError
-from coeval.models.pacing.limits import Limiter
+from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.transport.body import Lost, NoConnection
 from coeval.models.transport.call import Call
 from coeval.models.transport.connection import HttpReply
@@ -227,7 +227,7 @@ async def ask_all(trouble: Trouble, *, spread: float, seed: int) -> Outcome:
     rng = random.Random(seed)
     host = Host(trouble, spread, rng)
     http = Http(clock=now, rng=rng, hosts=SharedHosts(host))
-    limiter = Limiter(CEILING, start=trouble.start, clock=now)
+    limiter = Limiter(EndpointLimits(CEILING, trouble.start), clock=now)
     endpoint = Endpoint("http://host.invalid/v1", None, limiter)
     call = Call(
         decode=lambda reply, redactor: reply.body,

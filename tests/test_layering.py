@@ -53,7 +53,7 @@ LATE_IMPORTS = {
         "coeval.reports": "the same, and what draws charts",
     },
     "analysis/comparison/lower_bound.py": {"scipy.optimize": "a tenth of a second, for gates alone"},
-    "reports/files.py": {"coeval.reports.workbook": "xlsxwriter, for workbooks alone"},
+    "reports/files.py": {"coeval.reports.report_workbook": "xlsxwriter, for workbooks alone"},
     "sweeps/submission.py": {"transformers": "an extra, and seconds to load"},
     "api/stoppable.py": {"IPython": "loaded already where there is a notebook, and wanted nowhere else"},
     "reports/result_tables.py": {"pandas": "the user's own"},

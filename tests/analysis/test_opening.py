@@ -158,7 +158,6 @@ def costing(folder: Path, usd: dict[str, float | None], levels: dict[str, str]) 
         ),
         ((None, 2.0, 1.0), "HML", "c is cheapest of the 2 that can be compared: $1.00 per 1,000 answers."),
         ((1.0, 2.0, 3.0), "HML", "a has the highest score and is cheapest: $1.00 per 1,000 answers."),
-        ((0.0, 0.0, 0.0), "HML", "Without a recorded time: a, b, c."),
     ],
 )
 def test_nobody_is_cheapest_whose_rivals_have_no_price(

@@ -206,13 +206,3 @@ def test_answers_that_were_cut_off_are_told_by_student_the_most_first() -> None:
     assert "max_tokens" not in shown(Results((student("c", 0),), (), False), 100)
     many = tuple(student(f"student-{n}", 1) for n in range(40))
     assert "answers of student-7 and 32 more." in " ".join(shown(Results(many, (), False), 100).split())
-
-
-def test_a_student_with_clearly_fewer_scores_is_pointed_out() -> None:
-    def scored(name: str, units: int) -> tuple[MeasureRow, ...]:
-        return tuple(student_row(name, task, 0.5, 0.4, 0.6, 20, units, 0) for task in (None, "t"))
-
-    text = shown(Results(scored("all", 100) + scored("most", 95) + scored("some", 80), (), False), 200)
-    assert "not over the same items or judges: some." in text
-    even = shown(Results(scored("all", 100) + scored("most", 95), (), False), 200)
-    assert "not over the same" not in even

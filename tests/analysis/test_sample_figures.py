@@ -25,7 +25,7 @@ from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import clustered_error, clustered_mean, mean_over_strata
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.reports.scores import results
+from coeval.reports.result_tables import results
 
 SHARE, POINTS, FITTED = "accuracy", "overall", "length_controlled"
 

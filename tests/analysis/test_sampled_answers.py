@@ -23,7 +23,7 @@ from coeval.analysis.sampled_answers import pass_all, pass_at
 from coeval.cli.views.results_view import render
 from coeval.core.html_table import MeasureRow
 from coeval.pipeline.plan.what_counts import planned_names
-from coeval.reports.scores import results
+from coeval.reports.result_tables import results
 from coeval.store.rundir import RunDir
 
 VALUE = {"High": 1.0, "Medium": 0.5, "Low": 0.0}

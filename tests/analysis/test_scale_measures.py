@@ -36,7 +36,7 @@ from coeval.analysis.measures.score_grid import (
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale, parse_scale
-from coeval.reports.scores import results
+from coeval.reports.result_tables import results
 
 Codes = NDArray[np.int8]
 FIVE = parse_scale("1-5")

@@ -8,8 +8,7 @@ from written_run import Run
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.html_table import MeasureRow
-from coeval.reports.result_tables import Results
-from coeval.reports.scores import results
+from coeval.reports.result_tables import Results, results
 
 ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 

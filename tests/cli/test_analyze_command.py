@@ -94,11 +94,10 @@ def test_every_table_can_be_read_elsewhere(here: Path, coeval: Command) -> None:
         shown = coeval("analyze", name, "--run", folder, "--format", "markdown").out
         assert f"Scores that count (units): {float(first['value']):.0f}." in shown
         page = ElementTree.fromstring(f"<x>{markdown.markdown(shown, extensions=['tables'])}</x>")  # noqa: S314  ours
-        assert len(page.findall("table")) == shown.count("| measure |") + shown.count("| expected |")
+        assert len(page.findall("table")) == len(re.findall(r"^\| -", shown, re.MULTILINE))
         for rendered in page.findall("table"):
             widths = {len(row) for row in rendered.iter("tr")}
             assert len(widths) == 1
-            assert all("".join(row[0].itertext()) for row in rendered.iter("tr")) or name in ("all", "robust")
         assert not [text for text in page.itertext() if text.startswith("|")], "no row outside of a table"
 
 
@@ -116,7 +115,7 @@ def test_a_report_stands_beside_the_measures(lab: Lab, here: Path, coeval: Comma
     ended = coeval("analyze", "students", "--run", lab.path, "--out", "new/report", "--format", "markdown")
     assert (ended.code, ended.out) == (0, "")
     assert sorted(path.name for path in (here / "new/report").iterdir()) == ["measures.json", "students.md"]
-    assert "| ann | overall |" in (here / "new/report/students.md").read_text()
+    assert "\n| ann | " in (here / "new/report/students.md").read_text()
     found = json.loads((here / "new/report/measures.json").read_text())
     assert found == api.open_run(lab.path).measures(), "all of them, whatever is shown"
     (here / "file").write_text("mine")
@@ -351,6 +350,6 @@ def test_markdown_has_points_and_csv_keeps_scores(lab: Lab, coeval: Command) -> 
     headline = next(row for row in rows if (row["name"], row["measure"]) == ("ann", "score"))
     assert 0 <= float(headline["value"]) <= 1
     value, low, high = (points(float(headline[key])) for key in ("value", "low", "high"))
-    assert f"| ann | score | {value} | [{low}, {high}] |" in shown
-    kappa = next(row for row in csv.DictReader(io.StringIO(document)) if row["measure"] == "kappa_mean")
-    assert f"kappa\\_mean | {float(kappa['value']):.2f} |" in shown, "no points: it is no score"
+    assert re.search(rf"^\| ann \| [^|]+\| {re.escape(f'{value} [{low}, {high}]')} \|", shown, re.MULTILINE)
+    kappa = next(row for row in csv.DictReader(io.StringIO(document)) if row["measure"] == "kappa")
+    assert f"| {float(kappa['value']):.2f} [" in shown, "no points: it is no score"

@@ -359,9 +359,9 @@ def test_mean_and_spread_over_samples_within_80_columns(host: str, prompts: Path
     assert max(len(line) for line in seen.written if not line.startswith("/")) <= 80, "paths are whole"
     heading = seen.screen.index("Over runs")
     rows = [line.split() for line in seen.screen[heading + 1 : heading + 6]]
-    assert rows[0] == ["task", "metric", "mean", "std", "runs"]
-    assert [(*row[:2], len(row), row[-1]) for row in rows[1:]] == [
-        ("ifeval", f"{level}_level_{reading}_accuracy", 7, "2")
+    assert rows[0] == ["task", "metric", "mean", "SEM", "runs", "items"]
+    assert [(*row[:2], len(row), row[-2]) for row in rows[1:]] == [
+        ("ifeval", f"{level}_level_{reading}_accuracy", 8, "2")
         for reading in ("strict", "loose")
         for level in ("prompt", "instruction")
     ]

@@ -45,7 +45,7 @@ async def test_json_has_what_the_tables_show(tmp_path: Path) -> None:
     assert shown["phases"]["response_collection"] == {"planned": 3, "good": 3, "failed": 0, "owed": 0}
     assert shown["phases"]["evaluation"] == {"planned": 3, "good": 2, "failed": 0, "owed": 1}
     reported = {"requests", "input_tokens", "output_tokens", "cost_usd", "perhaps_usd"}
-    assert set(shown["spend"]["ann"]) == reported
+    assert reported < set(shown["spend"]["ann"])
     assert shown["spend"]["ann"]["requests"] > 0
     assert (shown["batches"], shown["errors"]) == ([], [])
     table = await called(made.folder, "status", "--run", made.path)

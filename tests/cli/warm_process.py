@@ -42,7 +42,7 @@ LOADED = (
     "coeval.pipeline.run",
     "coeval.pipeline.upkeep.repair",
 )
-LOADED_LAST = ("coeval.reports.scores", "coeval.cli.eval_framework.eval_report")
+LOADED_LAST = ("coeval.reports.result_tables", "coeval.cli.eval_framework.eval_report")
 """They load duckdb, which complains at the end of a process whose garbage is not collected."""
 EVAL_FRAMEWORK = "coeval.cli.eval_framework"
 LONGEST_REQUEST = 1 << 17

@@ -167,7 +167,7 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
 ) -> None:
     time = Seconds(end=TOLD_AFTER_S + AGAIN_AFTER_S + 10)
     reported, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
-    endpoint = Endpoint(nowhere, None, Limiter(4))
+    endpoint = Endpoint(nowhere, None, Limiter())
     asking = [asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL)) for _ in range(2)]
     await until(lambda: endpoint.trouble is not None)
     async with telling_of_hosts(
@@ -188,7 +188,7 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
 
 
 async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again() -> None:
-    endpoint = Endpoint("http://127.0.0.1:9/v1", None, Limiter(4))
+    endpoint = Endpoint("http://127.0.0.1:9/v1", None, Limiter())
     endpoint.troubled("answered 504", 8.0)
     seen = [endpoint.trouble]  # nobody waits
     await endpoint.limiter.acquire(0, again=True)  # on the wire again, and nobody naps
@@ -238,7 +238,7 @@ async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
 
     server = await asyncio.start_server(take, "127.0.0.1", 0)
     host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    endpoint = Endpoint(f"http://{host}/v1", None, Limiter(4))
+    endpoint = Endpoint(f"http://{host}/v1", None, Limiter())
     asking = asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL))
     await taken.wait()
     async with telling_of_hosts(

@@ -16,7 +16,7 @@ import pytest
 from coeval.core import foreign
 from coeval.core.errors import ModelError
 from coeval.core.redaction import Redactor
-from coeval.models.pacing.limits import Limiter
+from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.signers import Signer
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.connection import HttpReply
@@ -176,7 +176,7 @@ class Client:
     def __init__(self, url: str, **limits: Any) -> None:
         self.time = Time()
         self.http = Http(clock=self.time.clock, rng=random.Random(0), sleep=self.time.sleep)
-        self.limiter = Limiter(clock=self.time.clock, **limits)
+        self.limiter = Limiter(EndpointLimits(**limits), clock=self.time.clock)
         self.endpoint = Endpoint(url, Signer({"Authorization": f"Bearer {KEY}"}), self.limiter)
         self.permits = 0
 

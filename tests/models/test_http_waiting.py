@@ -168,7 +168,7 @@ async def test_the_providers_word_on_retrying_is_taken() -> None:
 
 
 async def test_overload_news_cut_concurrency_and_successes_raise_it() -> None:
-    async with server(OK) as fake, client(fake, ceiling=64, start=8) as asking:
+    async with server(OK) as fake, client(fake, max_concurrency=64, start_concurrency=8) as asking:
         await asyncio.gather(*(asking.post() for _ in range(40)))
         assert asking.limiter.limit > 16
         grown = asking.limiter.limit
@@ -316,7 +316,10 @@ async def test_draining_and_closing_one_session_leaves_another_at_the_same_host_
         await answer.wait()
         writer.write(OK)
 
-    async with server(reply(500), reply(500), when_reported, OK) as fake, client(fake, ceiling=1) as asking:
+    async with (
+        server(reply(500), reply(500), when_reported, OK) as fake,
+        client(fake, max_concurrency=1) as asking,
+    ):
         time, hosts = asking.time, asking.http.hosts
         other = Http(clock=time.clock, rng=random.Random(0), sleep=time.sleep, hosts=hosts)
 
@@ -354,7 +357,7 @@ async def test_closing_is_for_good_and_nothing_is_sent_again(
         if proxied:
             monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{fake.port}")
             monkeypatch.setenv("no_proxy", "other.invalid")
-        asking = Client("http://api.invalid/v1" if proxied else fake.url, ceiling=3)
+        asking = Client("http://api.invalid/v1" if proxied else fake.url, max_concurrency=3)
         asking.time.gate.clear()
         retrying = asyncio.create_task(asking.post())
         await until(lambda: len(fake.requested) == 1 and asking.limiter.in_flight == 0)
@@ -377,7 +380,7 @@ async def test_closing_is_for_good_and_nothing_is_sent_again(
 
 
 async def test_a_slot_granted_in_the_turn_of_the_drain_sends_nothing() -> None:
-    async with server(OK) as fake, client(fake, ceiling=1) as asking:
+    async with server(OK) as fake, client(fake, max_concurrency=1) as asking:
         await asking.limiter.acquire(0)
         waiting = asyncio.create_task(asking.post())
         await until(lambda: asking.limiter.waiting == 1)
@@ -446,7 +449,7 @@ async def test_a_refused_permit_sends_nothing_and_keeps_no_slot() -> None:
 
 
 async def test_cancelling_a_caller_frees_its_slot_and_socket() -> None:
-    async with server(hang) as fake, client(fake, ceiling=1) as asking:
+    async with server(hang) as fake, client(fake, max_concurrency=1) as asking:
         hanging = asyncio.create_task(asking.post())
         await until(lambda: len(fake.requested) == 1)
         waiting = asyncio.create_task(asking.post())
@@ -466,7 +469,7 @@ async def test_every_request_sent_took_a_permit_even_on_a_connection_gone_stale(
 
 async def test_a_thousand_at_once_all_come_back_and_leave_nothing_behind() -> None:
     async with server(OK) as fake:
-        async with client(fake, ceiling=128) as asking:
+        async with client(fake, max_concurrency=128) as asking:
             answers = await asyncio.gather(*(asking.post() for _ in range(1000)))
             assert {answer.value for answer in answers} == {"fine"}
             assert (asking.limiter.in_flight, asking.limiter.waiting) == (0, 0)

@@ -130,8 +130,9 @@ class Paged(OpenAIChat):
     """A list in pages: each names the next one."""
 
     model_list = ModelList(
-        lambda page: f"/models?after={page}" if page else "/models",
+        "/models",
         lambda body: ModelPage(*msgspec.json.decode(body, type=tuple[tuple[ListedModel, ...], str | None])),
+        after="after",
     )
 
 

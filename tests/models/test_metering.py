@@ -290,7 +290,7 @@ def test_a_bill_that_no_budget_can_prevent_is_booked_and_warned_of_once(tmp_path
     bill.answered(Usage(3, 1, 0.0), 4.0)
     assert len(reported) == 2, "once for a model, asked live or by jobs"
     assert bill.answered(Usage(3, 0, 0.0, uncounted=True), 4.0).cost_usd is None, "nothing beside no count"
-    assert bill.uncertain_usd == 4.0
+    assert bill.sums.uncertain_usd == 4.0
 
 
 def test_an_answer_of_a_job_that_cost_too_much_hides_nothing_that_is_unknown(tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ class Spending(RuleBasedStateMachine):
             tokens = data.draw(st.integers(-1, int(most / UNIT * 2)))
             if tokens >= 0:  # else it expired
                 bill.answered(used(tokens))
-        self.true[batch.model] += bill.cost_usd
+        self.true[batch.model] += bill.sums.cost_usd or 0.0
         for _ in range(2 if again else 1):
             self.soon(lambda: self.meter(batch.model).settle_job(batch.tag, bill))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import UsageError
-from coeval.models.pacing.limits import Limiter
+from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.pacing.throttle import BURST_S, Throttle, throttle_of
 from perf.virtual import in_virtual_time, now
 
@@ -33,7 +33,7 @@ class Process:
         self.sent: list[float] = []
 
     def endpoint(self) -> Limiter:
-        return Limiter(64, start=64, turn=self.throttle.turn_at(HOST), clock=now)
+        return Limiter(EndpointLimits(64, 64), turn=self.throttle.turn_at(HOST), clock=now)
 
     async def ask(self, answer_s: float = 0.03, limiter: Limiter | None = None) -> None:
         limiter = limiter or self.limiter

@@ -282,7 +282,7 @@ def test_an_attribute_that_is_an_id_is_in_no_picture() -> None:
 
 @pytest.mark.process
 def test_items_are_read_by_their_numbers_and_first_words(report: Report) -> None:
-    ids = {row["item"] for row in rows(report, "disputed")}
+    ids = {row["item"] for row in rows(report, "items-shown")}
     assert ids
     labels = [report.shown.text(item) for item in ids]
     assert len(set(labels)) == len(ids)

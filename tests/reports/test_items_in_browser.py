@@ -299,21 +299,15 @@ def table_report(values: Sequence[float], names: Sequence[str], sure: Sequence[b
         ReportColumn("sure", "Sure"),
     )
     table = ReportTable("differences", "Differences", columns, rows)
-    most = table.largest("difference", NOTEWORTHY)
     grid = HeatMap(
-        table.name,
-        "better",
-        "other",
-        "difference",
-        "difference",
-        names[:-1],
-        names[1:],
-        most,
-        "+.1f",
-        "sure",
-        points=("difference",),
+        table,
+        *("better", "other", "difference"),
+        *(names[:-1], names[1:]),
+        least=NOTEWORTHY,
+        format="+.1f",
+        dot="sure",
     )
-    picture = Picture("matrix", "Every two.", table.name, heat_map(grid))
+    picture = heat_map("matrix", "Every two.", grid)
     section = ReportSection("leads", "Who leads?", (), (picture,), (table,))
     return Report("experiment", "three", (), (), (section,))
 

@@ -187,8 +187,8 @@ def test_charts_are_saved_tables_opened_and_links_followed_by_keyboard(
     summary.focus()
     page.keyboard.press("Enter")
     assert page.locator("#differences").evaluate("one => one.open")
-    page.goto(f"{written.as_uri()}#disputed")
-    assert page.locator("#disputed").evaluate("one => one.open"), "a deep link opens what it leads to"
+    page.goto(f"{written.as_uri()}#agreement")
+    assert page.locator("#agreement").evaluate("one => one.open"), "a deep link opens what it leads to"
     first = page.locator('table[data-table="students"] tbody a').first
     first.focus()
     page.keyboard.press("Enter")

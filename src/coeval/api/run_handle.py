@@ -82,7 +82,7 @@ class Run:
         """
         need_address_space()
         from coeval.pipeline.plan.run_reading import opened
-        from coeval.reports.scores import results  # numpy, scipy and duckdb: only when asked for
+        from coeval.reports.result_tables import results  # numpy, scipy and duckdb: only when asked for
 
         with opened(self.path, shown=True) as (reader, notes):
             found = results(reader, notes)

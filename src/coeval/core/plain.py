@@ -22,9 +22,14 @@ def plain(text: str) -> str:
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
+def looks_like_formula(text: str) -> bool:
+    """Whether a spreadsheet might take it for one, at once or when a person edits it."""
+    return text.lstrip().startswith(("=", "+", "-", "@"))
+
+
 def guarded(text: str) -> str:
     """Mark text that a spreadsheet would take for a formula as the text it is."""
-    return plain(f"'{text}" if text.startswith(("=", "+", "-", "@")) else text)
+    return plain(f"'{text}" if looks_like_formula(text) else text)
 
 
 def plain_lines(text: str) -> str:

@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,8 +32,7 @@ from coeval.core.text import canonical, digest
 from coeval.pipeline.plan.count_plan import known_recipes
 from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.items.item_rows import make_item_tables
-from coeval.reports.result_tables import Results
-from coeval.reports.scores import results
+from coeval.reports.result_tables import Results, results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
 from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
 from coeval.store.rundir import now
@@ -110,13 +109,12 @@ class Export:
         each metric of a benchmark. ``parts``: also its mean by factor and by judge."""
         judges, recipes = self._judges(), self._recipes()
         found = [*_figures(results(self._reader, self.notes), judges)]
-        if isinstance(self._reader, RunReader):
-            found += [*(_parts(self._reader, judges) if parts else ()), *_strengths(self._reader)]
+        found += _parts(self._reader, judges) if parts else ()
         return [
             each._replace(
                 recipes=tuple(recipes.get((each.task, each.model, judge), "") for judge in each.judges)
             )
-            for each in found
+            for each in (*found, *_strengths(self._reader))
             if each.task or overall
         ]
 
@@ -131,7 +129,7 @@ class Export:
             "FROM scores ORDER BY ALL"
         ):
             scores[task, item, sample, model].append(GivenScore(*score))
-        for place, given in _of_run(self._reader) if isinstance(self._reader, RunReader) else ():
+        for place, given in _of_run(self._reader):
             scores[place].append(given)
         if not scores:
             raise UsageError(f"{self._reader.folder} has no scores yet")
@@ -169,8 +167,7 @@ class Export:
             found[name] = ", ".join(str(value) for (value,) in values if value is not None)
         found["samples"] = found["samples"].rpartition(", ")[2]
         sent: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        run = self._reader.run if isinstance(self._reader, RunReader) else None
-        for parts in known_recipes(run).values() if run is not None else ():
+        for parts in _setups(self._reader):
             for key, value in parts.items():
                 name = key.removeprefix("parameters.").partition(" (")[0]  # "temperature (student)"
                 if key.startswith("parameters.") and name != "model":
@@ -219,8 +216,14 @@ def folders_to_export(folder: Path) -> dict[str, Path]:
     return {"": folder}
 
 
-def _parts(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
-    """A student's means by factor and by judge."""
+@singledispatch
+def _parts(reader: Reader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:  # noqa: ARG001
+    """A student's means by factor and by judge, which only runs have."""
+    yield from ()
+
+
+@_parts.register
+def _(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
     made_of: tuple[By, By] = ("factor", "judge")
     for part in (part for by in made_of for part in breakdown(reader, by).scores):
         of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
@@ -240,8 +243,14 @@ def _share(
     return FigureOut(task or "", of.student, metric, value, of.low, of.high, None, *counts)
 
 
-def _of_run(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
+@singledispatch
+def _of_run(reader: Reader) -> Iterator[tuple[_Place, GivenScore]]:  # noqa: ARG001
     """What only runs have: labels that match, and comparisons, each as a score of both its answers."""
+    yield from ()
+
+
+@_of_run.register
+def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
     for *place, attribute, match in reader.rows(
         "SELECT task, item, sample, model, attribute, match FROM labels ORDER BY ALL"
     ):
@@ -262,16 +271,37 @@ _PARAMETERS = {"models": "model", "judges": "judge", "tasks": "task", "samples":
 """What to read of the scores, by the name of the parameter."""
 
 
+@singledispatch
+def _setups(reader: Reader) -> list[dict[str, str]]:  # noqa: ARG001
+    """The settings of all models, as the recipes of a run have them."""
+    return []
+
+
+@_setups.register
+def _(reader: RunReader) -> list[dict[str, str]]:
+    return list(known_recipes(reader.run).values())
+
+
+@singledispatch
 def _recipe_texts(reader: Reader) -> dict[int, str]:
     """The recipes of judges by the hash that the readers keep of them."""
-    if not isinstance(reader, RunReader):
-        return dict(reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
+    return dict(reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
+
+
+@_recipe_texts.register
+def _(reader: RunReader) -> dict[int, str]:
     lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
     return dict(reader.of_lines("evaluation", {"recipe": "VARCHAR"}, lines))
 
 
-def _strengths(reader: RunReader) -> Iterator[FigureOut]:
-    """What comparisons come to for each student."""
+@singledispatch
+def _strengths(reader: Reader) -> Iterator[FigureOut]:  # noqa: ARG001
+    """What they come to for each student."""
+    yield from ()
+
+
+@_strengths.register
+def _(reader: RunReader) -> Iterator[FigureOut]:
     if (measured := measured_pairs(read_comparisons(reader))) is None:
         return
     found: defaultdict[tuple[str, str], list[KeptPair]] = defaultdict(list)

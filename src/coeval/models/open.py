@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
@@ -58,7 +58,7 @@ def obstacle_to(spec: ModelSpec, keys: Keys) -> str | None:
     return next((signer.lacks for signer in signers if signer is not None), None)
 
 
-class Models(Mapping[str, Model]):
+class Models(dict[str, Model]):
     """The models of a run by name, opened together: one HTTP session, one limiter per endpoint.
 
     An endpoint is a base URL and a key. Models that share one share its limiter: with the largest
@@ -83,10 +83,10 @@ class Models(Mapping[str, Model]):
         batches: Batches | None = None,
         store: AnswerStore | None = None,
     ) -> None:
+        super().__init__()
         self._specs = _requested(specs)
         self._keys = keys
         self._ledger = ledger
-        self.by_name: dict[str, Model] = {}
         self._in_process: list[InProcess] = []
         self._guard: CommandGuard | None = None
         self._closing = AsyncExitStack()
@@ -109,7 +109,7 @@ class Models(Mapping[str, Model]):
                     model = self._open_simulated(spec)
                 else:
                     model = self._open_hosted(address, endpoints[address.key], lists.get(address.key), opened)
-                self.by_name[spec.name] = model
+                self[spec.name] = model
             if self._batches is not None:
                 opened.push_async_callback(self._batches.aclose)
                 await self._batches.take_up()
@@ -120,15 +120,6 @@ class Models(Mapping[str, Model]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._closing.aclose()
-
-    def __getitem__(self, name: str) -> Model:
-        return self.by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.by_name)
-
-    def __len__(self) -> int:
-        return len(self.by_name)
 
     def drain(self) -> None:
         """From now on nothing new is asked: who waits for a slot or for money, or asks a host later, gets
@@ -144,7 +135,7 @@ class Models(Mapping[str, Model]):
 
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         free = all(limit is None for limit in limits)
-        return self._here(spec, SimulatedModel(spec), None if free else EndpointLimits.of([spec]).limiter())
+        return self._here(spec, SimulatedModel(spec), None if free else Limiter(EndpointLimits.of([spec])))
 
     def _open_hosted(
         self,
@@ -183,7 +174,7 @@ class Models(Mapping[str, Model]):
             model = CommandModel(spec, self._admission(spec), self._guard)
         opened.push_async_callback(model.aclose)
         free = spec.requests_per_minute is None and spec.tokens_per_minute is None
-        return self._here(spec, model, None if free else EndpointLimits.of([spec]).limiter())
+        return self._here(spec, model, None if free else Limiter(EndpointLimits.of([spec])))
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """A model in this process, its weights loaded; freed with the others."""

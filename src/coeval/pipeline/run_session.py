@@ -132,7 +132,7 @@ class RunSession:
 
     @property
     def asking(self) -> Asking:
-        return Asking(self.session.models.by_name, self.config.experiment.generation_retries)
+        return Asking(self.session.models, self.config.experiment.generation_retries)
 
     def carry_out(
         self,

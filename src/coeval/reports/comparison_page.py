@@ -6,6 +6,7 @@ among the rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -20,11 +21,8 @@ from coeval.analysis.comparison.comparison_report import (
     count_sentence,
     leading_sentences,
 )
-from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import Incomparable
-from coeval.analysis.measures.measured import NOT_MEASURED
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import fitted_names, short_names, short_paths
 from coeval.core.text import listed, numbered
@@ -40,21 +38,19 @@ from coeval.reports.content import (
     Sentence,
     as_sentence,
     cell_text,
+    columns_of,
 )
-from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points
-from coeval.reports.plots import difference_forest, pair_matrix
+from coeval.reports.difference_table import with_differences
+from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
 
 _P = (
     "Adjusted for all pairs: tasks are tested where overall is significant, parts where their task is, "
     "labels by themselves"
 )
-_DETECTABLE = declared_column(PairDifference, "minimum_detectable", "could_be_seen")
 # Characters of a side's name on the page; the table of sides has the whole one.
 _LONGEST_SIDE = 28
 # Sides that a title names; of more, it names the first.
 _MOST_IN_TITLE = 3
-# Where all differences are smaller, none has the strongest colour.
-_NOTEWORTHY = 0.1
 _DIFFERENCES, _PAIRS, _SIDES = "differences", "pairs", "sides"
 _BY = {"overall": "overall", "task": "by task", "label": "by label", "part": "by factor or metric"}
 
@@ -83,8 +79,9 @@ def comparison_page(compared: ComparisonReport) -> Report:
     place = {label: at for at, label in enumerate(shown.names)}
     order = list(shown.names.values())
     sections = [_differences_section(compared, shown, place)]
-    pairs = [] if shown.few else _pairs(compared, shown, place)
-    if pairs:
+    pairs = _pairs(compared, shown, place)
+    paired = [] if shown.few else [str(row[2]) for row in pairs.rows]
+    if paired:
         sections.append(_pairs_section(pairs, shown, Sentence(count_sentence(named))))
     sections.append(_sides_section(compared, shown))
     return Report(
@@ -92,7 +89,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
         title=f"Comparison of {listed(order, _MOST_IN_TITLE if len(order) <= _MOST_IN_TITLE else 1)}",
         facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
         lead=(
-            *_leading(named, shown, [str(row[2]) for row in pairs]),
+            *_leading(named, shown, paired),
             *_cost_sentence(compared, shown),
         ),
         sections=tuple(sections),
@@ -198,118 +195,76 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
             place[_other(*each)],
         )
     )
-    several = {one.family for one, _ in found if len(_places(compared.comparisons, one.family)) > 1}
+    places = {(one.family, one.task, one.metric) for one in compared.comparisons}
+    several = {family for family, times in Counter(family for family, *_ in places).items() if times > 1}
     rows: list[tuple[Cell, ...]] = []
     for one, base in found:
         side = shown.names[_other(one, base)]
         where = one.place if shown.few or one.family in several else ""
         row = where if shown.few else f"{where} · {side}" if where else side
         by = _BY["task"] if shown.few and one.family == "overall" else _BY[one.family]
-        rows.append((row, shown.baselines[base], by, *_figures(one, base)))
-    mean, mean_of_baseline, _ = compared.headings("Score", "Baseline's")
-    columns = (
-        ReportColumn("row", "Of"),
-        ReportColumn("baseline", "Baseline"),
-        ReportColumn("by", "By"),
-        ReportColumn("mean", mean, "points"),
-        ReportColumn("mean_baseline", mean_of_baseline, "points"),
-        ReportColumn("difference", "Difference", "gap", "Less the baseline, paired by item"),
-        declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
-        ReportColumn("p", "p", "probability", _P),
-        ReportColumn("p_over_judges", "p, judges too", "probability", _P),
-        ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-        ReportColumn("n", "Items", "count"),
-        ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-        _DETECTABLE,
-        declared_column(PairDifference, "agreeing"),
-        ReportColumn("test", "Test"),
-    )
-    # one judge, or none, says nothing of others
-    kept = [at for at in range(len(columns)) if any(row[at] not in (None, NOT_MEASURED) for row in rows)]
-    return ReportTable(
+        rows.append((row, shown.baselines[base], by))
+    names = ReportTable(
         _DIFFERENCES,
         "Differences from the baseline",
-        tuple(columns[at] for at in kept),
-        tuple(tuple(row[at] for at in kept) for row in rows),
+        (ReportColumn("row", "Of"), *columns_of("Baseline", "By")),
+        tuple(rows),
         chosen={"baseline": str(rows[0][1]), "by": str(rows[0][2])},
     )
+    fields = (
+        *("mean", "mean_baseline", "difference", "over_judges", "p", "p_over_judges", "sure"),
+        *("n", "missing", "could_be_seen", "agreeing", "test"),
+    )
+    pairs = [against(one, base) for one, base in found]
+    table = with_differences(names, pairs, fields, _P, in_use=True)
+    titles = dict(zip(("mean", "mean_baseline"), compared.headings("Score", "Baseline's"), strict=False))
+    columns = (
+        msgspec.structs.replace(column, title=titles.get(column.name, column.title))
+        for column in table.columns
+    )
+    return msgspec.structs.replace(table, columns=tuple(columns))
 
 
 def _other(one: Comparison, base: str) -> str:
     return one.a if base == one.b else one.b
 
 
-def _places(comparisons: Sequence[Comparison], family: str) -> set[tuple[str | None, str]]:
-    return {(one.task, one.metric) for one in comparisons if one.family == family}
-
-
-def _figures(one: Comparison, base: str) -> tuple[Cell, ...]:
-    one = against(one, base)
-    over = NOT_MEASURED
-    if one.ci95_over_judges_adjusted is not None:
-        over = gap_in_points(one.difference, one.ci95_over_judges_adjusted, one.unit, one.n)
-    return (
-        share_of_scale(one.mean_b, one.unit),
-        share_of_scale(one.mean_a, one.unit),
-        gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n),
-        over,
-        one.p_adjusted,
-        one.p_over_judges_adjusted,
-        one.significant,
-        one.n,
-        one.missing,
-        error_in_points(one.minimum_detectable, one.unit),
-        one.agreeing,
-        one.test,
-    )
-
-
 # --- Every pair
 
 
-def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> list[tuple[Cell, ...]]:
-    """Overall and by task; none where nothing but parts and labels is compared."""
-    rows: list[tuple[Cell, ...]] = []
-    for one in compared.comparisons:
-        if one.family not in ("overall", "task"):
-            continue
-        one = against(one, max(one.a, one.b, key=place.__getitem__))
-        difference = gap_in_points(one.difference, one.ci95_adjusted, one.unit, one.n)
-        names = (shown.names[one.b], shown.names[one.a])
-        least = error_in_points(one.minimum_detectable, one.unit)
-        rows.append((*names, one.place, difference, one.p_adjusted, one.significant, one.n, least))
-    return rows
-
-
-def _pairs_section(rows: Sequence[tuple[Cell, ...]], shown: _Shown, counted: Sentence) -> ReportSection:
-    table = ReportTable(
+def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> ReportTable:
+    """Overall and by task; no rows where nothing but parts and labels is compared."""
+    found = [
+        against(one, max(one.a, one.b, key=place.__getitem__))
+        for one in compared.comparisons
+        if one.family in ("overall", "task")
+    ]
+    names = ReportTable(
         _PAIRS,
         "Pairs",
-        (
-            ReportColumn("ahead", "Row"),
-            ReportColumn("behind", "Column"),
-            ReportColumn("of", "Of"),
-            ReportColumn("difference", "Row less column", "gap", "Paired by item"),
-            ReportColumn("p", "p", "probability", _P),
-            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-            ReportColumn("n", "Items", "count"),
-            _DETECTABLE,
-        ),
-        tuple(rows),
-        chosen={"of": str(rows[0][2])},
+        (ReportColumn("ahead", "Row"), ReportColumn("behind", "Column"), ReportColumn("of", "Of")),
+        tuple((shown.names[one.b], shown.names[one.a], one.place) for one in found),
+        chosen={"of": found[0].place} if found else {},
     )
-    places = tuple(dict.fromkeys(str(row[2]) for row in rows))
+    return with_differences(names, found, ("difference", "p", "sure", "n", "could_be_seen"), _P)
+
+
+def _pairs_section(table: ReportTable, shown: _Shown, counted: Sentence) -> ReportSection:
+    places = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
     title = "Every pair: row less column, in points. A dot: significant after adjustment for all pairs."
-    most = table.largest("difference", _NOTEWORTHY)
-    spec = pair_matrix(table, list(shown.names.values()), most)
-    toggles = (PictureToggle("of", places),) if len(places) > 1 else ()
-    return ReportSection(
-        _PAIRS,
-        "Which differences are significant?",
-        (counted,),
-        (Picture("matrix", title, _PAIRS, spec, toggles),),
-        (table,),
+    sides = list(shown.names.values())
+    grid = HeatMap(
+        table,
+        *("ahead", "behind", "difference"),
+        *(sides[:-1], sides[1:]),
+        least=NOTEWORTHY,
+        format="+.1f",
+        dot="sure",
+        tooltip=("difference_low", "difference_high", "p", "n"),
     )
+    toggles = [PictureToggle("of", places)] if len(places) > 1 else []
+    picture = heat_map("matrix", title, grid, toggles)
+    return ReportSection(_PAIRS, "Which differences are significant?", (counted,), (picture,), (table,))
 
 
 # --- What was compared
@@ -322,9 +277,7 @@ def _sides_section(compared: ComparisonReport, shown: _Shown) -> ReportSection:
         for label, side in compared.sides.items()
     )
     columns = (
-        ReportColumn("side", "Side"),
-        ReportColumn("model", "Model"),
-        ReportColumn("folder", "Folder"),
+        *columns_of("Side", "Model", "Folder"),
         ReportColumn("usd", "$ per 1,000 answers", "usd", "Mean over answers whose price is known"),
         ReportColumn("seconds", "Seconds", "seconds", "Median over answers"),
     )

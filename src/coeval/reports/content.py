@@ -102,7 +102,16 @@ class ReportTable(msgspec.Struct, frozen=True):
 
     def records(self) -> list[dict[str, Any]]:
         """Its rows as objects by column name, as pictures and the browser take them."""
-        return [_record(self.columns, row) for row in self.rows]
+        found: list[dict[str, Any]] = [{} for _ in self.rows]
+        for record, row in zip(found, self.rows, strict=True):
+            for column, cell in zip(self.columns, row, strict=True):
+                name = column.name
+                if isinstance(cell, Measured):
+                    ends = (name, f"{name}_low", f"{name}_high", f"{name}_n")
+                    record |= zip(ends, cell, strict=False)
+                else:
+                    record[name] = plain(cell) if isinstance(cell, str) else cell
+        return found
 
     def largest(self, name: str, least: float = 0.0, *, ends: bool = False) -> float:
         """The largest amount in a column, whatever its sign, and no less than ``least``; ``ends``: of the
@@ -116,19 +125,6 @@ class ReportTable(msgspec.Struct, frozen=True):
             else:
                 values.append(cell)
         return max([least, *(abs(value) for value in values if isinstance(value, int | float))])
-
-
-def _record(columns: Sequence[ReportColumn], row: Sequence[Cell]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for column, cell in zip(columns, row, strict=True):
-        if isinstance(cell, Measured):
-            found[column.name] = cell.value
-            found[f"{column.name}_low"] = cell.low
-            found[f"{column.name}_high"] = cell.high
-            found[f"{column.name}_n"] = cell.n
-        else:
-            found[column.name] = plain(cell) if isinstance(cell, str) else cell
-    return found
 
 
 class PictureToggle(msgspec.Struct, frozen=True):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.run_results import SIMULATED
 from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
+from coeval.engine.progress import Calls
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.roles import asked_as
-from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, TaskConfig
+from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, Phase, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, Kind
 from coeval.pipeline.plan.estimate.run_estimate import calls, hours, sources, summed_up
-from coeval.pipeline.plan.preview import Preview
+from coeval.pipeline.plan.preview import Forecast, Preview, expected
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.reports.content import (
@@ -29,15 +33,10 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
     as_sentence,
+    columns_of,
     section_of,
 )
-from coeval.reports.planned_prompts import (
-    MOST_DRAWN,
-    PlannedCoverage,
-    PlannedPrompt,
-    planned_coverage,
-    planned_prompts,
-)
+from coeval.reports.planned_prompts import MOST_DRAWN, PlannedPrompt, planned_prompts, planned_values
 
 # --- Experiment description as tables
 
@@ -49,25 +48,31 @@ def models_table(config: Config) -> ReportTable:
         (
             model.name,
             model.interface,
-            asked_as(model) if HOSTS[model.interface].dialect == OWN_CODE else _identifier(model),
+            _identifier(model),
             model.cast,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
         for model in config.models
     ]
-    rows += [(name, "answers that exist", "", "student", None) for name in _answered(config)]
+    rows += [(name, "answers that exist", None, "student", None) for name in _answered(config)]
     columns = (
         ReportColumn("model", "Model"),
         ReportColumn("interface", "Interface", meaning="Who serves it."),
-        ReportColumn("identifier", "Asked as", meaning="The provider's identifier."),
+        ReportColumn(
+            "identifier", "Asked as", meaning="The provider's identifier, where it is not the name."
+        ),
         ReportColumn("roles", "Roles", meaning="Teachers write items, students answer, judges score."),
         ReportColumn("batched", "In batch jobs", meaning="Phases that go by the provider's Batch API."),
     )
     return ReportTable("models", "Models", columns, tuple(rows))
 
 
-def _identifier(model: ModelConfig) -> str:
-    return str(model.parameters.get("model", model.name))
+def _identifier(model: ModelConfig) -> str | None:
+    """None: the name itself."""
+    host = HOSTS.get(model.interface)  # None: auto, not resolved
+    own_code = host is not None and host.dialect == OWN_CODE
+    asked = asked_as(model) if own_code else str(model.parameters.get("model", model.name))
+    return None if asked == model.name else asked
 
 
 def _answered(config: Config) -> list[str]:
@@ -82,30 +87,25 @@ def _judged(setup: TaskSetup) -> str:
     return ", ".join([*(what for what, of in scored.items() if of), "no judge is asked"])
 
 
-def tasks_table(preview: Preview) -> ReportTable:
+def tasks_table(foreseen: Forecast) -> ReportTable:
     rows = []
-    for setup in preview.plan.setups:
+    for setup in foreseen.preview.plan.setups:
         task = setup.task
         makers = [*setup.sources, *(teacher.name for teacher in setup.teachers)]
-        rows.append(
-            (
-                task.name,
-                " ".join(task.description.split()),
-                preview.plan_count.total("data_generation", task=task.name).planned,
-                ", ".join(makers),
-                _judged(setup),
-                ", ".join(task.label_attributes) or None,
-            )
-        )
+        items = foreseen.preview.plan_count.total("data_generation", task=task.name).planned
+        labels = ", ".join(task.label_attributes) or None
+        design = (", ".join(makers), _judged(setup), labels, _counted(foreseen.calls_of_task(task.name)))
+        rows.append((task.name, items, *design, " ".join(task.description.split())))
     columns = (
         ReportColumn("task", "Task"),
-        ReportColumn("description", "What has to be done"),
         ReportColumn("items", "Items", "count"),
         ReportColumn("makers", "Items by", meaning="Teachers that write them, or who supplies them."),
         ReportColumn(
             "evaluation", "Judged", meaning="In one call for all factors, in one for each, or pairwise."
         ),
         ReportColumn("labels", "Labels", meaning="Attributes of which the value is the right answer."),
+        ReportColumn("calls", "Calls", "count", "Without retries"),
+        ReportColumn("description", "What has to be done", spare=True),
     )
     return ReportTable("tasks", "Tasks", columns, tuple(rows))
 
@@ -114,8 +114,7 @@ def attributes_table(preview: Preview) -> ReportTable:
     """One row for each attribute, with its values."""
     rows = tuple(row for setup in preview.plan.setups for row in _attributes(setup.task, preview))
     columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("attribute", "Attribute"),
+        *columns_of("Task", "Attribute"),
         ReportColumn("kind", "Kind", meaning="Target: must be covered. Nuanced: keeps items varied."),
         ReportColumn("values", "Values"),
     )
@@ -150,8 +149,7 @@ def rubric_table(preview: Preview) -> ReportTable:
             weight = None if compared else task.weights.get(factor)
             rows.append((task.name, factor, " ".join(said.split()), levels, weight))
     columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("factor", "Factor"),
+        *columns_of("Task", "Factor"),
         ReportColumn("criterion", "What the best level means"),
         ReportColumn("levels", "Levels", meaning="From worst to best, with what each counts."),
         ReportColumn("weight", "Weight", "number", "In an item's score; 1 where none is given"),
@@ -159,29 +157,34 @@ def rubric_table(preview: Preview) -> ReportTable:
     return ReportTable("rubric", "What answers are judged by", columns, tuple(rows))
 
 
-def phases_table(config: Config, preview: Preview, options: RunOptions) -> ReportTable:
+def phases_table(config: Config, foreseen: Forecast, options: RunOptions) -> ReportTable:
     """Records planned and owed by phase; of phases 1–2 a record is a teacher's proposal."""
     rows: list[tuple[Cell, ...]] = []
     for phase in PHASES:
-        if phase in PHASES[:2]:
-            kinds = KINDS[:2] if phase == PHASES[0] else KINDS[2:]
-            tasks = config.tasks
-            owed = sum(len(preview.blueprint.owed_proposals(task, kind)) for task in tasks for kind in kinds)
-            planned = owed
-        else:
-            count = preview.plan_count.total(phase)
-            planned, owed = count.planned, count.owed
-        rows.append((phase, options.mode(config, phase), planned, owed))
+        counts = map(_counted, (foreseen.owed_of_phase(phase), foreseen.calls_of_phase(phase)))
+        rows.append((phase, _mode(config, options, phase), foreseen.planned_of_phase(phase), *counts))
+    counts = map(_counted, (foreseen.total_owed, foreseen.total))
+    rows.append(("total", "", sum(foreseen.planned.values()), *counts))
     columns = (
         ReportColumn("phase", "Phase"),
         ReportColumn("mode", "Mode", meaning="What it does with work that exists."),
         ReportColumn("records", "Records", "count"),
         ReportColumn("owed", "Missing", "count"),
+        ReportColumn("calls", "Calls", "count", "Without retries"),
     )
-    return ReportTable("phases", "The five phases", columns, tuple(rows))
+    bold = frozenset({(len(PHASES), 0)})
+    return ReportTable("phases", "The five phases", columns, tuple(rows), bold=bold)
 
 
-SIMULATED = "Simulated models take part: what they say is made up, and says nothing about a real model."
+def _counted(calls: Calls) -> int | str:
+    return calls.low if calls.low == calls.high else str(calls)
+
+
+def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
+    """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
+    mode = options.mode(config, phase)
+    takes_over = config.experiment.resume_from is not None and not options.continue_run
+    return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
 
 
 class DescribedExperiment(NamedTuple):
@@ -197,20 +200,24 @@ class DescribedExperiment(NamedTuple):
 def description_report(described: DescribedExperiment) -> Report:
     """Everything is worked out of the file, the run's folder and the estimate; nobody is asked."""
     config, preview = described.config, described.preview
-    coverage = {setup.task.name: planned_coverage(setup, preview) for setup in preview.plan.setups}
+    values = _values(preview)
     prompts = [prompt for setup in preview.plan.setups for prompt in planned_prompts(setup, preview)]
+    estimate = described.estimate
+    told = (*summed_up(estimate), *sources(estimate))
     sections = (
         _design(described),
         _prompts(prompts),
-        _coverage(coverage, preview),
-        _takes(described.estimate),
+        _coverage(values, preview),
+        section_of(
+            "takes", "What will it take?", tuple(map(Sentence, told)), (), tuple(estimate_tables(estimate))
+        ),
     )
     simulated = any(model.interface == "simulated" for model in config.models)
     return Report(
         kind="description",
         title=config.experiment.id,
         facts=tuple(_facts(described)),
-        lead=tuple(_lead(described, coverage)),
+        lead=tuple(_lead(described, values)),
         sections=sections,
         alerts=(Alert(as_sentence(SIMULATED)),) if simulated else (),
         labels=_shown_names(described),
@@ -233,7 +240,7 @@ def _facts(described: DescribedExperiment) -> Iterator[str]:
     yield hours(estimate.hours)
 
 
-def _lead(described: DescribedExperiment, coverage: Mapping[str, PlannedCoverage]) -> Iterator[Sentence]:
+def _lead(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
     count = described.preview.plan_count
     items, answers, judgments = (count.total(phase).planned for phase in FLOWING)
     tasks = numbered(len(described.config.tasks), "task")
@@ -249,15 +256,15 @@ def _lead(described: DescribedExperiment, coverage: Mapping[str, PlannedCoverage
         yield Sentence(f"{task}: teachers have yet to propose what is missing of its design.", "design")
     for sentence in summed_up(described.estimate):
         yield Sentence(sentence, "takes")
-    for task, plan in coverage.items():
-        if plan.drawn and task not in described.preview.unsettled and (said := plan.lacking()):
-            yield Sentence(f"{task}: {said}.", "coverage")
+    for sentence in _absent(values, described.preview):
+        yield Sentence(sentence, "coverage")
     for warning in described.warnings:
         yield Sentence(warning)
 
 
 def _design(described: DescribedExperiment) -> ReportSection:
     config, preview = described.config, described.preview
+    foreseen = expected(config, preview)
     roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
     roles["student"] += len(_answered(config))
     cast = ", ".join(numbered(count, role) for role, count in roles.items())
@@ -267,10 +274,10 @@ def _design(described: DescribedExperiment) -> ReportSection:
         (Sentence(f"{cast}; a model may play several roles."),),
         tables=(
             models_table(config),
-            tasks_table(preview),
+            tasks_table(foreseen),
             attributes_table(preview),
             rubric_table(preview),
-            phases_table(config, preview, described.options),
+            phases_table(config, foreseen, described.options),
         ),
     )
 
@@ -282,7 +289,13 @@ _MOST_NAMED = 3
 def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
     """A row and a passage for each prompt; what stands in for an unwritten text is marked in these."""
     passages = [
-        Passage(f"prompt-{number}", _prompt_title(prompt), prompt.parts)
+        Passage(
+            f"prompt-{number}",
+            " · ".join(
+                (f"{prompt.task} · {prompt.phase}: {prompt.what}", ", ".join(prompt.models), prompt.item)
+            ).removesuffix(" · "),
+            prompt.parts,
+        )
         for number, prompt in enumerate(prompts, 1)
     ]
     rows = tuple(
@@ -298,8 +311,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         for prompt in prompts
     )
     columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("phase", "Phase"),
+        *columns_of("Task", "Phase"),
         ReportColumn("what", "Asked for"),
         ReportColumn("models", "Sent to", meaning="All of these are sent the same words."),
         ReportColumn("characters", "Characters known", "count"),
@@ -322,62 +334,44 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
     )
 
 
-def _prompt_title(prompt: PlannedPrompt) -> str:
-    shown = f" · {prompt.item}" if prompt.item else ""
-    return f"{prompt.task} · {prompt.phase}: {prompt.what} · {', '.join(prompt.models)}{shown}"
+def _coverage(values: ReportTable, preview: Preview) -> ReportSection:
+    """What occurs, and what the items of one teacher cannot hold."""
+    said = [*_absent(values, preview)]
+    said += [f"{task}: every declared value ({n:,}) occurs." for task, n in _present(values, preview).items()]
+    said += [
+        f"{setup.task.name}: {sentence}" for setup in preview.plan.setups for sentence in setup.shortfalls()
+    ]
+    return section_of("coverage", "What will the items cover?", tuple(map(Sentence, said)), (), (values,))
 
 
-def _coverage(coverage: Mapping[str, PlannedCoverage], preview: Preview) -> ReportSection:
-    rows, by_value = [], []
-    for task, plan in coverage.items():
-        known = task not in preview.unsettled or bool(plan.target)
-        held = (plan.values_held, plan.values, plan.held, plan.pairs) if known else (None,) * 4
-        rows.append((task, plan.items, *held))
-        for kind, counts in (("target", plan.target), ("nuanced", plan.nuance)):
-            for attribute, values in counts.items():
-                by_value += [(task, kind, attribute, value, items) for value, items in values.items()]
+def _values(preview: Preview) -> ReportTable:
+    rows = [
+        (setup.task.name, *place, items)
+        for setup in preview.plan.setups
+        for place, items in planned_values(setup, preview).items()
+    ]
+    counted = f"Of a teacher's first {MOST_DRAWN:,}, and of those that exist"
     columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("items", "Items", "count"),
-        ReportColumn("values_held", "Values that occur", "count"),
-        ReportColumn("values", "Values declared", "count"),
-        ReportColumn("pairs_held", "Pairs that occur", "count", "Of values of two target attributes."),
-        ReportColumn("pairs", "Pairs there are", "count"),
+        *columns_of("Task", "Kind", "Attribute", "Value"),
+        ReportColumn("items", "Items", "count", counted),
     )
-    value_columns = (
-        ReportColumn("task", "Task"),
-        ReportColumn("kind", "Kind"),
-        ReportColumn("attribute", "Attribute"),
-        ReportColumn("value", "Value"),
-        ReportColumn("items", "Items", "count"),
-    )
-    return ReportSection(
-        "coverage",
-        "What will the items cover?",
-        tuple(map(Sentence, _covered(coverage, preview))),
-        tables=(
-            ReportTable("plan", "The sampling plan", columns, tuple(rows)),
-            ReportTable("values", "Items by value", value_columns, tuple(by_value)),
-        ),
-    )
+    return ReportTable("values", "Items by value", columns, tuple(rows))
 
 
-def _covered(coverage: Mapping[str, PlannedCoverage], preview: Preview) -> Iterator[str]:
-    """What occurs at all, and what the items of one teacher cannot hold."""
-    for task, plan in coverage.items():
-        if task in preview.unsettled:
-            yield f"{task}: what its items cover is known when the teachers have proposed what is missing."
-        elif plan.drawn and plan.values:
-            pairs = f" and every pair of values of two attributes ({plan.pairs:,})" if plan.pairs else ""
-            yield f"{task}: {plan.lacking() or f'every declared value ({plan.values:,}){pairs} occurs'}."
-        yield from (f"{task}: {sentence}" for sentence in plan.shortfalls)
-        if MOST_DRAWN <= plan.drawn < plan.items:
-            yield f"{task}: counted over the first {plan.drawn:,} of {plan.items:,} items."
+def _absent(values: ReportTable, preview: Preview) -> Iterator[str]:
+    """Which declared values of target attributes no item of a settled task has."""
+    absent: dict[Cell, list[str]] = {}
+    for task, kind, attribute, value, items in values.rows:
+        if kind == "target" and not items and task not in preview.unsettled:
+            absent.setdefault(task, []).append(f"{attribute} = {value}")
+    yield from (f"{task}: no item has {listed(lacking)}." for task, lacking in absent.items())
 
 
-def _takes(estimate: Estimate) -> ReportSection:
-    sentences = tuple(map(Sentence, (*summed_up(estimate), *sources(estimate))))
-    return section_of("takes", "What will it take?", sentences, (), tuple(estimate_tables(estimate)))
+def _present(values: ReportTable, preview: Preview) -> Counter[Cell]:
+    """By settled task whose items have every value, how many there are."""
+    targets = [row for row in values.rows if row[1] == "target" and row[0] not in preview.unsettled]
+    lacking = {row[0] for row in targets if not row[-1]}
+    return Counter(row[0] for row in targets if row[0] not in lacking)
 
 
 def estimate_tables(estimate: Estimate) -> Iterator[ReportTable]:

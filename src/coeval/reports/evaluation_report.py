@@ -12,7 +12,6 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, bill
-from coeval.core.figures import metric_text
 from coeval.core.plain import plain
 from coeval.core.shown_names import short_names
 from coeval.core.text import listed, numbered
@@ -25,20 +24,14 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    cell_text,
+    columns_of,
 )
-from coeval.reports.experiment.judges_section import (
-    agreement_map,
-    agreement_table,
-    bias_picture,
-    bias_table,
-    itself_table,
-    judge_table,
-)
+from coeval.reports.experiment.judges_section import section_of_judges
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import declared_column, error_in_points, in_points
 from coeval.reports.plots import interval_plot
-from coeval.reports.result_tables import Results, cost_table
-from coeval.reports.scores import results
+from coeval.reports.result_tables import Results, cost_table, results
 
 # --- Trust in the judges of ``eval-framework``
 
@@ -46,23 +39,13 @@ from coeval.reports.scores import results
 def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> Iterator[ReportSection]:
     """Nothing where no judgment can be held against another; ``models`` were judged."""
     judges = list(measures.judges)
-    if not judges:
-        return
-    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
-    pictures: list[Picture] = [agreement_map(agreement, judges)] if agreement.rows else []
-    if (leanings := bias_picture(biases, judges, [*models, *judges])) is not None:
-        pictures.append(leanings)
-    said = measures.findings or _unsure(judges)
-    each = [judge_table(measures.judges)] if len(judges) > 1 else []  # of one there is nothing to compare
-    tables = (*each, agreement, itself_table(measures.judges), biases)
-    yield ReportSection(
-        "judges",
-        "Can the judges be trusted?",
-        tuple(Sentence(plain(text), "judges") for text in said),
-        tuple(pictures),
-        # Not every judgment is a score that an item is chosen by.
-        tuple(msgspec.structs.replace(table, links={}) for table in tables if table.rows),
-    )
+    if judges:
+        said = map(plain, measures.findings or _unsure(judges))
+        section = section_of_judges(measures, list(said), [*models, *judges])
+        # Of one judge there is nothing to compare; not every judgment is a score that an item is chosen by.
+        shown = [table for table in section.tables if len(judges) > 1 or table.name != "panel"]
+        tables = tuple(msgspec.structs.replace(table, links={}) for table in shown)
+        yield msgspec.structs.replace(section, tables=tables)
 
 
 def _unsure(judges: Sequence[str]) -> list[str]:
@@ -113,9 +96,7 @@ def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
 
 def _text(metric: MetricScore) -> str:
     """``48.0 [40.2, 55.9]``"""
-    figures = (metric.value, metric.low, metric.high)
-    value, low, high = (None if each is None else metric_text(each, metric.unit) for each in figures)
-    return f"{value}{'' if low is None else f' [{low}, {high}]'}"
+    return cell_text(in_points((metric.value, metric.low, metric.high), metric.unit), "points")
 
 
 # Sentences of the first screen, and lines above it; the last section has all of these if there are more.
@@ -205,9 +186,7 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         "Metrics",
         (
             ReportColumn("row", "Of"),
-            ReportColumn("model", "Model"),
-            ReportColumn("task", "Task"),
-            ReportColumn("metric", "Metric"),
+            *columns_of("Model", "Task", "Metric"),
             ReportColumn("shown", "Points", "points", "With its 95% interval"),
             *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
             ReportColumn("n", "n", "count"),
@@ -250,9 +229,7 @@ def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTa
         "samples",
         "Over all samples" if sampled else "Metrics",
         (
-            ReportColumn("model", "Model"),
-            ReportColumn("task", "Task"),
-            ReportColumn("metric", "Metric"),
+            *columns_of("Model", "Task", "Metric"),
             ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
             ReportColumn("prompts", "Prompts", "count", terminal="n"),
             *(

@@ -39,7 +39,7 @@ def write_files(report: Report, files: ReportFiles) -> list[Path]:
     """
     written: list[Path] = []
     if files.excel is not None:
-        from coeval.reports.workbook.report_workbook import write_workbook
+        from coeval.reports.report_workbook import write_workbook
 
         write_workbook(files.excel, report)
         written.append(files.excel)

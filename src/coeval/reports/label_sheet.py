@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from coeval.analysis.people.label_questions import LabelQuestion
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
+from coeval.core.plain import looks_like_formula, plain
 from coeval.core.regular_files import file_bytes
 from coeval.core.text import listed, numbered
-from coeval.reports.workbook.workbook_file import looks_like_formula, sheet_text
+from coeval.reports.writers.sheet import sheet_text
 from coeval.store.human_labels import HumanLabel
 from coeval.store.jsonl import replaced_whole, store_error
 
@@ -82,18 +82,16 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
     Raises StoreError: it cannot be written.
     """
     headings = [name for name in _COLUMNS if name != "reference" or any(one.reference for one in questions)]
-    rows = [_row(one, given.get(one.id, ""), headings) for one in questions]
+    shown = (
+        {**one._asdict(), "levels": one.scale.spelled(), "level": given.get(one.id, "")} for one in questions
+    )
+    rows = [[sheet_text(texts[name]) for name in headings] for texts in shown]
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     safe = ([f"'{cell}" if looks_like_formula(cell) else cell for cell in row] for row in rows)
     writer.writerows([headings, *safe])
     with replaced_whole(path) as file:
         file.write(text.getvalue().encode("utf-8-sig"))  # the mark tells Excel that it is UTF-8
-
-
-def _row(one: LabelQuestion, level: str, headings: Sequence[str]) -> list[str]:
-    shown = {**one._asdict(), "levels": one.scale.spelled(), "level": level}
-    return [sheet_text(shown[name]) for name in headings]
 
 
 def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[str, str]) -> ReadSheet:

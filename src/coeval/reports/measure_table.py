@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, declared
 from coeval.core.figures import points_per, share_of_scale
-from coeval.reports.content import Cell, ReportColumn, ReportTable
+from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
+
+if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
+    from coeval.analysis.run_results import MetricScore
+    from coeval.analysis.training.sample_figures import SampleFigure
 
 _Record = TypeVar("_Record", bound=Entity)
 
@@ -118,3 +123,61 @@ def apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | Non
     """None where nothing is missing: the score itself is the answer."""
     least, most = bounds or (None, None)
     return (None, None) if least == most else (least, most)
+
+
+# --- Benchmark metrics
+
+SAMPLED = (
+    *columns_of("mean", "SEM", kind="points"),
+    *columns_of("runs", "items", kind="count"),
+)
+"""Columns of a metric over the samples of its prompts."""
+
+
+def sampled_cells(figure: SampleFigure, ends: tuple[float, float] | None) -> tuple[Cell, ...]:
+    """What `SAMPLED` columns hold; ``ends``: of the mean's interval."""
+    mean = in_points((figure.mean, *(ends or (None, None))), figure.unit, figure.n_items)
+    return (mean, error_in_points(figure.sem, figure.unit), figure.n_runs, figure.n_items)
+
+
+class TaskMetrics(NamedTuple):
+    """A task's metrics, each by name with its value, interval and n; ``state`` says why there are none."""
+
+    task: str
+    state: str
+    counts: tuple[str, int] | tuple[()]
+    metrics: Sequence[tuple[str, Cell, int]]
+
+
+def metric_rows(tasks: Iterable[TaskMetrics], title: str = "") -> ReportTable:
+    """A row for each metric below that of its task, which says what it is scored by and how much failed."""
+    rows: list[tuple[Cell, ...]] = []
+    bold = set()
+    for one in tasks:
+        bold.add((len(rows), 0))
+        rows.append((one.task, one.state, *(one.counts or ("", ""))))
+        rows += [(f"  {name}", value, n, "") for name, value, n in one.metrics]
+    columns = (
+        *columns_of("task and metric"),
+        ReportColumn("value", "value [95% interval]", "points"),
+        *columns_of("n", "failed", kind="count"),
+    )
+    return ReportTable("metrics", title, columns, tuple(rows), bold=frozenset(bold))
+
+
+def metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
+    tasks = []
+    for task, found in groupby(metrics, key=lambda metric: metric.task):
+        first, *others = found
+        tasks.append(
+            TaskMetrics(
+                task if first.samples == 1 else f"{task}, {first.samples:,} samples of each prompt",
+                f"not measured: {first.not_measured}" if first.not_measured else "",
+                (f"{first.expected:,} {first.counted}", first.failed),
+                [
+                    (one.metric, in_points((one.value, one.low, one.high), one.unit), one.n)
+                    for one in (first, *others)
+                ],
+            )
+        )
+    return metric_rows(tasks, f"Metrics of {metrics[0].model}")

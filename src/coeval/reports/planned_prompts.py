@@ -5,9 +5,7 @@ a model is yet to write have a stand-in.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 from secrets import token_hex
 from typing import NamedTuple
 
@@ -22,99 +20,40 @@ from coeval.pipeline.prompts import BENCHMARK_ITEM, QUOTED_ITEM, render_attribut
 from coeval.pipeline.samples import KnownNuance, Samples
 from coeval.reports.content import PassagePart
 
-# --- Planned attribute coverage of a task
+# --- Planned attributes of a task's items
 
-# Items of a teacher that are drawn; what so many cover says how the rest is spread.
+# Items of a teacher that are drawn; what so many have says how the rest is spread.
 MOST_DRAWN = 20_000
 
 
-class PlannedCoverage(NamedTuple):
-    """``items`` are those of the plan, ``drawn`` those of which the attributes are known. ``target`` and
-    ``nuance`` count the items of each declared value, by attribute; ``pairs`` of all pairs of values of two
-    target attributes, ``held`` occur. ``shortfalls`` say what the number of items cannot cover."""
-
-    items: int
-    drawn: int
-    target: dict[str, dict[str, int]]
-    nuance: dict[str, dict[str, int]]
-    pairs: int
-    held: int
-    shortfalls: tuple[str, ...]
-
-    @property
-    def values(self) -> int:
-        return sum(map(len, self.target.values()))
-
-    @property
-    def values_held(self) -> int:
-        return sum(1 for counts in self.target.values() for count in counts.values() if count)
-
-    def lacking(self) -> str:
-        """What of the declared values and of their pairs no item has, in words; empty where nothing is."""
-        absent = [
-            f"{attribute} = {value}"
-            for attribute, counts in self.target.items()
-            for value, items in counts.items()
-            if not items
-        ]
-        if absent:
-            return f"no item has {listed(absent)}"
-        if self.held < self.pairs:
-            return f"{self.held:,} of {self.pairs:,} pairs of values of two attributes occur"
-        return ""
-
-
-def planned_coverage(setup: TaskSetup, preview: Preview) -> PlannedCoverage:
-    """Draw the items that teachers are to write, and count those that lie there."""
+def planned_values(setup: TaskSetup, preview: Preview) -> dict[tuple[str, str, str], int]:
+    """Count the items that have each declared value, by kind and attribute: of those that teachers are to
+    write, which are drawn, and of those that lie there."""
     space = setup.space
-    target, nuance = _none_of(space.target), _none_of(space.nuance)
-    met: set[tuple[str, str, str, str]] = set()
-    drawn = 0
-    for (of_target, of_nuance), times in _drawn(setup, preview).items():
-        drawn += times
-        for counts, held in ((target, of_target), (nuance, of_nuance)):
-            for name, value in held:
-                if value in counts.get(name, {}):
-                    counts[name][value] += times
-        met.update((*one, *other) for one, other in combinations(sorted(of_target), 2))
-    sizes = [len(values) for values in target.values()]
-    declared = {(name, value) for name, values in target.items() for value in values}
-    held_pairs = sum(1 for a, v, b, w in met if (a, v) in declared and (b, w) in declared)
-    return PlannedCoverage(
-        items=preview.plan_count.total("data_generation", task=setup.task.name).planned,
-        drawn=drawn,
-        target=target,
-        nuance=nuance,
-        pairs=sum(one * other for one, other in combinations(sizes, 2)),
-        held=held_pairs,
-        shortfalls=tuple(setup.shortfalls()),
-    )
+    declared = (("target", space.target), ("nuanced", space.nuance))
+    counts = {
+        (kind, name, value): 0 for kind, of in declared for name, values in of.items() for value in values
+    }
+    for kind, held in _drawn(setup, preview):
+        for name, value in held.items():
+            if (kind, name, value) in counts:
+                counts[kind, name, value] += 1
+    return counts
 
 
-# Target attributes and nuance of items.
-_Alike = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
-
-
-def _none_of(attributes: Mapping[str, list[str]]) -> dict[str, dict[str, int]]:
-    return {name: dict.fromkeys(values, 0) for name, values in attributes.items()}
-
-
-def _drawn(setup: TaskSetup, preview: Preview) -> Counter[_Alike]:
-    """How many items have each combination of attributes."""
-    found: Counter[_Alike] = Counter()
+def _drawn(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind, Mapping[str, str]]]:
+    """The target attributes and the nuance of each item."""
     task, recorded = setup.task, preview.plan.recorded
     for source in setup.sources:
         for key, attributes in recorded.by_teacher.get((task.name, source), {}).items():
             if key not in recorded.assumed:
-                found[tuple(attributes.items()), ()] += 1
-    if not (setup.space.target or setup.space.nuance):
-        return found
-    for teacher in setup.teachers:
+                yield "target", attributes
+    for teacher in setup.teachers if setup.space.target or setup.space.nuance else ():
         samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
         for n in range(1, min(task.sampling.most or 0, MOST_DRAWN) + 1):
             sample = samples.item(n)
-            found[tuple(sample.target.items()), tuple(sample.nuance.items())] += 1
-    return found
+            yield "target", sample.target
+            yield "nuanced", sample.nuance
 
 
 class PlannedPrompt(NamedTuple):
@@ -186,7 +125,9 @@ class _TaskPrompts:
         item_values, item = self._item()
         for alike in _alike([each for each in setup.students if each.name not in setup.given]):
             yield self._prompt("response_collection", "answer", alike, alike[0].prompt(item_values), item)
-        answer = self._stand_ins.mark(f"the answer that {_one_of(setup.students)} will give")
+        names = [student.name for student in setup.students]
+        student = names[0] if len(names) == 1 else f"one of {listed(names, 4)}"
+        answer = self._stand_ins.mark(f"the answer that {student} will give")
         if setup.pairs is not None:
             other = self._stand_ins.mark("the answer that another of the students will give")
             shown = {**item_values, "answer_a": answer, "answer_b": other}
@@ -298,8 +239,3 @@ def _alike(role_models: Sequence[RoleModel]) -> list[list[RoleModel]]:
     for each in role_models:
         groups.setdefault((each.template, each.system), []).append(each)
     return list(groups.values())
-
-
-def _one_of(students: Sequence[RoleModel]) -> str:
-    names = [student.name for student in students]
-    return names[0] if len(names) == 1 else f"one of {listed(names, 4)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from coeval.core.figures import IN_POINTS
 from coeval.reports.chart_spec import (
     LONGEST_NAME,
     NUMBERED,
@@ -26,7 +27,7 @@ from coeval.reports.chart_spec import (
     where,
     with_ends,
 )
-from coeval.reports.content import ReportTable
+from coeval.reports.content import Picture, PictureToggle, ReportTable
 
 # --- Judge biases
 
@@ -110,41 +111,49 @@ _FEW_COLUMNS, _MOST_WRITTEN = 4, 24
 
 class HeatMap(NamedTuple):
     """``rows`` and ``columns`` are the values of the columns ``row`` and ``column`` of the table, in order.
-    ``value`` is written. ``shade`` gives the colour: none at 0, strongest at ``most`` and at ``-most``. Where
-    the column ``dot`` is true, a dot stands before the number. ``format`` is d3's. ``points``: the columns
-    among them that are scores or differences of scores."""
+    ``value`` is written. ``shade`` (by default the same) gives the colour: none at 0, strongest at its
+    largest amount, and at no less than ``least``. Where the column ``dot`` is true, a dot stands before the
+    number. ``format`` is d3's. ``tooltip`` names further columns that a cell tells of."""
 
-    table: str
+    table: ReportTable
     row: str
     column: str
     value: str
-    shade: str
     rows: Sequence[str]
     columns: Sequence[str]
-    most: float
+    shade: str = ""
+    least: float = 0.0
     format: str = ".2f"
     dot: str = ""
     tooltip: Sequence[str] = ()
-    points: Sequence[str] = ()
+
+    @property
+    def points(self) -> list[str]:
+        """The columns shown that are scores or differences of scores."""
+        shown = {self.value, self.shade, *self.tooltip}
+        return [one.name for one in self.table.columns if one.name in shown and one.kind in IN_POINTS]
 
 
-def heat_map(grid: HeatMap) -> Spec:
-    """``tooltip`` names further columns that a cell tells of."""
+def heat_map(name: str, title: str, grid: HeatMap, toggles: Sequence[PictureToggle] = ()) -> Picture:
+    """Draw the rows of the grid's table, or those that its ``chosen`` values choose."""
+    grid, table = grid._replace(shade=grid.shade or grid.value), grid.table
     many = len(grid.columns) > _FEW_COLUMNS
     names = dict.fromkeys((*grid.rows, *grid.columns))  # together, so that a name has one label
     above = names_axis(names, narrow=LONGEST_NAME, orient="top", labelAngle=-90)
     if not many:
         above = names_axis(names, _LONGEST_LEVEL, orient="top", labelAngle=0)
     # Where all are 0, none has a colour.
-    most = (grid.most or 1.0) * (100 if grid.shade in grid.points else 1)
+    most = table.largest(grid.shade, grid.least) or 1.0
+    most *= 100 if grid.shade in grid.points else 1
     scale = {"interpolate": "rgb", "domain": [-most, 0, most], "range": "diverging", "clamp": True}
+    points = {f"{name}{end}" for name in grid.points for end in ("", "_low", "_high")}
     reported = [
         *columns_noted(f"{grid.row}:N", f"{grid.column}:N"),
         column(f"{grid.value}:Q", format=grid.format),
         *(
             column("shown_p:N", title="p")
             if name == "p"
-            else column(f"{name}:Q", title=name.replace("_", " "), format=_tooltip_format(name, grid))
+            else column(f"{name}:Q", title=name.replace("_", " "), format=".1f" if name in points else ".3~f")
             for name in grid.tooltip
         ),
     ]
@@ -163,21 +172,15 @@ def heat_map(grid: HeatMap) -> Spec:
     if written := len(grid.columns) <= _MOST_WRITTEN:
         layers.append(_numbers(place, grid, many=many))
     columns = max(len(grid.columns), 1)
-    narrowest = (_NARROW if written else _UNWRITTEN) if many else _least_level(grid.columns)
+    # with its name level above it, or with a dot and three digits
+    longest = max(map(len, grid.columns), default=0)
+    narrowest = (
+        (_NARROW if written else _UNWRITTEN) if many else _LETTER * max(_DOTTED, min(_LONGEST_LEVEL, longest))
+    )
     height, width = max(len(grid.rows), 1) * _HEAT_STEP, _LABELS + _COLUMN * columns
-    spec = chart_spec(grid.table, layers, height, *rows, width=width)
+    spec = chart_spec(table.name, layers, height, *_conditions(table), *rows, width=width)
     spec["usermeta"] |= {"row": grid.row, "step": _HEAT_STEP, "least": _LABELS + narrowest * columns}
-    return spec
-
-
-def _tooltip_format(name: str, grid: HeatMap) -> str:
-    """Of d3: one decimal for scores."""
-    return ".1f" if name.removesuffix("_low").removesuffix("_high") in grid.points else ".3~f"
-
-
-def _least_level(columns: Sequence[str]) -> int:
-    """Pixels of a column with its name level above it, or with a dot and three digits."""
-    return _LETTER * max(_DOTTED, min(_LONGEST_LEVEL, max(map(len, columns), default=0)))
+    return Picture(name, title, table.name, spec | _parameters(table), tuple(toggles))
 
 
 def _numbers(place: Spec, grid: HeatMap, *, many: bool) -> Spec:
@@ -232,30 +235,6 @@ def item_dots(table: str, flags: Sequence[str]) -> Spec:
     )
     dots = marks("point", places, filled=True, opacity=0.65, size=36)
     return chart_spec(table, [dots], 300, *rows, width=760)
-
-
-# --- Label accuracy
-
-# Pixels per row: a line of text and an interval.
-_LABEL_STEP = 28
-
-
-def label_plot(table: str, rows: Sequence[tuple[str, str, str]], models: Sequence[str]) -> Spec:
-    """Of a table with the columns ``student``, ``task``, ``label`` and ``accuracy`` (a measure); ``rows`` are
-    its students, tasks and labels, in order. Several labels are named beside the students."""
-    students, tasks, labels = (list(dict.fromkeys(part)) for part in zip(*rows, strict=True))
-    name = shown_name(students, of="datum.student")
-    if len({(task, label) for _, task, label in rows}) > 1:
-        task, label = shown_name(tasks, 16, of="datum.task"), shown_name(labels, 16, of="datum.label")
-        name = f"({task}) + ' (' + ({label}) + ') · ' + ({name})"
-    y = column("place:N", sort=None, title=None, axis=names_axis(()))
-    tips = [*columns_noted("student:N", "task:N", "label:N"), *measure_tips("accuracy", "answers")]
-    scale = {"domain": [0, 100]}
-    x = column("accuracy_low:Q", scale=scale, title="accuracy, points", axis={"tickCount": 6})
-    colour = student_colour(models)
-    layers = coloured_marks("accuracy", x, y=y, color=colour, tooltip=tips)
-    known = (where("isValid(datum.accuracy)"), *in_points("accuracy"), *computed(place=name))
-    return chart_spec(table, layers, max(len(rows), 1) * _LABEL_STEP, *known)
 
 
 # --- Quality against cost
@@ -313,36 +292,6 @@ def _names_towards_middle(amount: str, models: Sequence[str], places: Spec, *, l
             yield marks("text", places, {"joinaggregate": ends}, *named, align=align, dx=dx, dy=dy)
 
 
-# Pixels per row: a bar with a figure in it.
-_SHARE_STEP = 26
-
-
-def share_bars(table: str, names: Sequence[str], levels: Sequence[str]) -> Spec:
-    """Of a table with the columns ``name``, ``level``, ``share`` (0 to 1) and ``count``; the first level has
-    the strongest of one colour."""
-    shades = [1 - 0.75 * place / max(len(levels) - 1, 1) for place in range(len(levels))]
-    scale = {"domain": list(levels), "range": shades}
-    places = {
-        "y": column("name:N", sort=list(names), title=None, axis=names_axis(names)),
-        "x": column(
-            "share:Q",
-            title=None,
-            scale={"domainMax": 1, "clamp": True},
-            axis={"format": ".0%", "tickCount": 5},
-            stack="zero",
-        ),
-        "order": column("order:Q"),
-        "tooltip": [
-            *columns_noted("name:N", "level:N"),
-            column("share:Q", format=".1%"),
-            column("count:Q", format=","),
-        ],
-        "opacity": column("level:N", sort=list(levels), scale=scale, legend=names_legend(levels)),
-    }
-    order = computed(order=f"indexof({text_list(levels)}, datum.level)")
-    return chart_spec(table, [marks("bar", places, cornerRadius=2)], max(len(names), 1) * _SHARE_STEP, *order)
-
-
 # --- Comparisons
 #
 # Differences from a baseline that a reader chooses, and every pair.
@@ -392,7 +341,7 @@ def difference_forest(table: ReportTable, others: Mapping[str, str]) -> Spec:
     )
     height = max(min(len(table.first_rows), _MOST_DRAWN), 1) * _DIFFERENCE_STEP
     spec = chart_spec(table.name, layers, height, *drawn)
-    return spec | {"params": _parameters(table), "usermeta": {"step": _DIFFERENCE_STEP, "most": _MOST_DRAWN}}
+    return spec | _parameters(table) | {"usermeta": {"step": _DIFFERENCE_STEP, "most": _MOST_DRAWN}}
 
 
 def _words(words: str, align: str, edge: float | str, line: int) -> Spec:
@@ -407,26 +356,6 @@ def _conditions(table: ReportTable) -> list[Spec]:
     return [where(f"datum.{name} === {name}") for name in table.chosen]
 
 
-def _parameters(table: ReportTable) -> list[Spec]:
-    return [{"name": name, "value": value} for name, value in table.chosen.items()]
-
-
-def pair_matrix(table: ReportTable, sides: Sequence[str], most: float) -> Spec:
-    """Of the columns ``ahead``, ``behind``, ``difference`` (a measure, a share of the scale), ``p``, ``sure``
-    and ``of``, of which one place is chosen; ``sides`` are the best first."""
-    grid = HeatMap(
-        table=table.name,
-        row="ahead",
-        column="behind",
-        value="difference",
-        shade="difference",
-        rows=sides[:-1],
-        columns=sides[1:],
-        most=most,
-        format="+.1f",
-        dot="sure",
-        tooltip=("difference_low", "difference_high", "p", "n"),
-        points=("difference",),
-    )
-    spec = heat_map(grid)
-    return spec | {"transform": [*_conditions(table), *spec["transform"]], "params": _parameters(table)}
+def _parameters(table: ReportTable) -> Spec:
+    params = [{"name": name, "value": value} for name, value in table.chosen.items()]
+    return {"params": params} if params else {}

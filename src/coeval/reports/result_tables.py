@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from coeval.analysis.doubtful_answers import ServedModel
+from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.measure_rows import row_record
 from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.pair_measures import PairStudent
+from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
+from coeval.analysis.measures.pair_measures import PairStudent, group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
 from coeval.analysis.planned_names import BeyondTotal, LeftOut
+from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.reader import Reader
+from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.result_rows import label_rows, pair_rows, people_rows, sample_rows, student_rows
 from coeval.analysis.run_results import (
     BOUNDS,
     LABELS,
@@ -24,21 +31,18 @@ from coeval.analysis.run_results import (
     answer_notes,
     answer_warnings,
     bill,
+    model_costs,
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples
-from coeval.core.errors import UsageError
+from coeval.analysis.score_notes import label_task_notes, unscored_notes
+from coeval.analysis.training.sample_figures import metric_scores, task_figures
+from coeval.core.errors import StoreError, UsageError
 from coeval.core.figures import MISSING, bounds_text, metric_text, points_text
-from coeval.core.html_table import (
-    Columns,
-    MeasureRow,
-    columns,
-    html_lines,
-    html_table,
-    row_columns,
-)
+from coeval.core.html_table import Columns, MeasureRow, columns, html_lines, row_columns
+from coeval.core.records import CHECK
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
-from coeval.reports.measure_table import Named, in_points, measure_table
+from coeval.reports.measure_table import Named, in_points, measure_table, metrics_table
 from coeval.reports.writers.markup import as_html
 
 if TYPE_CHECKING:
@@ -152,6 +156,8 @@ class Results(msgspec.Struct, frozen=True):
 
     def tables(self) -> Iterator[ReportTable]:
         """Return what people read of it, but for costs."""
+        if self.metrics:
+            yield metrics_table(self.metrics)
         if self.pairs:
             yield pair_table({row.student: row_record(row, PairStudent) for row in self.pairs})
         if self.scored:
@@ -172,16 +178,10 @@ class Results(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """Tables and notes, escaped."""
-        parts = [html_lines([*[SIMULATED] * self.simulated, *self.leads])]
-        parts += map(as_html, self.tables())
-        if self.metrics:
-            parts.append(as_html(_metric_table(self.metrics)))
-        if reported := bill(self.costs):
-            costs = ([getattr(cost, name) for name in _COST] for cost in self.costs)
-            parts.append(html_table("Cost", _COST, costs))
-            parts.append(html_lines([f"Cost: {reported}", *map("Prices: {}".format, reported.sources)]))
+        tables = [*self.tables(), *([cost_table(self.costs)] if bill(self.costs) else [])]
         said = (*answer_warnings(self.students), *answer_notes(self.students), *self.notes, *self.missing)
-        return "".join([*parts, html_lines(said)])
+        first = html_lines([*[SIMULATED] * self.simulated, *self.leads])
+        return "".join([first, *map(as_html, tables), html_lines(said)])
 
 
 _TABLES = {
@@ -200,7 +200,7 @@ class LabelColumn(NamedTuple):
 
     name: str
     removed: bool
-    accuracies: dict[str, MeasureRow]
+    accuracies: dict[str, Measured]
 
 
 def label_columns(results: Results) -> list[LabelColumn]:
@@ -209,15 +209,15 @@ def label_columns(results: Results) -> list[LabelColumn]:
     for label in results.labels:
         if label.task in results.only_labelled and "label" not in label.removed:
             column = LabelColumn(label.task, "task" in label.removed, {})
-            found.setdefault((label.task, label.attribute), column).accuracies[label.student] = label
+            found.setdefault((label.task, label.attribute), column).accuracies[label.student] = _measured(
+                label
+            )
     labels_of = Counter(task for task, _ in found)
     return [
         column._replace(name=f"{task} {attribute}") if labels_of[task] > 1 else column
         for (task, attribute), column in found.items()
     ]
 
-
-_COST = ("model", "requests", "input_tokens", "output_tokens", "cost_usd")
 
 # --- For people
 
@@ -227,15 +227,13 @@ def score_table(results: Results) -> ReportTable:
     overall = [score for score in results.students if score.task is None]
     students = [score.student for score in overall]
     judged = {score.task for score in results.students if score.score is not None or score.failed}
-    by_task: dict[tuple[str, bool], dict[str, MeasureRow]] = {}
+    by_task: dict[tuple[str, bool], dict[str, Measured]] = {}
     for score in results.students:
         if score.task is not None and score.task in judged - results.only_labelled:
-            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = score
-    tasks = {_named(*task): _cells(scores, students) for task, scores in by_task.items()}
-    tasks |= {
-        _named(column.name, column.removed, LABELS): _cells(column.accuracies, students)
-        for column in label_columns(results)
-    }
+            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = _measured(score)
+    cells = {_named(*task): scores for task, scores in by_task.items()}
+    cells |= {_named(one.name, one.removed, LABELS): one.accuracies for one in label_columns(results)}
+    tasks = {task: [scores.get(student) for student in students] for task, scores in cells.items()}
     title = "Scores of checks" if results.pairs and results.checks_alone else "Scores"
     if len(by_task) == len(tasks) == 1 and not any("task" in score.removed for score in results.students):
         [(only, _)] = by_task
@@ -312,20 +310,6 @@ def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
     first = parts[0]
     title = f"Label accuracy in {first.task}: {first.label} by {first.by}"
     return ReportTable("parts", title, (*columns_of(first.by, "student"), *figures), tuple(rows), names=2)
-
-
-def _metric_table(metrics: Sequence[MetricScore]) -> ReportTable:
-    rows: list[tuple[Cell, ...]] = []
-    for one in metrics:
-        value = in_points((one.value, one.low, one.high), one.unit)
-        rows.append((one.task, one.samples, one.metric, value, one.n, one.failed))
-    names = (*columns_of("task"), *columns_of("samples", kind="count"), *columns_of("metric"))
-    figures = (*columns_of("points", kind="points"), *columns_of("n", "failed", kind="count"))
-    return ReportTable("metrics", "Metrics", (*names, *figures), tuple(rows))
-
-
-def _cells(found: Mapping[str, MeasureRow], students: Sequence[str]) -> list[Measured | None]:
-    return [_measured(found[student]) if student in found else None for student in students]
 
 
 def _measured(one: MeasureRow) -> Measured:
@@ -484,3 +468,63 @@ def sweep_paper_table(run: TrainingRun, found: SweepComparison) -> ReportTable:
     steps = sorted({int(step) for column in columns for step in column.cells})
     notes = (f"{task}: {curve.metric}." for task, curve in run.curves.items())
     return _paper("step", columns, notes, [str(step) for step in steps])
+
+
+# --- What each student scored
+#
+# Where it is known what the run's configuration plans, only that is in the scores of planned tasks. Students
+# and tasks that it no longer names keep their figures, marked; a task of these is in no overall score.
+
+
+def results(reader: Reader, notes: Sequence[str] = (), measured: MeasuredRun | None = None) -> Results:
+    """The scores of what is read, and perhaps ``measured``; ``notes``: what else is to be known of them."""
+    try:
+        costs = model_costs(reader.folder / "usage.json")
+    except StoreError as error:
+        costs, notes = (), (*notes, f"its cost is unknown: {error}")
+    found = _scored(reader, measured)
+    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs, served=reader.served())
+
+
+@singledispatch
+def _scored(reader: Reader, *_: object) -> Results:
+    raise NotImplementedError(type(reader).__name__)
+
+
+@_scored.register
+def _(reader: OutputReader, *_: object) -> Results:
+    """A benchmark's own figures."""
+    figures = task_figures(reader)
+    scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
+    left_out = [
+        f"run_{left.run} {task} is left out: {left.why}"
+        for task, found in figures.items()
+        for left in found.runs.left_out
+        if (task, left.run) in scored
+    ]
+    notes, metrics = (*reader.notes(), *left_out), metric_scores(reader, figures)
+    return Results((), (), simulated=reader.simulated, notes=notes, metrics=metrics)
+
+
+@_scored.register
+def _(reader: RunReader, measured: MeasuredRun | None) -> Results:
+    measures, grid, _ = measured or measure_run(reader, _PARTS)
+    ranks, pairs = measures.ranking, measures.pairs
+    leads = leader_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
+    return Results(
+        students=student_rows(measures, reader.planned),
+        labels=label_rows(measures, reader.planned),
+        sampled=tuple(sample_rows(measures.samples)),
+        pairs=pair_rows(pairs),
+        people=people_rows(measures.people),
+        leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
+        simulated=reader.simulated,
+        notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),
+        left_out=reader.left_out,
+        beyond_total=reader.beyond_total,
+        checks_alone=reader.rows(_ALL_CHECKED) == [(True,)],
+    )
+
+
+_PARTS = ("students", "ranking", "labels", "samples", "pairs", "people", "removed")
+_ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours

@@ -56,7 +56,7 @@ async def batches_at(made: MadeBatches[T], spec: ModelSpec, env: Mapping[str, st
         return None
 
     address = _address(spec, env)
-    endpoint = Endpoint(address.url, address.signer, Limiter(1), address.secrets, address.host.headers)
+    endpoint = Endpoint(address.url, address.signer, Limiter(), address.secrets, address.host.headers)
     http = BatchHttp(endpoint, sleep=no_wait, rng=random.Random(1))
     try:
         yield made(http, spec, address.settings)

@@ -40,7 +40,7 @@ async def _served(
     app.router.add_route("*", "/{path:.*}", answer)
     async with TestServer(app) as server:
         signer = signer or Signer({"Authorization": f"Bearer {KEY}"})
-        endpoint = Endpoint(str(server.make_url("/v1")), signer, Limiter(1), [KEY])
+        endpoint = Endpoint(str(server.make_url("/v1")), signer, Limiter(), [KEY])
         http = BatchHttp(endpoint, sleep=no_wait, **more)
         try:
             yield http, waits
@@ -179,7 +179,7 @@ async def test_a_token_that_is_refused_is_renewed_once() -> None:
 
 
 async def test_a_host_that_is_away_is_told_as_for_live_requests() -> None:
-    http = BatchHttp(Endpoint("http://127.0.0.1:9/v1", None, Limiter(1)), sleep=_at_once)
+    http = BatchHttp(Endpoint("http://127.0.0.1:9/v1", None, Limiter()), sleep=_at_once)
     with pytest.raises(ConnectionFailed, match=r"POST 127.0.0.1:9/v1/batches: no connection"):
         await http.send("POST", "/batches", b"{}")
     await http.aclose()

@@ -8,8 +8,6 @@ GET /minds 200  {"minds": [{"called": "m", "remembers": 8192}], "more": "m"}  an
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 import msgspec
 
 from coeval.core.errors import AccessDenied, ModelError, Undecodable
@@ -46,10 +44,6 @@ class _Minds(msgspec.Struct):
     more: str | None = None
 
 
-def _page_of(page: str | None) -> str:
-    return "/minds" if page is None else f"/minds?after={quote(page, safe='')}"
-
-
 def _read_page(body: bytes) -> ModelPage:
     listed = decode(body, _Minds)
     return ModelPage(tuple(ListedModel(mind.called, mind.remembers) for mind in listed.minds), listed.more)
@@ -59,7 +53,7 @@ class ParleyDialect(Dialect):
     """See `Dialect`; the format has no schemas, and no field that tells of labels."""
 
     labels_field = None
-    model_list = ModelList(_page_of, _read_page)
+    model_list = ModelList("/minds", _read_page, after="after")
 
     def path(self, _: ModelSpec) -> str:
         return "/say"

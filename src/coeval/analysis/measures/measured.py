@@ -1,7 +1,7 @@
 """A number with its interval and counts; what is declared of each measure; and the one walk that writes them.
 
 Measures are frozen records. Each field says by `ShownAs` what it is and where a reader finds it, beside JSON,
-CSV and Markdown, which hold every field: the walk below follows the records and knows none of them.
+which hold every field: the walk below follows the records and knows none of them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Analysis: TypeAlias = Literal[
 ]
 """What `coeval analyze` shows by name."""
 
-FILES = "JSON, CSV and Markdown alone"
+FILES = "JSON and CSV alone"
 """`ShownAs.elsewhere` of a figure that neither the terminal nor the page shows."""
 
 
@@ -99,7 +99,7 @@ class Record(msgspec.Struct, frozen=True):
 
 class Entity(Record, frozen=True):
     """All measures of one thing, that often has a name. In JSON ``n``, ``missing`` and ``ci95`` stand beside
-    them with the same nested keys; in CSV and Markdown its name has a column."""
+    them with the same nested keys; in CSV its name has a column."""
 
 
 class ModelTasks(dict[str, Mapping[str, _Figure]]):
@@ -132,14 +132,13 @@ _CONTAINERS = ("students", "ranking", "differences")
 
 class Leaf(NamedTuple):
     """A measure, and where it belongs: ``of`` which task, label or the like it is the ``measure`` of the
-    entity ``name``. ``kind``: how people read it."""
+    entity ``name``."""
 
     part: str
     name: str
     measure: str
     of: tuple[str, ...]
     measured: Measured
-    kind: FigureKind
 
 
 def entries(node: Any) -> Iterator[tuple[str, Any]]:
@@ -154,15 +153,10 @@ def entries(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def leaves(
-    part: str,
-    node: Any,
-    steps: tuple[str, ...] = (),
-    entity: tuple[str, ...] | None = None,
-    kind: FigureKind = "points",
+    part: str, node: Any, steps: tuple[str, ...] = (), entity: tuple[str, ...] | None = None
 ) -> Iterator[Leaf]:
     """All numbers of a part; those that are no measures have neither interval nor n. ``steps`` lead to the
-    node from the part, or from its ``entity``, which is what this one's numbers are of, and its name;
-    ``kind``: that of its numbers where they declare none."""
+    node from the part, or from its ``entity``, which is what this one's numbers are of, and its name."""
     if entity is None and _is_entity(node):
         entity = (*(step for step in steps[:-1] if step not in _CONTAINERS), "".join(steps[-1:]))
         steps = ()
@@ -171,19 +165,12 @@ def leaves(
             measured = node if isinstance(node, Measured) else Measured(node, None, None, None, None)
             *of, name = entity or ("",)
             where, measure = (part, steps[0]) if steps else ("run", part)
-            yield Leaf(where, name, measure, (*of, *steps[1:]), measured, kind)
+            yield Leaf(where, name, measure, (*of, *steps[1:]), measured)
         case (float() as low, float() as high) if steps and steps[-1].startswith("ci95"):
-            yield from leaves(part, Measured(None, low, high, None, None), steps, entity, kind)
-        case ModelTasks():
-            for task, metrics in node.items():
-                for metric, figures in metrics.items():
-                    unit = node.units.get((task, metric), "share")
-                    own: FigureKind = "points" if unit == "share" else "coefficient"
-                    yield from leaves(part, figures, (*steps, task, metric), entity, own)
+            yield from leaves(part, Measured(None, low, high, None, None), steps, entity)
         case msgspec.Struct() | Mapping():
-            kinds = _kinds(type(node)) if isinstance(node, Record) else {}
             for name, inner in entries(node):
-                yield from leaves(part, inner, (*steps, name), entity, kinds.get(name, kind))
+                yield from leaves(part, inner, (*steps, name), entity)
 
 
 def plain_part(node: Any, *, inside: bool = False) -> Any:
@@ -227,14 +214,6 @@ def _holds_measures(node: Any) -> bool:
 
 def _is_entity(node: Any) -> bool:
     return isinstance(node, Entity | ModelTasks)
-
-
-@cache
-def _kinds(record: type[Record]) -> dict[str, FigureKind]:
-    """By the name of a field in files, how its figures are read; points alone are what those around are."""
-    names = {field.name: field.encode_name for field in _fields(record)}
-    shown = ((name, one) for name, one in declared(record).items() if isinstance(one, ShownAs))
-    return {names[name]: one.kind for name, one in shown if one.kind != "points"}
 
 
 @cache

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coeval.analysis.intervals import Floats, Scale, clustered_mean
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement, judge_pairs, measures_of_pair
-from coeval.analysis.measures.measured import Entity, Measured, ShownAs, of_interval
+from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, level_names
 from coeval.core.records import SAMPLE, item_number, response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW
@@ -52,11 +52,11 @@ class AgainstPeople(Entity, frozen=True):
     ]
     count: Annotated[int, ShownAs("Labels that it has a score beside", "Labels", kind="count")]
     bias_by_level: Annotated[
-        Mapping[str, Measured], ShownAs("Judge less people, by people's level", elsewhere="people-levels")
+        Mapping[str, Measured], ShownAs("Judge less people, by people's level", elsewhere=FILES)
     ]
     confusion: Annotated[
         Mapping[str, Mapping[str, float]],
-        ShownAs("Labels by people's level, then by the judge's", elsewhere="people-levels"),
+        ShownAs("Labels by people's level, then by the judge's", elsewhere=FILES),
     ]
 
 

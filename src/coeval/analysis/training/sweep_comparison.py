@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -78,6 +78,12 @@ class CheckpointDifference(PairDifference, frozen=True):
     mean_a: float
     mean_b: float
     identical: bool
+
+    @property
+    def turned(self) -> Self:
+        return msgspec.structs.replace(
+            super().turned, a=self.b, b=self.a, mean_a=self.mean_b, mean_b=self.mean_a
+        )
 
     @property
     def trend(self) -> Literal["rising", "falling", "no significant change"]:

@@ -253,7 +253,7 @@ class EvalSession:
         self._evaluation = evaluation
         self._task_runs = task_runs
         self._session = session
-        self._asking = Asking(session.models.by_name, RETRIES)
+        self._asking = Asking(session.models, RETRIES)
         self._owner = owners(task_runs)
 
     def read_recorded(self) -> None:

@@ -23,7 +23,7 @@ from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import opened, reading
 from coeval.pipeline.upkeep.repair import look_for_gaps
 from coeval.reports.result_tables import paper_table, sweep_paper_table
-from coeval.reports.scores import results as scores_of
+from coeval.reports.result_tables import results as scores_of
 from coeval.reports.writers.markup import as_latex, as_markdown
 from coeval.store.output_folder import existing_results, is_sweep
 from coeval.store.rundir import RunDir

@@ -28,7 +28,7 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
 from coeval.cli.views.progress_view import tell_batches, with_progress
 from coeval.cli.views.results_view import render
-from coeval.cli.views.table_view import show_rows, show_table
+from coeval.cli.views.table_view import show_each
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.core.process_limits import address_space_left
 from coeval.engine.session import SessionContext
@@ -39,14 +39,13 @@ from coeval.pipeline.config.doubts import doubts
 from coeval.pipeline.config.load_file import Loaded, read_config
 from coeval.pipeline.config.resolve import Resolved
 from coeval.pipeline.config.roles import own_code
-from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.pipeline.plan.preview import Forecast, forecast
+from coeval.pipeline.config.schema import Config
+from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.start.checks import code_of_checks
-from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pipeline.start.open_start import resolved_models
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.content import Cell, ReportTable, columns_of
+from coeval.reports.description_report import models_table, phases_table, tasks_table
 from coeval.store.rundir import RunDir
 
 ContinueRun = Annotated[
@@ -286,13 +285,13 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     foreseen = forecast(config, options)
     for sentence in foreseen.warnings:
         warn(messages, sentence)
-    _show_models(config, results)
+    show_each(results, [models_table(config)], above=False)
     for sentence in (*choices, *own_code(options.opened(config))):
         say(results, sentence)
-    results.print()
-    _show_phases(config, options, foreseen, results)
-    results.print()
-    _show_tasks(config, foreseen, results)
+    show_each(results, [phases_table(config, foreseen, options), tasks_table(foreseen)])
+    for task in config.tasks:
+        if scales := task.described_scales():
+            say(results, f"Levels of {task.name}: {scales}")
     results.print()
     for sentence in code_of_checks(config):
         say(results, sentence)
@@ -301,59 +300,6 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
         f"{foreseen.total} calls, excluding probes and retries. No model was called and nothing was written.",
     )
     return 0
-
-
-def _show_models(config: Config, results: Console) -> None:
-    rows = [(model.name, model.interface, model.cast) for model in config.models]
-    show_rows(results, "Models", columns_of("model", "interface", "roles"), rows)
-
-
-def _show_phases(config: Config, options: RunOptions, foreseen: Forecast, results: Console) -> None:
-    rows: list[tuple[Cell, ...]] = [
-        (
-            phase,
-            _mode(config, options, phase),
-            str(foreseen.owed_of_phase(phase)),
-            str(foreseen.calls_of_phase(phase)),
-        )
-        for phase in PHASES
-    ]
-    rows.append(("total", "", str(foreseen.total_owed), str(foreseen.total)))
-    columns = (*columns_of("phase", "mode"), *columns_of("records", "calls", kind="count"))
-    show_table(results, ReportTable("", "Missing", columns, tuple(rows), bold=frozenset({(len(PHASES), 0)})))
-
-
-def _show_tasks(config: Config, foreseen: Forecast, results: Console) -> None:
-    rows = []
-    for task in config.tasks:
-        sampling = task.sampling
-        settings = (_span(sampling.target), _span(sampling.nuance), task.way_of_judging)
-        rows.append((task.name, sampling.total, *settings, str(foreseen.calls_of_task(task.name))))
-    columns = (
-        *columns_of("task"),
-        *columns_of("items", kind="count"),
-        *columns_of("target", "nuance", "evaluation"),
-        *columns_of("calls", kind="count"),
-    )
-    show_rows(results, "By task (items: of each teacher)", columns, rows)
-    for task in config.tasks:
-        if scales := task.described_scales():
-            say(results, f"Levels of {task.name}: {scales}")
-
-
-def _span(count: str | tuple[int, int]) -> str:
-    """How many attributes an item samples: ``all``, 2, or 1–2."""
-    if isinstance(count, str):
-        return count
-    low, high = count
-    return str(low) if low == high else f"{low}–{high}"
-
-
-def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
-    """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
-    mode = options.mode(config, phase)
-    takes_over = config.experiment.resume_from is not None and not options.continue_run
-    return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
 
 
 def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
@@ -402,7 +348,7 @@ async def _load_analysis() -> None:
     await asyncio.sleep(0.2)
     if address_space_left() is not None:
         return  # little may be left, and what is missed at the end is told there
-    await asyncio.to_thread(importlib.import_module, "coeval.reports.scores")
+    await asyncio.to_thread(importlib.import_module, "coeval.reports.result_tables")
 
 
 def _way_on(file: Path, options: RunOptions) -> str:

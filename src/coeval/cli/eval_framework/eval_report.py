@@ -29,10 +29,9 @@ from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.commands.estimate_report import print_estimate, tell_budget
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
-from coeval.cli.views.metric_view import TaskMetrics, metric_rows, show_costs
 from coeval.cli.views.progress_view import Terminal, tell_batches
 from coeval.cli.views.results_view import write_json
-from coeval.cli.views.table_view import say_names, show_incomparable, show_table
+from coeval.cli.views.table_view import say_names, show_costs, show_incomparable, show_table
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
@@ -41,7 +40,7 @@ from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pricing.estimate import budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import ReportTable, columns_of
-from coeval.reports.measure_table import error_in_points, in_points
+from coeval.reports.measure_table import SAMPLED, TaskMetrics, in_points, metric_rows, sampled_cells
 from coeval.store.jsonl import write_json_atomic
 
 if TYPE_CHECKING:
@@ -145,23 +144,13 @@ def over_runs(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
 
 
 def _show_over_runs(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
-    rows = [
-        (
-            task,
-            name,
-            in_points((one.mean, *(one.ci95 or (None, None))), one.unit),
-            error_in_points(one.std, one.unit),
-            one.n_runs,
-        )
+    rows = tuple(
+        (task, name, *sampled_cells(one, one.ci95))
         for task, metrics in figures.items()
         for name, one in metrics.items()
-    ]
-    columns = (
-        *columns_of("task", "metric"),
-        *columns_of("mean", "std", kind="points"),
-        *columns_of("runs", kind="count"),
     )
-    show_table(console, ReportTable("", "Over runs", columns, tuple(rows), names=2))
+    columns = (*columns_of("task", "metric"), *SAMPLED)
+    show_table(console, ReportTable("", "Over runs", columns, rows, names=2))
 
 
 def _remark(task: TaskOutcome, results: Console, messages: Console) -> None:

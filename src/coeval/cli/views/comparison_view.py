@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -83,7 +83,8 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     pairs = list(by_pair(compared.comparisons))
     order = best_first(compared.comparisons, list(compared.sides))
     many = len(compared.bases) == 1 and len(compared.sides) > 2
-    for said in _leading(compared) if many else _sentences(compared):
+    leading = [said.text for said in leading_sentences(compared.comparisons, 1)]
+    for said in [*leading, count_sentence(compared.comparisons)] if many else _sentences(compared):
         say(console, said)
     for doubt in compared.doubts:
         warn(console, doubt)
@@ -156,12 +157,6 @@ def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
     notes = [*compared.missing, *compared.notes]
     parts += ["\n".join(f"- {escaped(note)}" for note in notes)] if notes else []
     return "\n\n".join([*parts, compared.legend]) + "\n"
-
-
-def _leading(compared: ComparisonReport) -> Iterator[str]:
-    for said in leading_sentences(compared.comparisons, 1):
-        yield said.text
-    yield count_sentence(compared.comparisons)
 
 
 def _sentences(compared: ComparisonReport) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from rich.console import Console
@@ -17,18 +17,17 @@ from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.analysis.load import writer_of
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.run_records import read_errors
-from coeval.analysis.run_results import model_costs
+from coeval.analysis.run_results import ModelCost, model_costs
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import checks_first, show_unscored_checks, tell_way_on
-from coeval.cli.views.metric_view import show_costs
+from coeval.cli.views.gaps_view import checks_first, show_lacking_files, show_unscored_checks, tell_way_on
 from coeval.cli.views.progress_view import show_batches
-from coeval.cli.views.table_view import say_names, show_rows
+from coeval.cli.views.table_view import say_names, show_costs, show_rows
 from coeval.core.errors import StoreError
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars, limit_in_dollars, numbered
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
-from coeval.pipeline.config.schema import PHASES, Config, Experiment, Phase
+from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.pipeline.upkeep.repair import QuickLook, RepairReport, config_of, quick_look
 from coeval.reports.content import columns_of
@@ -74,6 +73,8 @@ def _write(text: str, console: Console, *, first: bool) -> None:
 
 # What fits on a screen below the table.
 LAST_ERRORS = 10
+# The part of a budget whose rest may not pay for another request.
+_TOO_LITTLE = 0.1
 
 
 class PhaseStatus(msgspec.Struct, frozen=True):
@@ -84,17 +85,6 @@ class PhaseStatus(msgspec.Struct, frozen=True):
     good: int
     failed: int
     owed: int | None
-
-
-class Spend(msgspec.Struct, frozen=True):
-    """What a model was sent, and what that took; ``cost_usd`` is None where no answer's price is known,
-    ``perhaps_usd`` what requests may have cost besides."""
-
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
-    perhaps_usd: float = 0.0
 
 
 class StateShown(msgspec.Struct, frozen=True):
@@ -117,10 +107,33 @@ class MoneyShown(msgspec.Struct, frozen=True):
     in_jobs_usd: float
     set_aside_usd: float
 
+    @property
+    def used_up(self) -> bool:
+        """Whether what is left may not pay for another request."""
+        taken = self.spent_usd + self.perhaps_usd + self.in_jobs_usd + self.set_aside_usd
+        return self.limit_usd is not None and taken > (1 - _TOO_LITTLE) * self.limit_usd
+
+    def __str__(self) -> str:
+        said = f"{dollars(self.spent_usd)} of {limit_in_dollars(self.limit_usd or 0.0)} spent"
+        if self.perhaps_usd:
+            said += f", and {dollars(self.perhaps_usd)} perhaps (billing unknown)"
+        if self.in_jobs_usd:
+            said += f", {dollars(self.in_jobs_usd)} held for batch jobs"
+        if self.set_aside_usd:
+            said += f", {dollars(self.set_aside_usd)} set aside for requests that are being sent or come next"
+        return said
+
 
 class CallsShown(msgspec.Struct, frozen=True):
     limit: int
     sent: int
+
+    @property
+    def used_up(self) -> bool:
+        return self.sent >= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.sent:,} of {self.limit:,} requests"
 
 
 class BudgetShown(msgspec.Struct, frozen=True):
@@ -131,6 +144,18 @@ class BudgetShown(msgspec.Struct, frozen=True):
     max_cost_usd: dict[str, MoneyShown] = {}
     max_calls: dict[str, CallsShown] = {}
 
+    def limits(self) -> Iterator[tuple[str, MoneyShown | CallsShown]]:
+        """Each limit that the experiment sets, by its key."""
+        if self.total.limit_usd is not None:
+            yield "experiment.budget_usd", self.total
+        for name, calls in self.max_calls.items():
+            yield f"experiment.quota.{name}.max_calls", calls
+        for name, money in self.max_cost_usd.items():
+            yield f"experiment.quota.{name}.max_cost_usd", money
+
+
+Limits: TypeAlias = Sequence[tuple[str, MoneyShown | CallsShown]]
+
 
 class FolderStatus(msgspec.Struct, frozen=True):
     """``batches`` are the jobs that are not done with, ``errors`` the last ones of ``run_errors.jsonl``,
@@ -138,7 +163,7 @@ class FolderStatus(msgspec.Struct, frozen=True):
     else is to be known of a run's records."""
 
     phases: dict[str, PhaseStatus]
-    spend: dict[str, Spend]
+    spend: dict[str, ModelCost]
     batches: list[dict[str, Any]]
     errors: list[ErrorLine]
     run: str | None
@@ -181,12 +206,7 @@ def _status(
     notes: tuple[str, ...] = (),
 ) -> FolderStatus:
     at_work = state.pid is not None
-    spend = {
-        cost.model: Spend(
-            cost.requests, cost.input_tokens, cost.output_tokens, cost.cost_usd, cost.perhaps_usd
-        )
-        for cost in model_costs(folder.usage, at_work=at_work)
-    }
+    spend = {cost.model: cost for cost in model_costs(folder.usage, at_work=at_work)}
     jobs = [_job(job) for job in read_jobs(folder.pending_batches)]
     errors = list(deque(read_errors(folder.errors), maxlen=LAST_ERRORS))
     return FolderStatus(
@@ -280,30 +300,38 @@ _EXCERPT = 200
 
 def show_status(path: Path, console: Console) -> None:
     folder, pid = RunDir(path), writer_of(path)
-    is_run = folder.is_run()
+    is_run, at_work = folder.is_run(), pid is not None
     config = config_of(folder) if is_run else ""
+    limits, unknown = [], ""
+    if not isinstance(config, str):  # else why it cannot be read is told of what is missing
+        try:
+            limits = list(_budget(folder.usage, config.experiment, at_work=at_work).limits())
+        except StoreError as error:
+            unknown = str(error)
     if not is_run:
-        at_work = "nobody is at work there" if pid is None else f"running (process {pid})"
-        say(console, f"{path}: results of eval-framework; {at_work}", "bold")
+        state = f"running (process {pid})" if at_work else "nobody is at work there"
+        say(console, f"{path}: results of eval-framework; {state}", "bold")
         with OutputReader(path) as reader:
             _show_phases("task", _phases_of_output(reader), console)
     elif said := folder.half_replaced():
         say(console, f"{path.name}: being replaced", "bold")
         warn(console, said)
     else:
-        _show_run(folder, quick_look(folder, config), config, console)
-    _show_costs(folder.usage, console, at_work=pid is not None)
-    if is_run:
-        _show_limits(folder, config, console, at_work=pid is not None)
+        _show_run(folder, quick_look(folder, config), limits, console)
+    _show_costs(folder.usage, console, at_work=at_work)
+    for key, limit in limits:
+        say(console, f"{key}: {limit}")
+    if unknown:
+        warn(console, f"the use of quotas is unknown: {unknown}")
     if jobs := read_jobs(folder.pending_batches):
         show_batches(jobs, console)
-        if pid is None:
+        if not at_work:
             look = "--fetch-batches" if is_run else "the same eval-framework command"
             say(console, f"They are shown as they stood at the last look; {look} looks again.", "dim")
     _show_errors(folder.errors, console)
 
 
-def _show_run(folder: RunDir, look: QuickLook, config: Config | str, console: Console) -> None:
+def _show_run(folder: RunDir, look: QuickLook, limits: Limits, console: Console) -> None:
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is None:
         say(console, f"{folder.path}: not started yet (no meta.json)")
@@ -320,7 +348,7 @@ def _show_run(folder: RunDir, look: QuickLook, config: Config | str, console: Co
     for said in look.recorded.filtered_note():
         say(console, f"{said[0].upper()}{said[1:]}.")
     if look.report is not None:
-        _show_lacking(look.report, folder, config, console)
+        _show_lacking(look.report, folder, limits, console)
     elif count := len(look.recorded.damaged):
         lines = "line is no record" if count == 1 else "lines are no records"
         waiting = "" if meta is not None else "; your items are read when the run starts"
@@ -328,7 +356,11 @@ def _show_run(folder: RunDir, look: QuickLook, config: Config | str, console: Co
     if look.gaps is not None and look.gaps.mixed:
         warn(console, look.gaps.mixed)
     if look.report is not None:
-        _show_files(look.report, console)
+        lacking = [
+            (f"{one.path.parent.name}/{one.path.name}", one.owed) for one in look.report.files if one.owed
+        ]
+        if left_out := show_lacking_files(lacking, console, _MOST_ROWS, "Files that lack records"):
+            console.print(f"… and {left_out:,} more")
     show_unscored_checks(folder, console)
 
 
@@ -357,22 +389,7 @@ def _show_phases(
     show_rows(console, "", (*columns_of(heading, "complete"), *figures), rows)
 
 
-def _show_files(report: RepairReport, console: Console) -> None:
-    """The files that lack records, those that lack most first."""
-    lacking = sorted((file for file in report.files if file.owed), key=lambda file: -file.owed)
-    if not lacking:
-        return
-    rows = [
-        (f"{file.path.parent.name}/{file.path.name}", file.planned, file.there, file.owed)
-        for file in lacking[:_MOST_ROWS]
-    ]
-    columns = (*columns_of("file"), *columns_of("planned", "good", "missing", kind="count"))
-    show_rows(console, "Files that lack records", columns, rows)
-    if (left_out := len(lacking) - _MOST_ROWS) > 0:
-        console.print(f"… and {left_out:,} more")
-
-
-def _show_lacking(report: RepairReport, folder: RunDir, config: Config | str, console: Console) -> None:
+def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console: Console) -> None:
     """What is invalid, what is owed, and what to do about both."""
     if invalid := sum(file.invalid for file in report.files):
         mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
@@ -384,7 +401,9 @@ def _show_lacking(report: RepairReport, folder: RunDir, config: Config | str, co
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and folder.writer() is None:
         checks = owed - sum(supply.missing for supply in report.short)
-        first = _to_be_raised(folder, config, owed) or checks_first(folder, checks)
+        used_up = ", ".join(key for key, limit in limits if limit.used_up)
+        raised = f"Raise first what may not suffice: {used_up}."
+        first = raised if used_up else checks_first(folder, checks)
         whole = owed + len(report.unsettled)
         tell_way_on(console, report.short, continue_command(folder), owed=whole, first=first)
 
@@ -397,34 +416,6 @@ def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
         say_names(console, shown)
     except StoreError as error:
         warn(console, f"its cost is unknown: {error}")
-
-
-def _show_limits(folder: RunDir, config: Config | str, console: Console, *, at_work: bool) -> None:
-    """What is used of each ceiling and budget that the experiment sets."""
-    if isinstance(config, str):
-        return  # why it cannot be read is told of what is missing
-    try:
-        budget = _budget(folder.usage, config.experiment, at_work=at_work)
-    except StoreError as error:
-        warn(console, f"the use of quotas is unknown: {error}")
-        return
-    if budget.total.limit_usd is not None:
-        say(console, f"experiment.budget_usd: {_money(budget.total)}")
-    for name, calls in budget.max_calls.items():
-        say(console, f"experiment.quota.{name}.max_calls: {calls.sent:,} of {calls.limit:,} requests")
-    for name, money in budget.max_cost_usd.items():
-        say(console, f"experiment.quota.{name}.max_cost_usd: {_money(money)}")
-
-
-def _money(spent: MoneyShown) -> str:
-    said = f"{dollars(spent.spent_usd)} of {limit_in_dollars(spent.limit_usd or 0.0)} spent"
-    if spent.perhaps_usd:
-        said += f", and {dollars(spent.perhaps_usd)} perhaps (billing unknown)"
-    if spent.in_jobs_usd:
-        said += f", {dollars(spent.in_jobs_usd)} held for batch jobs"
-    if spent.set_aside_usd:
-        said += f", {dollars(spent.set_aside_usd)} set aside for requests that are being sent or come next"
-    return said
 
 
 def _show_errors(errors: Path, console: Console) -> None:
@@ -447,37 +438,3 @@ def _show_errors(errors: Path, console: Console) -> None:
         say(console, f"{error.at}  {error.kind}  {about}")
         message = error.message if len(error.message) <= _EXCERPT else f"{error.message[:_EXCERPT]}…"
         say(console, f"  {message}", "dim")
-
-
-# The part of a budget whose rest may not pay for another request.
-_TOO_LITTLE = 0.1
-
-
-def _to_be_raised(folder: RunDir, config: Config | str, owed: int) -> str:
-    """What is to be raised before ``owed`` records can be asked for; nothing where that is not known. Of a
-    budget it is a guess, by what requests have cost so far and with a tenth of it left over."""
-    if isinstance(config, str):
-        return ""
-    try:
-        accounts = read_accounts(folder.usage)
-    except StoreError:
-        return ""  # that the account cannot be read is told of the limits
-    used_up = []
-    if _is_short(accounts.values(), config.experiment.budget_usd, owed):
-        used_up.append("experiment.budget_usd")
-    for name, quota in config.experiment.quota.items():
-        account = accounts.get(name, ModelAccount())
-        if quota.max_calls is not None and account.requests + account.reserved >= quota.max_calls:
-            used_up.append(f"experiment.quota.{name}.max_calls")
-        if _is_short([account], quota.max_cost_usd, 1):
-            used_up.append(f"experiment.quota.{name}.max_cost_usd")
-    return f"Raise first what may not suffice: {', '.join(used_up)}." if used_up else ""
-
-
-def _is_short(accounts: Collection[ModelAccount], budget: float | None, owed: int) -> bool:
-    if budget is None:
-        return False
-    spent = Spent.of(accounts, at_work=False)
-    requests = sum(account.requests for account in accounts)
-    expected = owed * spent.known_usd / requests if requests else 0.0
-    return spent.usd + spent.in_jobs_usd + max(expected, _TOO_LITTLE * budget) > budget

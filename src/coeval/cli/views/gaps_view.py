@@ -35,15 +35,22 @@ def tell_missing(missing: Missing, folder: RunDir, console: Console) -> None:
         return
     for sentence in missing.gaps.sentences(files=False):
         warn(console, sentence)
-    lacking = sorted(missing.gaps.lacking, key=lambda file: -file[1])
-    shown = lacking[:_MOST_FILES] if console.file.isatty() else lacking
+    most = _MOST_FILES if console.file.isatty() else None
+    if left_out := show_lacking_files(missing.gaps.lacking, console, most):
+        more = f"coeval status --run {quote(str(folder.path))}"
+        say(console, f"… and {numbered(left_out, 'more file')}; see {more}")
+    tell_way_on(console, missing.gaps.short, continue_command(folder), owed=missing.gaps.owed)
+
+
+def show_lacking_files(
+    lacking: Sequence[tuple[str, int]], console: Console, most: int | None, title: str = ""
+) -> int:
+    """Print which files lack how many records, those that lack most first, and return how many more do."""
+    shown = sorted(lacking, key=lambda file: -file[1])[:most]
     if shown:
         columns = (*columns_of("missing", kind="count"), *columns_of("of file"))
-        show_rows(console, "", columns, ((count, name) for name, count in shown))
-    if len(lacking) > len(shown):
-        more = f"coeval status --run {quote(str(folder.path))}"
-        say(console, f"… and {numbered(len(lacking) - len(shown), 'more file')}; see {more}")
-    tell_way_on(console, missing.gaps.short, continue_command(folder), owed=missing.gaps.owed)
+        show_rows(console, title, columns, ((count, name) for name, count in shown))
+    return len(lacking) - len(shown)
 
 
 def tell_way_on(

@@ -1,26 +1,24 @@
-"""Measures on a terminal, and as JSON, CSV and Markdown: all follow the records and what these declare."""
+"""Measures on a terminal and in Markdown, and all figures as JSON and CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
-from coeval.analysis.measures.measured import Analysis, Leaf, leaves
+from coeval.analysis.measures.measured import Analysis, leaves
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, plain_measures, shown_parts
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
 from coeval.cli.views.results_view import json_text
 from coeval.cli.views.table_view import say_names, show_each
-from coeval.core.figures import MISSING, figure
+from coeval.core.figures import MISSING
 from coeval.core.plain import guarded
 from coeval.core.shown_names import ShownNames
-from coeval.reports.content import Cell, ReportTable, Sentence, columns_of, row_texts
-from coeval.reports.experiment.label_tables import confusion_table
+from coeval.reports.content import ReportTable, Sentence, row_texts
 from coeval.reports.experiment.part_tables import output_tables, run_tables, scores_table
 from coeval.reports.writers.markup import as_markdown as table_as_markdown
 from coeval.reports.writers.markup import escaped
@@ -28,13 +26,12 @@ from coeval.reports.writers.markup import escaped
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from coeval.analysis.measures.label_measures import Labels
     from coeval.analysis.measures.run_measures import Measures
 
 _OF = " / "
 _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missing")
 
-# --- JSON, CSV and Markdown
+# --- JSON and CSV: all figures
 
 
 def as_json(measures: Measures, analysis: Analysis) -> str:
@@ -48,108 +45,89 @@ def as_csv(measures: Measures, analysis: Analysis) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for leaf in _leaves(measures, analysis):
-        place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
-        writer.writerow([*map(guarded, place), *("" if v is None else v for v in leaf.measured)])
+    for name, part in shown_parts(measures, analysis):
+        for leaf in leaves(name, part):
+            place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
+            writer.writerow([*map(guarded, place), *("" if v is None else v for v in leaf.measured)])
     return text.getvalue()
 
 
-def as_markdown(measures: Measures, analysis: Analysis) -> str:
-    """Findings, a table of the figures of each part, and of each label what is taken for what."""
+# --- Sentences and tables, on a terminal and in Markdown
+
+
+class _ShownAnalysis(NamedTuple):
+    """What an analysis shows: the scores, a line for each student, then findings, then a table for each part
+    that there is anything of, and sentences on these."""
+
+    simulated: bool
+    scores: ReportTable | None
+    findings: Sequence[str]
+    parts: Sequence[ReportTable | Sentence]
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(isinstance(part, ReportTable) for part in self.parts)
+
+
+def _shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
     shown = dict(shown_parts(measures, analysis))
-    parts = [f"**{escaped(SIMULATED)}**"] if shown.get("simulated") else []
-    if findings := shown.get("findings"):
-        parts.append("\n".join(f"- {escaped(finding)}" for finding in findings))
+    scored = "students" in shown and isinstance(measures, RunMeasures) and measures.units > 0
+    match measures:
+        case RunMeasures():
+            parts = run_tables(measures, shown.keys())
+            scores = scores_table(measures) if scored else None
+        case OutputMeasures():
+            parts, scores = output_tables(measures, shown.keys()), None
+    told = [part for part in parts if isinstance(part, Sentence) or _says_something(part)]
+    return _ShownAnalysis(bool(shown.get("simulated")), scores, shown.get("findings", ()), told)
+
+
+def _says_something(table: ReportTable) -> bool:
+    """A table of nothing but counts does not."""
+    figures = [at for at, column in enumerate(table.columns) if at >= table.names and column.kind != "count"]
+    texts = row_texts(table.columns, table.rows)
+    known = table.name == "confusion" or any(row[at] not in ("", MISSING) for row in texts for at in figures)
+    return known and bool(table.rows)
+
+
+def as_markdown(measures: Measures, analysis: Analysis) -> str:
+    """Findings as a list, then the tables, each below its title."""
+    shown = _shown(measures, analysis)
+    parts = [f"**{escaped(SIMULATED)}**"] if shown.simulated else []
+    if shown.findings:
+        parts.append("\n".join(f"- {escaped(finding)}" for finding in shown.findings))
     parts.append(f"Scores that count (units): {measures.units:,}.")
-    for part, found in groupby(_leaves(measures, analysis), key=lambda leaf: leaf.part):
-        if part != "run" and (rows := [leaf for leaf in found if leaf.measure not in _IN_TABLES]):
-            parts += [f"## {part}", table_as_markdown(_figures(rows))]
-    labels: Labels = shown.get("labels", {})
-    for task, of_task in labels.items():
-        for label, of_label in of_task.items():
-            for name, student in of_label.students.items():
-                if student.accuracy.n:
-                    parts.append(f"### {escaped(task)} {escaped(label)}: {escaped(name)}")
-                    parts.append(table_as_markdown(confusion_table("", student)))
+    for part in (*([shown.scores] if shown.scores is not None else []), *shown.parts):
+        if isinstance(part, Sentence):
+            parts.append(escaped(part.text))
+        else:
+            parts += [f"### {escaped(part.title)}", table_as_markdown(part)]
     return "\n\n".join(parts) + "\n"
 
 
-# Measures that have tables of their own.
-_IN_TABLES = ("confusion", "expected")
-
-
-def _leaves(measures: Measures, analysis: Analysis) -> Iterator[Leaf]:
-    for name, part in shown_parts(measures, analysis):
-        yield from leaves(name, part)
-
-
-def _figures(found: Sequence[Leaf]) -> ReportTable:
-    """A row for each figure; without a column of names where all is of the run as a whole."""
-    named = any(leaf.name for leaf in found)
-    rows: list[tuple[Cell, ...]] = []
-    for leaf in found:
-        value, low, high, n, missing = leaf.measured
-        shown = None if value is None else figure(value, "count" if isinstance(value, int) else leaf.kind)
-        ends = (low, high)
-        bounds = "" if None in ends else f"[{', '.join(figure(end or 0.0, leaf.kind) for end in ends)}]"
-        measure = f"{leaf.measure} {_OF.join(leaf.of)}".strip()
-        counts = ("" if count is None else count for count in (n, missing))
-        rows.append((*((leaf.name,) * named), measure, shown, bounds, *counts))
-    return ReportTable(
-        "",
-        "",
-        (
-            *columns_of("name") * named,
-            *columns_of("measure"),
-            *columns_of("value", "95% interval", kind="points"),
-            *columns_of("n", "missing", kind="count"),
-        ),
-        tuple(rows),
-    )
-
-
-# --- Tables of the terminal
-
-
 def print_measures(measures: Measures, analysis: Analysis, console: Console, names: ShownNames) -> None:
-    """The scores, a line for each student, then findings, then a table for each part that there is anything
-    of; ``names`` of models as they are shown."""
-    measures = names.renamed(measures)
-    shown = dict(shown_parts(measures, analysis))
-    if shown.get("simulated"):
+    """``names``: of models as they are shown."""
+    shown = _shown(names.renamed(measures), analysis)
+    if shown.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
-    findings: Sequence[str] = shown.get("findings", ())
-    if scored := "students" in shown and isinstance(measures, RunMeasures) and measures.units > 0:
-        show_each(console, [scores_table(measures)])
-    if findings and (scored or shown.get("simulated")):
+    if shown.scores is not None:
+        show_each(console, [shown.scores])
+    if shown.findings and (shown.scores is not None or shown.simulated):
         console.print()
-    for finding in findings:
+    for finding in shown.findings:
         say(console, f"- {finding}")
-    match measures:
-        case RunMeasures():
-            tables = run_tables(measures, shown.keys())
-        case OutputMeasures():
-            tables = output_tables(measures, shown.keys())
-    if sum(_tell(each, console) for each in tables):
+    for part in shown.parts:
+        if isinstance(part, Sentence):
+            say(console, part.text, "dim")
+        else:
+            show_each(console, [part])
+    if not shown.is_empty:
         console.print()
         say(console, "[low, high]: 95% interval, clustered by item (n). docs/measures.md", "dim")
         say_names(console, names)
-    elif not findings:
-        bare = "students" not in shown
-        nothing = "No task of this run has labels." if bare and "labels" in shown else _NOT_YET
+    elif not shown.findings:
+        nothing = "No task of this run has labels." if analysis == "labels" else _NOT_YET
         say(console, _UNLABELLED if analysis == "calibration" else nothing)
-
-
-def _tell(shown: ReportTable | Sentence, console: Console) -> bool:
-    """Whether there was anything to print: a table of nothing but counts is none."""
-    if isinstance(shown, Sentence):
-        say(console, shown.text, "dim")
-        return False
-    figures = [at for at, column in enumerate(shown.columns) if at >= shown.names and column.kind != "count"]
-    texts = row_texts(shown.columns, shown.rows)
-    if shown.name == "confusion" or any(row[at] not in ("", MISSING) for row in texts for at in figures):
-        return show_each(console, [shown])
-    return False
 
 
 _NOT_YET = "There is nothing to show yet."

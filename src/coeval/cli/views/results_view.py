@@ -1,4 +1,4 @@
-"""A run's scores as tables, as JSON and as CSV."""
+"""A run's scores as tables, with what to know of them in sentences, as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.analysis.doubtful_answers import marked_labels
-from coeval.analysis.run_results import SIMULATED
+from coeval.analysis.run_results import (
+    BOUNDS,
+    LABELS,
+    NO_LABEL,
+    SIMULATED,
+    Bounded,
+    answer_notes,
+    answer_warnings,
+    missing_label_sentences,
+)
 from coeval.cli.streams import say, warn
-from coeval.cli.views.metric_view import metrics_table, show_costs
-from coeval.cli.views.result_notes import LABEL_INTERVAL, notes, warnings
-from coeval.cli.views.table_view import say_names, show_each, without_incomparable
-from coeval.core.plain import guarded, is_shown
+from coeval.cli.views.table_view import say_names, show_costs, show_each, without_incomparable
+from coeval.core.plain import guarded, is_shown, plain
 from coeval.core.shown_names import ShownNames
+from coeval.core.text import listed
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import By, Parts
@@ -104,11 +112,8 @@ def render(results: Results, console: Console, labels: Mapping[str, str] | None 
         console.print(Text(SIMULATED, style="bold yellow"))
     for said in results.leads:
         say(console, said)
-    tables = [*results.tables()]
-    if results.metrics:
-        tables.append(metrics_table(results.metrics))
-    show_each(console, map(names.renamed, tables), above=bool(results.simulated or results.leads))
-    if not tables:
+    tables = map(names.renamed, results.tables())
+    if not show_each(console, tables, above=bool(results.simulated or results.leads)):
         say(console, "no scores yet: no answer has been scored")
     for note in without_incomparable(notes(results), console):
         say(console, note, "dim")
@@ -165,3 +170,82 @@ def _row(record: object) -> dict[str, Any]:
 def _cell(value: Any) -> Any:
     text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
     return guarded(text) if isinstance(text, str) else text
+
+
+# --- What to know of results beside their tables, in sentences
+
+LABEL_INTERVAL = "[low, high] in label accuracy: 95% interval, over items."
+
+
+def notes(results: Results) -> list[str]:
+    """What to know of the tables."""
+    notes = []
+    if results.scored:
+        notes.append(
+            "Scores in points, 0 to 100, with the 95% interval [low, high] of the mean over items (n); "
+            "failed: answers, judgments and factors without a result, in no mean."
+        )
+    bounds = [(score.least, score.most) for score in results.students if score.task is None]
+    bounds += [(label.least, label.most) for label in results.labels]
+    if any(least != most for least, most in bounds):
+        notes.append(
+            f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
+        )
+    notes += map(plain, answer_notes(results.students))
+    notes += _of_labels(results)
+    if results.sampled:
+        notes.append(
+            "mean@N: over N answers to an item, pooled within it. item s.e.: how far other items would move "
+            "it; sd in item: how far answers to one item lie apart."
+        )
+    if any(each.pass_at is not None for each in results.sampled):
+        notes.append(
+            "pass@N, pass^N: how often one of N answers passes, and all of them; "
+            "by k: coeval analyze students --run RUN --format json."
+        )
+    notes += _removed(results)
+    return notes + [plain(note) for note in results.notes]
+
+
+def warnings(results: Results) -> Iterator[str]:
+    """What speaks against trusting the scores as they are."""
+    yield from (plain(served.warning) for served in results.served if served.warning)
+    yield from map(plain, answer_warnings(results.students))
+    for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
+        known = (
+            Bounded(label.student, label.least, label.most)
+            for label in of
+            if not label.removed and label.least is not None and label.most is not None
+        )
+        yield from map(plain, missing_label_sentences(place, known))
+
+
+def _of_labels(results: Results) -> list[str]:
+    notes = []
+    if results.scored and results.only_labelled:
+        notes.append(f"({LABELS}): label accuracy, the share of right answers; in no overall score.")
+    if results.labels:
+        notes.append(LABEL_INTERVAL)
+    if any(label.none_of_the_labels for label in results.labels):
+        notes.append(f"{NO_LABEL}: answers that are none of the task's labels, or several; wrong.")
+    return notes
+
+
+def _removed(results: Results) -> list[str]:
+    """What the configuration no longer plans: what the mark means, and what is left out of all means."""
+    notes = []
+    if any(s.removed for s in results.students) or any(label.removed for label in results.labels):
+        notes.append("(removed): no longer in the configuration; a removed task is in no overall score.")
+    names = [
+        f"{each.kind} {plain(each.name)}" + (f" of {plain(each.task)}" if each.kind == "factor" else "")
+        for each in results.left_out
+    ]
+    if names:
+        notes.append(f"No longer in the configuration and in no mean: {listed(dict.fromkeys(names))}.")
+    beyond = [
+        f"{cut.items:,} {'item' if cut.items == 1 else 'items'} of {plain(cut.task)}"
+        for cut in results.beyond_total
+    ]
+    if beyond:
+        notes.append(f"Beyond sampling.total and in no mean: {listed(beyond)}.")
+    return notes

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rich.console import Console
 
 from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
+from coeval.analysis.run_results import Bill, ModelCost, bill, perhaps_billed
 from coeval.cli.streams import say
 from coeval.core.figures import MISSING
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
+from coeval.pricing.tariff import sources_reported
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
 from coeval.reports.writers.terminal import as_terminal
 
@@ -84,3 +86,33 @@ def show_incomparable(found: Sequence[Incomparable], console: Console) -> None:
             rows = [(task, remedy or MISSING, why) for task, remedy, why in rows]
         columns = columns_of("model" if with_what == OTHER_MODELS else "task", "to change that", "why")
         show_each(console, [ReportTable("", f"Not comparable with {with_what}", columns, tuple(rows))])
+
+
+# --- Model costs
+
+
+def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
+    """A row for each model, the sum of them, and whose prices these are."""
+    from coeval.reports.result_tables import cost_table  # it loads numpy and scipy
+
+    of_all, perhaps = bill(costs), [*perhaps_billed(costs)]
+    if of_all or perhaps:
+        show_each(console, [cost_table(costs)])
+        for sentence in (*perhaps, *_notes(of_all)):
+            say(console, sentence, "dim")
+
+
+def _notes(of_all: Bill) -> Iterator[str]:
+    if of_all.unknown:
+        plus = "; +: and what these took" if of_all.cost_usd else ""
+        yield (
+            f"price unknown for {', '.join(of_all.unknown)}{plus}; overrides in Config/provider_pricing.yaml "
+            "can name one (docs/prices.md)"
+        )
+    if of_all.untold:
+        yield (
+            f"cost unknown of some answers of {', '.join(of_all.untold)}: the host reported no "
+            "tokens for them, or they came before the price was known"
+        )
+    if of_all.sources:
+        yield f"Prices: {sources_reported(of_all.sources)}."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from shutil import rmtree
 from urllib.parse import quote
 
 import msgspec
@@ -26,9 +27,8 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     Undecided,
-    epoch_s,
-    readable,
-    result_lines,
+    download_results,
+    made_before,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.anthropic_messages import status_of_error
@@ -154,9 +154,9 @@ class MessageBatches:
         )
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        file = into / "results.jsonl"
-        await self._download(await self._retrieve(job_id), file)
-        for reply in readable(result_lines(file), _reply):
+        async for reply in download_results(
+            self._http, self._results_of(await self._retrieve(job_id)), into, _reply
+        ):
             yield reply
 
     async def cancel(self, job_id: str) -> None:
@@ -169,8 +169,7 @@ class MessageBatches:
         """The batches of the workspace, the latest first."""
         async for page in self._http.pages(f"{_PATH}?limit={PAGE}", _MessageBatchPage, "after_id"):
             for batch in page.data:
-                made = epoch_s(batch.created_at)
-                if made is not None and made < at:
+                if made_before(batch.created_at, at):
                     return
                 yield batch
 
@@ -179,26 +178,22 @@ class MessageBatches:
         of which no result can be read may be it: then what it cost is not known, either."""
         if batch.results_url is None:
             return False  # they are not kept for ever, and without them there is nothing to adopt
-        file = job.lines.with_suffix(".found.jsonl")
+        into = job.lines.with_suffix(".part")
+        into.mkdir(exist_ok=True)
         try:
-            await self._download(batch, file)
-            reported = {
-                line.custom_id
-                for line in readable(result_lines(file), _reply)
-                if isinstance(line, BatchReply)
-            }
+            found = download_results(self._http, self._results_of(batch), into, _reply)
+            reported = {line.custom_id async for line in found if isinstance(line, BatchReply)}
             sent = (_read_custom_id(line.text).custom_id for line in whole_lines(job.lines))
             return not reported or not reported.isdisjoint(sent)
         finally:
-            file.unlink(missing_ok=True)
+            rmtree(into)
 
-    async def _download(self, batch: _MessageBatch, file: Path) -> None:
-        """The results, from where the host says; from where the reference says if that is another host, as
+    def _results_of(self, batch: _MessageBatch) -> str:
+        """Where the host says that the results are; where the reference says if that is another host, as
         behind a gateway, which is shown no key of this one."""
-        path, said = f"{_place(batch.id)}/results", batch.results_url
-        if said is not None and _leads_to(said, self._http.url):
-            path = said
-        await self._http.download(path, file)
+        said = batch.results_url
+        is_there = said is not None and _leads_to(said, self._http.url)
+        return said if said is not None and is_there else f"{_place(batch.id)}/results"
 
 
 class _OneBody:

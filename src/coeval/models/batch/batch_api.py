@@ -260,6 +260,16 @@ def readable(
         yield reply
 
 
+async def download_results(
+    http: BatchHttp, path: str, into: Path, read: Callable[[bytes], BatchReply]
+) -> AsyncIterator[BatchReply | DamagedResult]:
+    """The lines of a file of results, which is put into the folder ``into``; see `readable`."""
+    file = into / "results.jsonl"
+    await http.download(path, file)
+    for reply in readable(result_lines(file), read):
+        yield reply
+
+
 def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
     """What became of a request of which no error is told: its answer. Raises Unreadable where there is none:
     that says nothing of what was done."""
@@ -269,11 +279,12 @@ def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
     return BatchReply(custom_id, 200, reported)
 
 
-def epoch_s(reported: float | str | None) -> float | None:
-    """A time in seconds since 1970, told as their number or as text (RFC 3339); None where it is neither."""
-    if not isinstance(reported, str):
-        return reported
-    try:
-        return datetime.fromisoformat(reported).timestamp()
-    except ValueError:
-        return None
+def made_before(reported: float | str | None, since: float) -> bool:
+    """Whether a time, told in seconds since 1970 or as text (RFC 3339), is before another; False where it is
+    neither."""
+    if isinstance(reported, str):
+        try:
+            reported = datetime.fromisoformat(reported).timestamp()
+        except ValueError:
+            return False
+    return reported is not None and reported < since

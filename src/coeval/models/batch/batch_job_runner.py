@@ -249,11 +249,6 @@ class BatchJobRunner:
         self._index = queue.index
         self._results = JobResults(queue, job)
 
-    @property
-    def _what(self) -> str:
-        job = self.job
-        return f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
-
     async def run(self, *, fresh: bool) -> JobEnd:
         """Bring the job to its end. ``fresh``: its provider has not been told of it yet. Whoever wants a job
         cancelled that was to be cancelled before gives it up, unless it has ended by now.
@@ -326,7 +321,7 @@ class BatchJobRunner:
         self.job.submitted_at = time.time()
         self._is_troubled = False
         self._index.jobs.put(self.job)
-        self._tell(f"{self._what} is submitted")
+        self._tell(f"{self.job.label} is submitted")
         self.queue.source.meter.budget_gate.changed()  # what it holds will not come back soon
         return None
 
@@ -343,7 +338,7 @@ class BatchJobRunner:
     async def _unsubmitted(self) -> JobEnd:
         """It was never made, and nobody wants it made now."""
         if self._mode is BatchMode.CANCEL:
-            self._tell(f"{self._what} was never submitted, and will not be")
+            self._tell(f"{self.job.label} was never submitted, and will not be")
             return await self._release()
         self.looked = True
         return JobEnd.LEFT
@@ -361,7 +356,7 @@ class BatchJobRunner:
             if self.job.cancelled != "accepted":  # what it has done by then can be collected
                 self._gives_up, self.job.cancelled = False, "accepted"
                 self._index.jobs.put(self.job)
-            self._tell(f"{self._what} is being cancelled")
+            self._tell(f"{self.job.label} is being cancelled")
         return None
 
     async def _found(self) -> str | None:
@@ -454,7 +449,7 @@ class BatchJobRunner:
         shown = self.queue.source.reported(progress.shown)
         if shown != job.shown:
             done = "" if progress.done is None else f", {progress.done + (progress.failed or 0):,} done"
-            self._tell(f"{self._what}: {shown}{done}")
+            self._tell(f"{self.job.label}: {shown}{done}")
         job.shown, job.total, job.done, job.failed = shown, progress.total, progress.done, progress.failed
         job.checked_at, job.note = time.time(), ""
         self._index.jobs.put(job)
@@ -484,12 +479,12 @@ class BatchJobRunner:
             said = [f"{numbered(undone, 'request')} not carried out ({job.shown})"] if undone else []
             job.note = ", ".join(said + ([_unknown(job)] if job.unknown else []))
             if fresh:
-                await self._index.lose(job.tag, f"{self._what} ended {job.shown} with {job.note}")
+                await self._index.lose(job.tag, f"{self.job.label} ended {job.shown} with {job.note}")
             else:
                 await self._index.release(job.tag)
         job.state = "collected"
         self._index.jobs.put(job)
-        self._tell(f"{self._what}: {count:,} collected" + (f", {job.note}" if lacking > job.unknown else ""))
+        self._tell(f"{job.label}: {count:,} collected" + (f", {job.note}" if lacking > job.unknown else ""))
         return JobEnd.COLLECTED
 
     # --- ends that were not meant ------------------------------------------------------------
@@ -506,7 +501,7 @@ class BatchJobRunner:
             bytes=min(limits.bytes, max(1, job.bytes // 2)),
             requests=min(limits.requests, max(1, (job.requests + 1) // 2)),
         )
-        self._tell(f"{self._what} is too large for its host; it is split ({error})")
+        self._tell(f"{self.job.label} is too large for its host; it is split ({error})")
         return await self._release()
 
     async def _failed(self, error: ModelError | None) -> JobEnd:
@@ -514,7 +509,7 @@ class BatchJobRunner:
         said = self.queue.source.reported(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
             return await self._too_large(error)
-        message = f"{self._what} was refused: {said}. To send its requests live: {BATCH_OFF}"
+        message = f"{self.job.label} was refused: {said}. To send its requests live: {BATCH_OFF}"
         await self._index.lose(self.job.tag, message)
         if isinstance(error, AccessDenied | NotFound | Unmade):
             await self.queue.refuse(message)
@@ -525,7 +520,7 @@ class BatchJobRunner:
     async def _nameless(self, job_id: str) -> JobEnd:
         """Drop a job whose id is unusable: it exists, but its cost will never be known."""
         named = self.queue.source.reported(repr(job_id[:80]))
-        message = f"{self._what} is lost: its host returned {named}, not an id. It may have been paid"
+        message = f"{self.job.label} is lost: its host returned {named}, not an id. It may have been paid"
         self._results.give_up()
         await self._index.lose(self.job.tag, message)
         await self.queue.refuse(f"{message}. To send requests live: {BATCH_OFF}")
@@ -539,8 +534,8 @@ class BatchJobRunner:
         await self._index.release(self.job.tag)
         self._index.forget(self.job.tag)
         self._tell(
-            f"{self._what} is given up ({self.queue.source.reported(str(error))}): it may have been paid, "
-            "and counts as perhaps spent"
+            f"{self.job.label} is given up ({self.queue.source.reported(str(error))}): it may have been "
+            "paid, and counts as perhaps spent"
         )
         return JobEnd.RELEASED
 
@@ -564,16 +559,16 @@ class BatchJobRunner:
         if isinstance(error, AccessDenied) and self.queue.source.keyless:
             self.job.note += f"; {self.queue.source.keyless}"
         self._index.jobs.put(self.job)
-        self._tell(f"{self._what} is left as it is: {self.job.note}")
+        self._tell(f"{self.job.label} is left as it is: {self.job.note}")
         return JobEnd.LEFT
 
     def _note(self, error: ModelError) -> None:
         """Report a failure that is retried, once until something succeeds."""
         self.job.note = self.queue.source.reported(str(error))
-        _log.info("%s: %s", self._what, self.job.note)
+        _log.info("%s: %s", self.job.label, self.job.note)
         if not self._is_troubled:
             self._is_troubled = True
-            self._tell(f"{self._what}: {self.job.note}; trying again")
+            self._tell(f"{self.job.label}: {self.job.note}; trying again")
 
 
 def _is_id(job_id: str) -> bool:

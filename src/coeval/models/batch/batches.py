@@ -25,7 +25,6 @@ from coeval.core.errors import (
 )
 from coeval.core.model import ModelSpec, at_window, counted, least_limit, most_answer_tokens
 from coeval.core.records import CallId, Completion, Purpose, Request
-from coeval.core.text import numbered
 from coeval.models.address import ModelAddress, address_of
 from coeval.models.batch.batch_api import BatchJob, batch_maker, cancel_job
 from coeval.models.batch.batch_index import (
@@ -254,7 +253,6 @@ async def cancel_jobs(
     for job in jobs:
         if job.state == "collected":
             continue
-        what = f"batch {job.id or job.tag} of {job.name} ({numbered(job.requests, 'request')})"
         before, job.note = job.cancelled, ""
         gone = gives_up or before == "accepted"
         try:
@@ -266,14 +264,14 @@ async def cancel_jobs(
             job.cancelled = "requested"
         else:
             job.cancelled = "accepted"
-            tell(f"{what} is being cancelled")
+            tell(f"{job.label} is being cancelled")
         if gone:
             _give_up(job, folder)
             why = f" ({job.note})" if job.note else ""
-            tell(f"{what} is given up{why}: it may have been paid, and counts as perhaps spent")
+            tell(f"{job.label} is given up{why}: it may have been paid, and counts as perhaps spent")
             continue
         if job.note:
-            tell(f"{what} is left as it is: {job.note} --cancel-batches, given once more, gives it up.")
+            tell(f"{job.label} is left as it is: {job.note} --cancel-batches, given once more, gives it up.")
             left += 1
         _index(folder).jobs.put(job)
     return left
@@ -308,7 +306,7 @@ async def _cancel(job: PendingJob, keys: Keys) -> None:
     base_url = None if job.endpoint == host.url else job.endpoint
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
     address = address_of(spec, host, keys)
-    endpoint = Endpoint(address.url, address.signer, Limiter(1), address.secrets, host.headers)
+    endpoint = Endpoint(address.url, address.signer, Limiter(), address.secrets, host.headers)
     from coeval.models.batch.batch_http import BatchHttp
 
     http = BatchHttp(endpoint, explain=address.dialect.explain)

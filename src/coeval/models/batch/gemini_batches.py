@@ -25,8 +25,7 @@ from coeval.models.batch.batch_api import (
     DamagedResult,
     answered_reply,
     before_the_job,
-    readable,
-    result_lines,
+    download_results,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.gemini import explain, generate_path
@@ -203,9 +202,8 @@ class GeminiBatches:
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         output = (await self._batch(job_id)).output
         if output.responses_file:
-            results = into / "results.jsonl"
-            await self._http.download(f"/{quote(output.responses_file)}:download?alt=media", results)
-            for reply in readable(result_lines(results), _reply):
+            path = f"/{quote(output.responses_file)}:download?alt=media"
+            async for reply in download_results(self._http, path, into, _reply):
                 yield reply
 
     async def cancel(self, job_id: str) -> None:

@@ -30,9 +30,8 @@ from coeval.models.batch.batch_api import (
     BatchState,
     DamagedResult,
     before_the_job,
-    epoch_s,
-    readable,
-    result_lines,
+    download_results,
+    made_before,
 )
 from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, read_answer
 from coeval.models.transport.faults import excerpt
@@ -144,9 +143,9 @@ class FileBatches:
         """The lines of the files of results and of errors that there are; ``into`` is the folder that they
         are put in."""
         for file_id in filter(None, file_ids):
-            results = into / "results.jsonl"
-            await self._http.download(self._file(file_id, "/content"), results)
-            for reply in readable(result_lines(results), read_result):
+            async for reply in download_results(
+                self._http, self._file(file_id, "/content"), into, read_result
+            ):
                 yield reply
 
     def _file(self, file_id: str, below: str = "") -> str:
@@ -257,7 +256,7 @@ class OpenAiBatches(FileBatches):
             for batch in page.data:
                 if await self._is_of(batch, job, since):
                     return batch.id
-            if page.data and _made_before(page.data[-1], since):
+            if page.data and made_before(page.data[-1].created_at, since):
                 return None
         return None
 
@@ -281,7 +280,7 @@ class OpenAiBatches(FileBatches):
             return False
         if batch.metadata:
             return batch.metadata.get(TAG) == job.tag
-        if batch.input_file_id is None or _made_before(batch, since):
+        if batch.input_file_id is None or made_before(batch.created_at, since):
             return False
         return (await self._about(batch.input_file_id)).filename == job.lines.name
 
@@ -311,11 +310,6 @@ def _is_busy(refusal: bytes) -> bool:
     except Undecodable:
         return False
     return code in _NOT_NOW
-
-
-def _made_before(batch: _Batch, since: float) -> bool:
-    made = epoch_s(batch.created_at)
-    return made is not None and made < since
 
 
 # --- Azure OpenAI's Batch API
@@ -413,8 +407,7 @@ class MistralBatches(FileBatches):
             for found in page:
                 if (found.metadata or {}).get(TAG) == job.tag and found.id not in job.others:
                     return found.id
-            made = epoch_s(page[-1].created_at) if page else None
-            if len(page) < PAGE or (made is not None and made < since):
+            if len(page) < PAGE or made_before(page[-1].created_at, since):
                 return None
         return None
 

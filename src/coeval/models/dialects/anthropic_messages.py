@@ -11,14 +11,13 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
-from urllib.parse import quote
 
 import msgspec
 
 from coeval.core import foreign
 from coeval.core.errors import BadRequest, ContentFiltered, Misshapen, ModelError, NotFound
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
+from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import (
@@ -32,18 +31,18 @@ from coeval.models.dialects.dialect import (
     finished,
     name_of,
     problem_of,
+    read_window,
     reply_reader,
     schema_for,
     seed_of,
 )
-from coeval.models.dialects.openai_answer import Counts, cache_apart, read_count
+from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.faults import excerpt, from_status, said
+from coeval.models.transport.faults import behind_200, excerpt, said
 
 # --- Model list, ``GET /v1/models``
 
-_PATH = "/v1/models?limit=1000"
 _GONE = "retired"
 
 
@@ -62,21 +61,17 @@ class _ClaudePage(msgspec.Struct):
 _read_page = foreign.decoder(_ClaudePage)
 
 
-def _path(last: str | None) -> str:
-    return _PATH if last is None else f"{_PATH}&after_id={quote(last, safe='')}"
-
-
 def _page(body: bytes) -> ModelPage:
     page = _read_page(body)
     models = tuple(
-        ListedModel(model.id, read_count(model.max_input_tokens) or None, bounds=False)
+        ListedModel(model.id, read_window(model.max_input_tokens), bounds=False)
         for model in page.data
         if model.lifecycle != _GONE
     )
     return ModelPage(models, page.last_id if page.has_more else None)
 
 
-ANTHROPIC_MODELS = ModelList(_path, _page)
+ANTHROPIC_MODELS = ModelList("/v1/models?limit=1000", _page, after="after_id")
 
 
 # --- Claude families and the parameters they take
@@ -190,13 +185,6 @@ class Anthropic(Dialect):
         return "/v1/messages"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The JSON body of a request; ``structured=False`` leaves its schema out.
-
-        What the provider has besides, and then ``extra_body``, are laid over what is ours.
-
-        Raises BadRequest: it asks for what the API or the model's family does not take; `FieldRejected` where
-        a parameter that nobody asked for may be left out.
-        """
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
         family = family_of(spec.model)
@@ -232,12 +220,16 @@ class Anthropic(Dialect):
         answer, notes = _read_answer(body)
         if answer.error:
             status = status_of_error(body, 502)
-            raise explain(status, body, redactor) or from_status(
-                status, body, "the host, behind a 200,", redactor
-            )
+            raise behind_200(status, body, redactor, explain(status, body, redactor))
         if answer.content is None:
             raise Misshapen("no content")
-        usage = _booked(bytes(answer.usage))
+        usage = Counts(answer.usage).cache_apart(
+            "input_tokens",
+            "output_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            *("output_tokens_details", "thinking_tokens"),
+        )
         if answer.stop_reason == "refusal":
             raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
         finish = finish_of(answer.stop_reason, usage)
@@ -278,11 +270,15 @@ def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
     return size >= _LEAST_BYTES_PER_TOKEN * family_of(spec.model).cached_from
 
 
+def split_shared(text: str, shared: int) -> tuple[str, str]:
+    """A text in what the cache keeps and what follows; no block may be blank."""
+    head, rest = text[:shared], text[shared:]
+    return (head, rest) if rest.strip() else (text, "")
+
+
 def _marked(last: Message, shared: int) -> dict[str, Any]:
     """A message in two blocks, of which the cache keeps the first and all before it."""
-    head, rest = last.content[:shared], last.content[shared:]
-    if not rest.strip():  # no block may be blank
-        head, rest = last.content, ""
+    head, rest = split_shared(last.content, shared)
     kept = {"type": "text", "text": head, "cache_control": {"type": "ephemeral"}}
     return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
 
@@ -471,19 +467,6 @@ def _withheld(details: _AnthropicStopDetails | None, redactor: Redactor) -> str:
     reported = [part for part in (details.category, details.explanation) if part] if details else []
     why = f" ({': '.join(reported)})" if reported else ""
     return excerpt(f"the host's classifiers withheld the answer{why}", redactor)
-
-
-def _booked(reported: bytes) -> Usage:
-    """The token counts of an answer."""
-    counts = Counts(reported)
-    return cache_apart(
-        counts.needed("input_tokens"),
-        counts.needed("output_tokens"),
-        counts.optional("cache_read_input_tokens"),
-        counts.optional("cache_creation_input_tokens"),
-        counts.optional("output_tokens_details", "thinking_tokens"),
-        counts.uncounted,
-    )
 
 
 class _AnthropicProblem(msgspec.Struct):

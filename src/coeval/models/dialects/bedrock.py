@@ -24,7 +24,7 @@ from coeval.core.errors import (
     ServerFault,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.records import Completion, Message, Request, Schema, Usage
+from coeval.core.records import Completion, Message, Request, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.anthropic_messages import (
@@ -33,6 +33,7 @@ from coeval.models.dialects.anthropic_messages import (
     drawing_of,
     family_of,
     keeps_prefix,
+    split_shared,
     thinking_of,
 )
 from coeval.models.dialects.dialect import (
@@ -47,7 +48,7 @@ from coeval.models.dialects.dialect import (
     schema_for,
     seed_of,
 )
-from coeval.models.dialects.openai_answer import Counts, cache_apart
+from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import in_first_turn
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
@@ -122,18 +123,6 @@ def _reasoning(content: list[_ConverseBlock]) -> str | None:
             reported = thought.reasoning_text
             thoughts.append(reported.text if reported is not None else REDACTED_THINKING)
     return "\n".join(thought for thought in thoughts if thought) or None
-
-
-def _booked(reported: bytes) -> Usage:
-    """The token counts of an answer."""
-    counts = Counts(reported)
-    return cache_apart(
-        counts.needed("inputTokens"),
-        counts.needed("outputTokens"),
-        counts.optional("cacheReadInputTokens"),
-        counts.optional("cacheWriteInputTokens"),
-        uncounted=counts.uncounted,
-    )
 
 
 _NO_ACCESS = (
@@ -245,11 +234,6 @@ class Bedrock(Dialect):
         return f"/model/{quote(spec.model, safe='')}/converse"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The JSON body of a request; ``structured=False`` leaves its schema out.
-
-        Raises BadRequest: it asks for what Converse or the model's family has nothing for; `FieldRejected`
-        where a parameter that nobody asked for may be left out.
-        """
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
         if seed_of(request) is not None:
@@ -285,7 +269,9 @@ class Bedrock(Dialect):
         message = answer.output.message if answer.output is not None else None
         if message is None:
             raise Misshapen("no message")
-        usage = _booked(bytes(answer.usage))
+        usage = Counts(answer.usage).cache_apart(
+            "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
+        )
         finish = finish_of(answer.stop_reason, usage)
         content = message.content or []
         completion = Completion(
@@ -362,10 +348,7 @@ def _blocks(message: Message, spec: ModelSpec) -> list[Body]:
 
 def _mark(content: list[Body], shared: int) -> None:
     """End what the cache is to keep within the last text: a point after its first ``shared`` characters."""
-    text = content.pop()["text"]
-    head, rest = text[:shared], text[shared:]
-    if not rest.strip():  # no block may be blank
-        head, rest = text, ""
+    head, rest = split_shared(content.pop()["text"], shared)
     content += [{"text": head}, {"cachePoint": {"type": "default"}}]
     if rest:
         content.append({"text": rest})

@@ -7,7 +7,6 @@ thinking itself, cached tokens and what is billed. Written against Cohere's refe
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -25,6 +24,7 @@ from coeval.models.dialects.dialect import (
     ModelPage,
     finish_of,
     finished,
+    read_window,
     reply_reader,
     schema_for,
     seed_of,
@@ -41,8 +41,6 @@ _TOP_P = (0.01, 0.99)
 _MOST_TOP_K = 500
 # The status of a request or an answer that holds what Cohere's filter denies.
 _DENIED = 498
-# The most that Cohere's list of models takes.
-_PAGE_SIZE = 1000
 
 
 class _CoherePart(msgspec.Struct):
@@ -84,15 +82,10 @@ _read_answer = reply_reader(_CohereAnswer)
 _read_models = foreign.decoder(_CohereModels)
 
 
-def _models_path(page: str | None) -> str:
-    at = "" if page is None else f"&page_token={quote(page, safe='')}"
-    return f"/v1/models?endpoint=chat&page_size={_PAGE_SIZE}{at}"
-
-
 def _models_page(body: bytes) -> ModelPage:
     page = _read_models(body)
     listed = (
-        ListedModel(model.name, int(model.context_length) if model.context_length else None)
+        ListedModel(model.name, read_window(model.context_length))
         for model in page.models
         if not model.is_deprecated and "chat" in (model.endpoints or ["chat"])
     )
@@ -103,7 +96,8 @@ class Cohere(Dialect):
     """Chat; see `Dialect`."""
 
     labels_field = None
-    model_list = ModelList(_models_path, _models_page)
+    # The most that Cohere's list of models takes for a page.
+    model_list = ModelList("/v1/models?endpoint=chat&page_size=1000", _models_page, after="page_token")
 
     def path(self, _: ModelSpec) -> str:
         return "/v2/chat"

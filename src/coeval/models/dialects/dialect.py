@@ -18,6 +18,7 @@ from typing import (
     get_origin,
     runtime_checkable,
 )
+from urllib.parse import quote
 
 import msgspec
 
@@ -39,7 +40,12 @@ from coeval.models.catalog import Host
 from coeval.models.transport.connection import HttpReply
 
 # No model reads four billion tokens: a larger figure is a host's "unlimited" or a mistake.
-MOST_TOKENS = 1 << 32
+_MOST_TOKENS = 1 << 32
+
+
+def read_window(reported: Any) -> int | None:
+    """Return a context window as a host lists it, in tokens; None where it is none."""
+    return int(reported) if type(reported) in (int, float) and 0 < reported <= _MOST_TOKENS else None
 
 
 class ListedModel(NamedTuple):
@@ -66,14 +72,21 @@ class ModelPage(NamedTuple):
 class ModelList(NamedTuple):
     """How a host lists the models that it can be asked for, page by page, each by a GET without a body.
 
-    ``path`` gives what is appended to the base URL, a query included, for the first page (None) or for what
-    ``ModelPage.next`` named. ``decode`` reads a page; it leaves out what the host no longer serves and, where
-    the host tells, what answers no messages. It raises Undecodable where the body is no such list. Ids are
-    freed of credentials by whoever asks (`models.hosted`).
+    ``first`` is what is appended to the base URL, a query included, for the first page; ``after`` the
+    parameter that asks for the page which ``ModelPage.next`` named. ``decode`` reads a page; it leaves out
+    what the host no longer serves and, where the host tells, what answers no messages. It raises Undecodable
+    where the body is no such list. Ids are freed of credentials by whoever asks (`models.hosted`).
     """
 
-    path: Callable[[str | None], str]
+    first: str
     decode: Callable[[bytes], ModelPage]
+    after: str = ""
+
+    def path(self, page: str | None) -> str:
+        """Where a page is asked for, by what the host calls it; None: the first one."""
+        if page is None:
+            return self.first
+        return f"{self.first}{'&' if '?' in self.first else '?'}{self.after}={quote(page, safe='')}"
 
 
 class SchemaRejected(BadRequest):
@@ -110,10 +123,11 @@ class Dialect(Protocol):
         URL is."""
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The body of a request; ``structured=False`` leaves its schema out.
+        """The body of a request; ``structured=False`` leaves its schema out. What the provider has besides,
+        and then ``extra_body``, are laid over what is ours.
 
-        Raises BadRequest: it sets a parameter that the host has nothing for; the message names it. A
-        `FieldRejected` is treated as the host's own: what nobody asked for is left out.
+        Raises BadRequest: it sets a parameter that the host, or this model of it, has nothing for; the
+        message names it. A `FieldRejected` is treated as the host's own: what nobody asked for is left out.
         """
 
     def keeps_prefix(self, request: Request, spec: ModelSpec, /) -> bool:  # noqa: ARG002

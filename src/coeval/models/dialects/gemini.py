@@ -29,7 +29,6 @@ from coeval.core.records import Completion, Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import (
-    MOST_TOKENS,
     Dialect,
     FieldRejected,
     ListedModel,
@@ -41,6 +40,7 @@ from coeval.models.dialects.dialect import (
     lay_over,
     name_of,
     problem_of,
+    read_window,
     reply_reader,
     schema_for,
     seed_of,
@@ -49,7 +49,7 @@ from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import in_first_turn
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.faults import excerpt, from_status
+from coeval.models.transport.faults import behind_200, excerpt
 
 # --- Answers
 #
@@ -240,9 +240,6 @@ def _top(alternatives: Sequence[_GeminiAlternatives]) -> dict[str, float]:
 
 # --- Model list, ``GET /models``
 
-# The most models that Google puts on a page.
-_PAGE = 1000
-
 
 class _GeminiModel(msgspec.Struct, rename="camel"):
     name: str
@@ -258,11 +255,6 @@ class _GeminiList(msgspec.Struct, rename="camel"):
 _read = foreign.decoder(_GeminiList)
 
 
-def _path(page: str | None) -> str:
-    token = f"&pageToken={quote(page, safe='')}" if page is not None else ""
-    return f"/models?pageSize={_PAGE}{token}"
-
-
 def _page(body: bytes) -> ModelPage:
     """Those that answer generateContent: others embed, count or paint."""
     found = _read(body)
@@ -276,12 +268,11 @@ def _page(body: bytes) -> ModelPage:
 
 
 def _listed(model: _GeminiModel) -> ListedModel:
-    window = model.input_token_limit
-    known = type(window) is int and 0 < window <= MOST_TOKENS
-    return ListedModel(model.name.removeprefix("models/"), window if known else None, bounds=False)
+    return ListedModel(model.name.removeprefix("models/"), read_window(model.input_token_limit), bounds=False)
 
 
-GEMINI_MODELS = ModelList(_path, _page)
+# The most models that Google puts on a page.
+GEMINI_MODELS = ModelList("/models?pageSize=1000", _page, after="pageToken")
 
 
 Body: TypeAlias = dict[str, Any]
@@ -334,7 +325,7 @@ class Gemini(Dialect):
         return generate_path(spec.model)
 
     def encode(self, request: Request, spec: ModelSpec, _: Host, *, structured: bool = True) -> bytes:
-        """The JSON body of a request. ``extra_body`` is laid over it, within ``generationConfig`` too."""
+        """See `Dialect`; ``extra_body`` is laid over within ``generationConfig`` too."""
         family = _family_of(spec.model)
         body = _said(request, family)
         config = _drawn(request, spec, family)
@@ -356,9 +347,7 @@ class Gemini(Dialect):
         if answer.error:
             code = answer.error.get("code") if isinstance(answer.error, dict) else None
             status = code if isinstance(code, int) and 400 <= code < 600 else 502
-            raise explain(status, body, redactor) or from_status(
-                status, body, "the host, behind a 200,", redactor
-            )
+            raise behind_200(status, body, redactor, explain(status, body, redactor))
         usage = _booked(bytes(answer.usage_metadata), answer.candidates or [])
         if not answer.candidates:
             feedback = answer.prompt_feedback

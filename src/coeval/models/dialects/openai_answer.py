@@ -24,7 +24,7 @@ from coeval.models.dialects.dialect import (
     reply_reader,
 )
 from coeval.models.dialects.refusals import refusal_of
-from coeval.models.transport.faults import excerpt, from_status, said
+from coeval.models.transport.faults import behind_200, excerpt, said
 
 # --- Token counts
 
@@ -64,17 +64,25 @@ class Counts:
                 return msgspec.UNSET
             if (inner := inner.get(name)) is None:
                 return msgspec.UNSET
-        number = read_count(inner)
-        if number is None:
-            self.uncounted = True
-        return number or 0
+        if type(inner) in (int, float) and 0 <= inner <= _MOST_TOKENS and inner == int(inner):
+            return int(inner)
+        self.uncounted = True
+        return 0
 
-
-def read_count(reported: Any) -> int | None:
-    """Return a number of tokens; None where it is none that any context holds."""
-    if isinstance(reported, bool) or not isinstance(reported, int | float):
-        return None
-    return int(reported) if 0 <= reported <= _MOST_TOKENS and reported == int(reported) else None
+    def cache_apart(self, rest: str, output: str, read: str, written: str, *reasoning: str) -> Usage:
+        """The usage of a host that reports what its cache read and wrote apart from the rest of the prompt;
+        ours is of the whole prompt."""
+        others, made = self.needed(rest), self.needed(output)
+        cached, kept = self.optional(read), self.optional(written)
+        thoughts = self.optional(*reasoning) if reasoning else msgspec.UNSET
+        return Usage(
+            others + (cached or 0) + (kept or 0),
+            output_of(made, thoughts),
+            cached_tokens=cached,
+            cache_write_tokens=kept,
+            reasoning_tokens=thoughts,
+            uncounted=self.uncounted,
+        )
 
 
 def output_of(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) -> int:
@@ -86,26 +94,6 @@ def output_of(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) 
     if reasoning is msgspec.UNSET:
         return output + max(beyond, 0)
     return output + reasoning if reasoning > output or reasoning == beyond else output
-
-
-def cache_apart(
-    rest: int,
-    output: int,
-    read: int | msgspec.UnsetType,
-    written: int | msgspec.UnsetType,
-    reasoning: int | msgspec.UnsetType = msgspec.UNSET,
-    uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET,
-) -> Usage:
-    """The usage of a host that reports what its cache read and wrote apart from the ``rest`` of the prompt;
-    ours is of the whole prompt."""
-    return Usage(
-        rest + (read or 0) + (written or 0),
-        output_of(output, reasoning),
-        cached_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=reasoning,
-        uncounted=uncounted,
-    )
 
 
 FROM_REASONING = "the answer was in `reasoning` and its content null (the reasoning parser does not fit)"
@@ -195,13 +183,7 @@ _read_answer = reply_reader(_Answer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
-    """The answer in a 200, without credentials; time and attempts are not known here.
-
-    Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``.
-
-    Raises ModelError: the body holds an error or nothing, or the host filtered or broke off the answer;
-    Undecodable: it is no chat completion.
-    """
+    """See `Dialect`. Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``."""
     answer, notes = _read_answer(body)
     if answer.error:
         raise inner_error(body, redactor)
@@ -331,9 +313,7 @@ def inner_error(body: bytes, redactor: Redactor) -> ModelError:
     words."""
     code = f"{problem_of(body, _Problem).code}"
     status = int(code) if _STATUS.fullmatch(code) else None
-    return explain(status or 400, body, redactor) or from_status(
-        status or 502, body, "the host, behind a 200,", redactor
-    )
+    return behind_200(status or 502, body, redactor, explain(status or 400, body, redactor))
 
 
 def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = False) -> ModelError | None:

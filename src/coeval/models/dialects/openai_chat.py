@@ -22,12 +22,12 @@ from coeval.core.records import LABELS_KEY, Completion, Message, Request, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host, Structured
 from coeval.models.dialects.dialect import (
-    MOST_TOKENS,
     Dialect,
     FieldRejected,
     ListedModel,
     ModelList,
     ModelPage,
+    read_window,
     schema_for,
     seed_of,
 )
@@ -108,14 +108,10 @@ def _listed(model: _Model, windows: Mapping[str, int | None], *, routed: bool) -
 def _window(model: _Model) -> int | None:
     about = model.metadata if isinstance(model.metadata, dict) else {}
     reported = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
-    return next((number for number in reported if _is_count(number)), None)
+    return next(filter(None, map(read_window, reported)), None)
 
 
-def _is_count(reported: Any) -> bool:
-    return type(reported) is int and 0 < reported <= MOST_TOKENS
-
-
-OPENAI_MODELS = ModelList(lambda _: "/models", _page)
+OPENAI_MODELS = ModelList("/models", _page)
 
 
 # --- Model families with parameters of their own
@@ -315,10 +311,6 @@ class OpenAIChat(Dialect):
         return "/chat/completions"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The JSON body of a request; ``structured=False`` leaves its schema out.
-
-        What the provider has besides, and then ``extra_body``, are laid over what is ours.
-        """
         traits = traits_at(host.name, spec.base_model or spec.model)
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":

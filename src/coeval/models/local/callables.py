@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -23,6 +22,7 @@ from coeval.core.errors import Unreadable, UsageError
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.regular_files import scripts_among
 from coeval.models.dialects.dialect import reasoning_apart, seed_of
+from coeval.models.dialects.openai_answer import is_charge
 
 _GIVEN: dict[str, Callable[..., Any]] = {}
 """Functions that were given from Python, by the place that stands for them."""
@@ -343,7 +343,7 @@ def _part(value: object, name: str) -> Any:
 
 
 def _is_cost(cost: object) -> bool:
-    return isinstance(cost, int | float) and not isinstance(cost, bool) and math.isfinite(cost) and cost >= 0
+    return isinstance(cost, int | float) and not isinstance(cost, bool) and is_charge(cost)
 
 
 def _completion(text: str, usage: Usage) -> Completion:

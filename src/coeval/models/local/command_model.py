@@ -34,16 +34,11 @@ T = TypeVar("T")
 
 # Bytes kept of what a program writes to standard error: the end of a traceback.
 _COMPLAINT = 2_000
-# Seconds for which a program that does not echo the id of its request is listened to after its answer: what
-# it writes beside comes with it, and the answer may be the second of two lines.
-_BESIDE_S = 0.001
 # Seconds between two looks at whether a program has ended whose pipes are still open.
 _LOOK_S = 0.05
 # Seconds for which one that has ended is listened to: what it wrote is in the pipe, which a process that it
 # left behind may hold open for as long as it likes.
 _GRACE_S = 0.5
-# Turns of a loop that was busy for so long, from what is in the pipe to what is read.
-_TURNS = 4
 # Characters of JSON that one byte of an answer may take, as \u001f, and what stands beside the text.
 _ESCAPED, _BESIDE = 6, 1 << 16
 _ENCODER = msgspec.json.Encoder()
@@ -139,11 +134,9 @@ class CommandModel(OwnCode):
         return msgspec.structs.replace(answer, truncated=answer.truncated or cut)
 
     async def _next_line(self, program: _Program, request: Request) -> Completion:
-        """One line for one request, or it belongs to another: a program that writes more is ended."""
+        """One line for one request, which repeats its id: else an answer could go to another item."""
         number = next(self._numbers)
         asked = {"id": number, **request_parts(request)}
-        if await program.says_more(0):
-            raise Unreadable(self._about(program, "wrote a line that answers no request"))
         try:
             line = await program.next_line(_ENCODER.encode(asked) + b"\n")
         except ValueError:  # how a stream says that a line is longer than its limit
@@ -158,11 +151,14 @@ class CommandModel(OwnCode):
         except Undecodable as error:
             raise Unreadable(self._about(program, f"wrote a line that is no JSON ({error})")) from error
         echoed = reply.get("id") if isinstance(reply, Mapping) else None
-        if echoed is not None and echoed != number:
-            raise Unreadable(self._about(program, f"answered request {echoed!r} instead of {number}"))
-        if echoed is None and await program.says_more(_BESIDE_S):
-            raise Unreadable(self._about(program, "wrote several lines for one request"))
-        if isinstance(reply, Mapping) and reply.get("error"):
+        if echoed != number:
+            what = (
+                "without the `id` of its request"
+                if echoed is None
+                else f"for request {echoed!r}, not {number}"
+            )
+            raise Unreadable(self._about(program, f"wrote a line {what}"))
+        if reply.get("error"):
             raise ServerFault(
                 self._redactor.message(f"{self._place} answered with an error: {reply['error']}"),
                 retry_advised=False,
@@ -192,7 +188,6 @@ class _Program:
         self.complaint = b""
         guard.begins(process.pid)
         self._listening = asyncio.create_task(self._listen())
-        self._coming: asyncio.Task[bytes] | None = None
 
     @property
     def code(self) -> int | None:
@@ -234,34 +229,14 @@ class _Program:
     async def next_line(self, given: bytes) -> bytes:
         """Give it a line; the next one that it writes, without an end where it has ended."""
         await self._feed(given, last=False)
-        line = await self._byte()
-        self._coming = None
-        if line != b"\n":
-            line += await self._out.readline()
+        line = await self._out.readline()
         if not line.endswith(b"\n"):
             await self._ended()
         return line
 
-    async def says_more(self, within_s: float) -> bool:
-        """Whether it writes what it was not asked for, be it half a line, so soon; its end is nothing."""
-        coming = self._byte()
-        await asyncio.wait((coming,), timeout=within_s)
-        for _ in range(_TURNS):
-            if not coming.done():
-                await asyncio.sleep(0)
-        return coming.done() and (coming.exception() is not None or bool(coming.result()))
-
-    def _byte(self) -> asyncio.Task[bytes]:
-        """The first byte of what it writes next."""
-        if self._coming is None:
-            self._coming = asyncio.create_task(self._out.read(1))
-        return self._coming
-
     async def end(self) -> None:
         """Kill its group, and wait until it is gone."""
         self._guard.ends(self._process.pid)
-        if self._coming is not None:
-            self._coming.cancel()
         self._listening.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(_GRACE_S):

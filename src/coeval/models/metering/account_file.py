@@ -99,6 +99,15 @@ class ModelAccount(msgspec.Struct):
         """What it has cost, and what it may have cost besides."""
         return (self.known_usd or 0.0) + self.uncertain_usd
 
+    def book(self, usage: Usage) -> None:
+        """Add what an answer took."""
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        if usage.cost_usd is None:
+            self.unpriced += 1
+        else:
+            self.cost_usd = (self.cost_usd or 0.0) + usage.cost_usd
+
     def settle(self, bill_usd: float, at: str, by: str) -> None:
         """Take the provider's bill for the word on what was perhaps spent. What answers are known to have
         cost stays, be the bill lower."""

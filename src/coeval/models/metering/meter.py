@@ -29,38 +29,35 @@ from coeval.models.metering.budget_gate import BudgetGate, Fund
 class JobBill:
     """Sums up the replies of a job, one after the other; made by `Meter.bill`.
 
-    ``requests`` are those that the host carried out, well or not; ``unpriced`` answers whose cost nobody
-    knows, which may have cost ``uncertain_usd`` at most, together with what could not be read. ``taken_usd``
-    is what the priced answers took of the job's money: one that cost more than was held for it took that.
+    ``sums`` counts the requests that the host carried out, well or not, and what they took and cost; nobody
+    knows what ``uncertain_usd`` of it are, of answers without a price and of what could not be read.
+    ``taken_usd`` is what the priced answers took of the job's money: one that cost more than was held for it
+    took that.
     """
 
     def __init__(self, price: Price | None, doubt: Callable[[Usage, float], None]) -> None:
         self._price = price
         self._doubt = doubt
-        self.requests = self.input_tokens = self.output_tokens = self.priced = self.unpriced = 0
-        self.cost_usd = self.taken_usd = self.uncertain_usd = 0.0
+        self.sums = ModelAccount()
+        self.taken_usd = 0.0
 
     def answered(self, usage: Usage, most_usd: float = 0.0) -> Usage:
         """Add what an answer took; the same with its price. ``most_usd`` is what was held for it."""
         usage = priced(usage, self._price)
         self._doubt(usage, most_usd)
-        self.requests += 1
-        self.input_tokens += usage.input_tokens
-        self.output_tokens += usage.output_tokens
+        self.sums.requests += 1
+        self.sums.book(usage)
         if usage.cost_usd is None:
-            self.unpriced += 1
-            self.uncertain_usd += most_usd
+            self.sums.uncertain_usd += most_usd
         else:
-            self.priced += 1
-            self.cost_usd += usage.cost_usd
             self.taken_usd += min(usage.cost_usd, most_usd)
         return usage
 
     def failed(self, most_usd: float = 0.0) -> None:
         """Add a request that the host carried out, and answered with an error; ``most_usd`` is what that may
         have cost, 0 where the host does not bill it."""
-        self.requests += 1
-        self.uncertain_usd += most_usd
+        self.sums.requests += 1
+        self.sums.uncertain_usd += most_usd
 
 
 def priced(usage: Usage, price: Price | None) -> Usage:
@@ -189,12 +186,7 @@ class Meter:
             row.priced_by = _HOSTS_WORD
         if cost is not None and (reported is not None or most_usd):
             self._doubt_bill(usage, most_usd, self._terms.price)
-        row.input_tokens += usage.input_tokens
-        row.output_tokens += usage.output_tokens
-        if cost is None:
-            row.unpriced += 1
-        else:
-            row.cost_usd = (row.cost_usd or 0.0) + cost
+        row.book(usage)
         return usage
 
     def _doubt_bill(self, usage: Usage, most_usd: float, price: Price | None) -> None:
@@ -293,13 +285,14 @@ class Meter:
         before = msgspec.structs.replace(row, jobs=dict(row.jobs), booked=list(row.booked))
         job = row.jobs.pop(tag, JobAccount(0))
         row.booked.append(tag)
-        row.requests += bill.requests - job.requests
-        row.input_tokens += bill.input_tokens
-        row.output_tokens += bill.output_tokens
-        row.unpriced += bill.unpriced
-        row.uncertain_usd += max(0.0, min(bill.uncertain_usd, job.usd - bill.taken_usd))
-        if bill.priced:
-            row.cost_usd = (row.cost_usd or 0.0) + bill.cost_usd
+        sums = bill.sums
+        row.requests += sums.requests - job.requests
+        row.input_tokens += sums.input_tokens
+        row.output_tokens += sums.output_tokens
+        row.unpriced += sums.unpriced
+        row.uncertain_usd += max(0.0, min(sums.uncertain_usd, job.usd - bill.taken_usd))
+        if sums.cost_usd is not None:
+            row.cost_usd = (row.cost_usd or 0.0) + sums.cost_usd
         try:
             self._file.write()
         except StoreError:

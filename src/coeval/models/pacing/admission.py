@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -31,11 +32,6 @@ from coeval.models.metering.meter import Meter, Reservation
 REFUSALS_TO_STOP = 3
 # So many 401 in a row end a model that has answered: its key is no longer good.
 DENIALS_TO_STOP = 20
-
-
-def _with_usage(completion: Completion, usage: Usage) -> Completion:
-    """Return the answer with its usage as booked; itself where that is the same, as without a price."""
-    return completion if usage is completion.usage else msgspec.structs.replace(completion, usage=usage)
 
 
 class Admission:
@@ -157,32 +153,32 @@ class Admission:
         if reservation is None and self.priced:
             tokens = most_answer_tokens(request.sampling, spec)
             reservation = self.reservation(prompt_bytes(request), tokens, request.rank)
-        if reservation is None:
-            self.permit()
-            try:
-                completion = counted(await call(request))
-            except Draining:
-                self.unsent()
-                raise
-            return _with_usage(completion, self.settle(completion.usage))
+        permit: Callable[[], Awaitable[None] | None] = self.permit
+        unsent, settle = self.unsent, self.settle
+        if reservation is not None:
+            permit, unsent = partial(self.permit_at, reservation), partial(self.unsent_at, reservation)
+            settle = reservation.settle
         try:
-            while (money := self.permit_at(reservation)) is not None:
+            while (money := permit()) is not None:
                 await money
             try:
                 completion = counted(await call(request))
             except Draining:
-                self.unsent_at(reservation)
+                unsent()
                 raise
-            usage = reservation.settle(completion.usage)
+            usage = settle(completion.usage)
         except ModelError as error:
             if error.usage is not None:
-                error.usage = reservation.settle(error.usage)
-            elif not isinstance(error, RequestTimeout):
+                error.usage = settle(error.usage)
+            elif reservation is not None and not isinstance(error, RequestTimeout):
                 reservation.unspent()
             raise
         finally:
-            reservation.close()
-        return _with_usage(completion, usage)
+            if reservation is not None:
+                reservation.close()
+        if usage is completion.usage:  # as without a price
+            return completion
+        return msgspec.structs.replace(completion, usage=usage)
 
     def refusal(self) -> Gap | None:
         """What `permit` would raise now, for those who wait for their turn; it counts nothing."""

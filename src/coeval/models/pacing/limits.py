@@ -204,6 +204,46 @@ _ONE_TROUBLE_S = 120.0
 _SHORTEST_TIMER_S = 0.001
 
 
+# Hosts refuse before; from here on one process is bound by its CPU (docs/decisions/0003).
+DEFAULT_CONCURRENCY = 256
+# Doubling reaches 256 in four round trips; a small host is not met with hundreds at once.
+DEFAULT_START = 16
+
+
+class EndpointLimits(NamedTuple):
+    """Requests in flight that are never exceeded, requests in flight to begin with, and the paces kept
+    besides; None where the user sets none. Of several models, the largest numbers in flight and the smallest
+    rates."""
+
+    max_concurrency: int | None = None
+    start_concurrency: int | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    @classmethod
+    def of(cls, specs: Iterable[ModelSpec]) -> Self:
+        limits = cls()
+        for spec in specs:
+            limits = limits.joined(cls(*(getattr(spec, name) for name in cls._fields)))
+        return limits
+
+    def joined(self, other: Self) -> Self:
+        """Those of more models."""
+        pairs = zip((max, max, min, min), self, other, strict=True)
+        return type(self)._make(
+            choose((one for one in (mine, theirs) if one is not None), default=None)
+            for choose, mine, theirs in pairs
+        )
+
+    @property
+    def in_flight(self) -> tuple[int, int]:
+        """The most requests in flight, and those to begin with."""
+        return self.max_concurrency or DEFAULT_CONCURRENCY, self.start_concurrency or DEFAULT_START
+
+
+NO_LIMITS = EndpointLimits()
+
+
 class Lane:
     """The requests of one model among those of an endpoint: a host may hold them alone, or refuse them."""
 
@@ -236,13 +276,9 @@ class Limiter:
 
     Parameters
     ----------
-    ceiling:
-        requests in flight that are never exceeded.
-    start:
-        requests in flight to begin with; ``start=ceiling`` gives full concurrency at once.
-    requests_per_minute, tokens_per_minute:
-        paces kept besides; tokens are charged by the mean when a request goes, and set right by
-        what its answer says it took.
+    limits:
+        ``start_concurrency=max_concurrency`` gives full concurrency at once; tokens are charged by the mean
+        when a request goes, and set right by what its answer says it took.
     turn:
         its turn among the requests of all processes, where there is a throttle.
     clock:
@@ -251,59 +287,32 @@ class Limiter:
 
     def __init__(
         self,
-        ceiling: int = 256,
+        limits: EndpointLimits = NO_LIMITS,
         *,
-        start: int = 16,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
         turn: Turn | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._window = Window(ceiling, start)
+        self._window = Window(*limits.in_flight)
         self.gate = Gate(turn)
         self._clock = clock
         self._host = Lane()  # of requests that name no lane of their own
-        self._in_flight = self._waiting = 0
+        self.in_flight = self.waiting = 0
         self._queue: list[_Waiter] = []
         self._parked: dict[Lane, list[_Waiter]] = {}
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self.limit_to(
-            ceiling,
-            start=start,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-        )
+        self.limit_to(limits)
 
-    def limit_to(
-        self,
-        ceiling: int,
-        *,
-        start: int,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
-    ) -> None:
+    def limit_to(self, limits: EndpointLimits) -> None:
         """Keep to these limits from now on, and to all that the host has taught."""
-        if ceiling < 1 or start < 1:
-            raise ValueError(f"concurrency must be at least 1, not ceiling={ceiling}, start={start}")
-        if any(rate is not None and rate <= 0 for rate in (requests_per_minute, tokens_per_minute)):
-            raise ValueError("requests_per_minute and tokens_per_minute must be above 0")
-        self._window.limit_to(ceiling, start)
-        self.gate.set_rates(requests_per_minute, tokens_per_minute)
+        self._window.limit_to(*limits.in_flight)
+        self.gate.set_rates(limits.requests_per_minute, limits.tokens_per_minute)
 
     @property
     def limit(self) -> int:
         """Requests that may be in flight now."""
         return int(self._window.size)
-
-    @property
-    def in_flight(self) -> int:
-        return self._in_flight
-
-    @property
-    def waiting(self) -> int:
-        return self._waiting
 
     async def acquire(
         self,
@@ -322,16 +331,16 @@ class Limiter:
         whom `turn_away` may name.
         """
         if (
-            not self._waiting
-            and self._in_flight + 1 <= self._window.size
+            not self.waiting
+            and self.in_flight + 1 <= self._window.size
             and (not self.gate.shut or self._passes(lane or self._host, refusal))
         ):
-            self._in_flight += 1
+            self.in_flight += 1
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (-rank, 0 if again else 1, next(self._order))
         heapq.heappush(self._queue, (*place, granted, refusal, lane or self._host, party))
-        self._waiting += 1
+        self.waiting += 1
         self._grant()
         if granted.done():
             granted.result()
@@ -340,8 +349,8 @@ class Limiter:
             await granted
         except asyncio.CancelledError:
             if granted.cancelled():
-                self._waiting -= 1  # its place in the queue is skipped when it comes up
-                if not self._waiting:
+                self.waiting -= 1  # its place in the queue is skipped when it comes up
+                if not self.waiting:
                     self._queue.clear()
                     self._parked.clear()
             elif granted.exception() is None:
@@ -350,17 +359,17 @@ class Limiter:
 
     def release(self) -> None:
         if self.gate.counts_tokens:
-            self.gate.ended(self._in_flight, self._clock())
-        self._in_flight -= 1
-        if self._waiting:
+            self.gate.ended(self.in_flight, self._clock())
+        self.in_flight -= 1
+        if self.waiting:
             self._grant()
 
     def succeeded(self, rank: int, latency_s: float, tokens: int = 0) -> None:
         """An answer came; called before its slot is released."""
         now = self._clock()
-        self._window.answered(rank, latency_s, self._in_flight, now)
+        self._window.answered(rank, latency_s, self.in_flight, now)
         if self.gate.counts_tokens:
-            self.gate.answered(tokens, self._in_flight, now)
+            self.gate.answered(tokens, self.in_flight, now)
 
     def refused(self, sent_at: float) -> None:
         """The host would not take a request sent at ``sent_at``, because it has too many."""
@@ -391,8 +400,8 @@ class Limiter:
         for *_, granted, _, _, whose in chain(self._queue, *self._parked.values()):
             if not granted.done() and (party is None or whose is party):
                 granted.set_exception(error)  # its place in the queue is skipped when it comes up
-                self._waiting -= 1
-        if not self._waiting:
+                self.waiting -= 1
+        if not self.waiting:
             self._queue.clear()
             self._parked.clear()
             if self._timer is not None:
@@ -401,14 +410,14 @@ class Limiter:
 
     def _grant(self) -> None:
         """Hand free slots to those who wait, as far as the window and the gate allow."""
-        while self._queue and self._in_flight + 1 <= self._window.size:
+        while self._queue and self.in_flight + 1 <= self._window.size:
             *_, granted, refusal, lane, _ = self._queue[0]
             if granted.done():  # cancelled, or turned away
                 heapq.heappop(self._queue)
                 continue
             if (error := refusal()) is not None:
                 heapq.heappop(self._queue)
-                self._waiting -= 1
+                self.waiting -= 1
                 granted.set_exception(error)
                 continue
             if self.gate.shut:
@@ -423,8 +432,8 @@ class Limiter:
                     return
                 self.gate.passed(now)
             heapq.heappop(self._queue)
-            self._waiting -= 1
-            self._in_flight += 1
+            self.waiting -= 1
+            self.in_flight += 1
             granted.set_result(None)
 
     def _passes(self, lane: Lane, refusal: _Refusal) -> bool:
@@ -455,49 +464,3 @@ class Limiter:
         if self._parked:
             self._look_again_in(min(lane.held_until for lane in self._parked) - now)
         self._grant()
-
-
-# --- Limits of an endpoint, from all its models
-
-# Hosts refuse before; from here on one process is bound by its CPU (docs/decisions/0003).
-DEFAULT_CONCURRENCY = 256
-# Doubling reaches 256 in four round trips; a small host is not met with hundreds at once.
-DEFAULT_START = 16
-
-
-class EndpointLimits(NamedTuple):
-    """The largest numbers in flight that any model sets, and the smallest rates; None where none sets one."""
-
-    max_concurrency: int | None = None
-    start_concurrency: int | None = None
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-
-    @classmethod
-    def of(cls, specs: Iterable[ModelSpec]) -> Self:
-        limits = cls()
-        for spec in specs:
-            limits = limits.joined(cls(*(getattr(spec, name) for name in cls._fields)))
-        return limits
-
-    def joined(self, other: Self) -> Self:
-        """Those of more models."""
-        pairs = zip((max, max, min, min), self, other, strict=True)
-        return type(self)._make(
-            choose((one for one in (mine, theirs) if one is not None), default=None)
-            for choose, mine, theirs in pairs
-        )
-
-    def limiter(self, turn: Turn | None = None) -> Limiter:
-        """A new limiter with these limits, and its turn among all processes, where there is a throttle."""
-        limiter = Limiter(turn=turn)
-        self.apply_to(limiter)
-        return limiter
-
-    def apply_to(self, limiter: Limiter) -> None:
-        limiter.limit_to(
-            self.max_concurrency or DEFAULT_CONCURRENCY,
-            start=self.start_concurrency or DEFAULT_START,
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_minute=self.tokens_per_minute,
-        )

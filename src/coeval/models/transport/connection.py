@@ -167,8 +167,8 @@ class Home(Protocol):
 class Connection(asyncio.Protocol):
     """A keep-alive connection with at most one request on it.
 
-    It may be used again while it stands at its home, which keeps ``resting`` and ``at_rest_since`` (the
-    loop's time).
+    It tells ``home`` what becomes of it, and may be used again while it stands there, which keeps
+    ``resting`` and ``at_rest_since`` (the loop's time).
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, home: Home) -> None:
@@ -179,18 +179,15 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[HttpReply] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
-        self._heard = self._paused = self._pouring = self.resting = self._open = False
+        self.heard = False
+        """Whether anything has ever come on it."""
+        self._paused = self._pouring = self.resting = self._open = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = self._deadline = self.at_rest_since = 0.0
 
     @property
     def usable(self) -> bool:
         return not self._transport.is_closing()
-
-    @property
-    def heard(self) -> bool:
-        """Whether anything has ever come on it."""
-        return self._heard
 
     def ask(self, data: bytes, deadline: float) -> asyncio.Future[HttpReply]:
         """Write a request, or its head; the future brings the answer, or what `WireError` names.
@@ -203,7 +200,7 @@ class Connection(asyncio.Protocol):
         # The timer of an earlier request serves if it comes no later: it looks again when it fires.
         if self._timer is None or deadline < self._timer_at:
             self._arm()
-        if not self._heard:
+        if not self.heard:
             self._home.requested_first(self)
         self._transport.write(data)
         return waiter
@@ -252,8 +249,8 @@ class Connection(asyncio.Protocol):
         self._home.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        if not self._heard:
-            self._heard = True
+        if not self.heard:
+            self.heard = True
             self._home.heard_first(self)
         answer = self._answer
         if answer is None:

@@ -94,15 +94,55 @@ def perhaps_billed(status: int) -> bool:
 
 def never_sent(error: Exception) -> bool:
     """Whether one of `foreign` means that nothing of the request went out: there was no connection."""
+    error = _as_wire(error)
     if isinstance(error, NoConnection | ConnectTimeout | NoTurn | socket.gaierror | ssl.SSLError):
         return True
-    if isinstance(error, Closed):
-        return not error.sent
-    if "aiohttp" not in sys.modules:
-        return False
-    from aiohttp import ClientConnectorError, ClientHttpProxyError, ConnectionTimeoutError
+    return not error.sent if isinstance(error, Closed) else _at_proxy(error, "") is not None
 
-    return isinstance(error, ClientConnectorError | ClientHttpProxyError | ConnectionTimeoutError)
+
+def _as_wire(error: Exception) -> Exception:
+    """What our own wire raises where aiohttp raised this; itself where the wire knows nothing like it."""
+    if "aiohttp" not in sys.modules:
+        return error
+    import aiohttp
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    match error:
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            return error
+        case aiohttp.ConnectionTimeoutError():
+            return ConnectTimeout()
+        case aiohttp.ClientConnectorCertificateError():
+            return error.certificate_error
+        case aiohttp.ClientSSLError():
+            return error.os_error
+        case aiohttp.ClientConnectorDNSError():
+            return socket.gaierror(socket.EAI_NONAME, error.os_error.strerror)
+        case aiohttp.ClientConnectorError():
+            return NoConnection(error.os_error)
+        case aiohttp.ServerDisconnectedError() | aiohttp.EofStream():
+            return Lost(begun=False)
+        case aiohttp.ClientPayloadError():
+            return Lost(begun=True)
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            return NotHttp(error.message)
+        case _:
+            return error
+
+
+def _at_proxy(error: Exception, where: str) -> ModelError | None:
+    """The ModelError for what went wrong between us and a proxy; None for anything else."""
+    if "aiohttp" not in sys.modules:
+        return None
+    import aiohttp
+
+    match error:
+        case aiohttp.ClientProxyConnectionError():
+            return no_proxy(where, error.os_error)
+        case aiohttp.ClientHttpProxyError():
+            return _from_proxy(error.status, error.message, where)
+        case _:
+            return None
 
 
 def place(method: str, url: URL) -> str:
@@ -114,18 +154,18 @@ def place(method: str, url: URL) -> str:
 def from_exception(error: Exception, where: str, timeout_s: float, *, probe: bool = False) -> ModelError:
     """The ModelError for one of `foreign`; retrying is not advised where it cannot help. A ``probe`` waits
     less long than other requests do."""
-    theirs = _from_aiohttp(error, where, timeout_s) if "aiohttp" in sys.modules else None
-    if theirs is not None:
-        return theirs
+    error = _as_wire(error)
+    if (at_proxy := _at_proxy(error, where)) is not None:
+        return at_proxy
     match error:
         case ConnectTimeout():
-            return _no_connection_in_time(where, timeout_s)
+            return ConnectionFailed(f"{where}: no connection within {min(timeout_s, CONNECT_TIMEOUT_S):g} s")
         case NoConnection():
             return ConnectionFailed(f"{where}: no connection ({_cause(error.cause)})")
         case Lost(begun=True):
             return ConnectionFailed(f"{where}: the answer was cut off")
         case Lost(cause=None):
-            return _no_answer(where)
+            return ConnectionFailed(f"{where}: the server closed the connection without an answer")
         case Lost():
             return ConnectionFailed(f"{where}: the connection failed ({_cause(error.cause)})")
         case NoTurn():
@@ -137,11 +177,15 @@ def from_exception(error: Exception, where: str, timeout_s: float, *, probe: boo
                 f"{where}: the connection was closed, because the run ends", retry_advised=False
             )
         case NotHttp():
-            return _not_http(where, str(error))
+            why = _first_line(str(error))
+            return Unreadable(f"{where}: the answer is not HTTP as we read it ({why})")
         case ssl.SSLError():
             return _from_tls(error, where)
         case socket.gaierror():
-            return _unresolved(where, error)
+            return ConnectionFailed(
+                f"{where}: the host name cannot be resolved ({error.strerror or 'no address'}); check "
+                "base_url and the network"
+            )
         case TimeoutError() if not error.errno:
             longer = f"raise {TIMEOUT} if it needs longer"
             if probe and timeout_s >= PROBE_TIMEOUT_S and str(PROBE_OFF):
@@ -151,59 +195,10 @@ def from_exception(error: Exception, where: str, timeout_s: float, *, probe: boo
             return ConnectionFailed(f"{where}: the connection failed ({_cause(error)})")
 
 
-def _from_aiohttp(error: Exception, where: str, timeout_s: float) -> ModelError | None:
-    """The ModelError for what aiohttp alone raises; None for what means the same without it."""
-    import aiohttp
-    from aiohttp.http_exceptions import HttpProcessingError
-
-    match error:
-        case aiohttp.ConnectionTimeoutError():
-            return _no_connection_in_time(where, timeout_s)
-        case aiohttp.ClientConnectorCertificateError():
-            return _from_tls(error.certificate_error, where)
-        case aiohttp.ClientSSLError():
-            return _from_tls(error.os_error, where)
-        case aiohttp.ClientConnectorDNSError():
-            return _unresolved(where, error.os_error)
-        case aiohttp.ClientProxyConnectionError():
-            return no_proxy(where, error.os_error)
-        case aiohttp.ClientHttpProxyError():
-            return _from_proxy(error.status, error.message, where)
-        case aiohttp.ClientConnectorError():
-            return ConnectionFailed(f"{where}: no connection ({_cause(error.os_error)})")
-        case aiohttp.ServerDisconnectedError() | aiohttp.EofStream():
-            return _no_answer(where)
-        case aiohttp.ClientPayloadError():
-            return ConnectionFailed(f"{where}: the answer was cut off")
-        case aiohttp.ClientResponseError() | HttpProcessingError():
-            return _not_http(where, error.message)
-        case _:
-            return None
-
-
 def no_proxy(where: str, cause: OSError) -> ConnectionFailed:
     """The error for a proxy that cannot be reached."""
     return ConnectionFailed(
         f"{where}: no connection to the proxy ({_cause(cause)}); check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
-    )
-
-
-def _no_connection_in_time(where: str, timeout_s: float) -> ConnectionFailed:
-    return ConnectionFailed(f"{where}: no connection within {min(timeout_s, CONNECT_TIMEOUT_S):g} s")
-
-
-def _no_answer(where: str) -> ConnectionFailed:
-    return ConnectionFailed(f"{where}: the server closed the connection without an answer")
-
-
-def _not_http(where: str, reason: str) -> Unreadable:
-    return Unreadable(f"{where}: the answer is not HTTP as we read it ({_first_line(reason)})")
-
-
-def _unresolved(where: str, error: OSError) -> ConnectionFailed:
-    cause = error.strerror or "no address"
-    return ConnectionFailed(
-        f"{where}: the host name cannot be resolved ({cause}); check base_url and the network"
     )
 
 
@@ -218,6 +213,11 @@ def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> Mod
     if status < 400:
         return NotFound(f"{message}; the endpoint has moved, correct base_url", status=status)
     return _KINDS.get(status, BadRequest if status < 500 else ServerFault)(message, status=status)
+
+
+def behind_200(status: int, body: bytes, redactor: Redactor, explained: ModelError | None) -> ModelError:
+    """The error in a 200 that holds one, of that status: as its words say, else by the status alone."""
+    return explained or from_status(status, body, "the host, behind a 200,", redactor)
 
 
 def from_garbage(status: int, body: bytes, cause: Exception, where: str, redactor: Redactor) -> Unreadable:

@@ -113,7 +113,7 @@ class SharedHosts:
         limits = EndpointLimits.of(address.spec for address in addresses)
         if (known := self._known.get(key)) is not None:
             if (joined := known.limits.joined(limits)) != known.limits:
-                joined.apply_to(known.endpoint.limiter)
+                known.endpoint.limiter.limit_to(joined)
                 self._known[key] = known._replace(limits=joined)
         else:
             first = addresses[0]
@@ -125,7 +125,7 @@ class SharedHosts:
 
     def limiter(self, limits: EndpointLimits, url: str) -> Limiter:
         """A new limiter of requests to a base URL."""
-        return limits.limiter(None if self._throttle is None else self._throttle.turn_at(url))
+        return Limiter(limits, turn=None if self._throttle is None else self._throttle.turn_at(url))
 
     def throttle_problems(self) -> list[str]:
         """Why the throttle is not shared with other processes, if it is not; whoever asks first is told."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection
+from io import BytesIO
 from pathlib import Path
 from threading import Event, Thread
 from typing import IO, Any, Self
@@ -155,13 +156,10 @@ def download(
 
 def read_page(url: str, patience_s: float | None = None) -> bytes:
     """The content of a small page of JSON; fails as `download` does."""
-    content = bytearray()
+    content = BytesIO()
     with _Source(url, "application/json", patience_s) as source:
-        for chunk in source.chunks():
-            content += chunk
-            if len(content) > _LARGEST_PAGE:
-                raise SourceFailed(f"{shown_url(url)} holds more than the {_LARGEST_PAGE:,} bytes expected")
-        return bytes(content)
+        _take(source, content, _LARGEST_PAGE, lambda _: None)
+    return content.getvalue()
 
 
 def _take(source: _Source, file: IO[bytes], limit: int, tell: Callable[[int], None]) -> None:
@@ -200,7 +198,7 @@ class _Source:
             request.add_unredirected_header("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
         self._watch = _Watch(self._patience_s)
         way = _Way(self._watch, shown_url(self.url), _nearness_of_name(parts.hostname or ""), _port(parts))
-        opener = build_opener(_Redirects(way), _Http(way), _Https(way, trusted_certificates()))
+        opener = build_opener(_Redirects(way), _Handler(way))
         with ExitStack() as undoing:
             undoing.callback(self._watch.end)
             with self._explained():
@@ -344,20 +342,16 @@ class _SecureConnection(HTTPSConnection, _Connection):
     """``connect`` of `_Connection` comes before TLS."""
 
 
-class _Http(HTTPHandler):
+class _Handler(HTTPHandler, HTTPSHandler):
+    """Opens what a request leads to, with TLS or without."""
+
     def __init__(self, way: _Way) -> None:
+        self._trusted = trusted_certificates()
         super().__init__()
         self._way = way
 
     def http_open(self, req: Request) -> HTTPResponse:
         return self.do_open(partial(_made, _Connection, self._way, req), req)
-
-
-class _Https(HTTPSHandler):
-    def __init__(self, way: _Way, context: ssl.SSLContext) -> None:
-        super().__init__()
-        self._way = way
-        self._trusted = context
 
     def https_open(self, req: Request) -> HTTPResponse:
         return self.do_open(partial(_made, _SecureConnection, self._way, req), req, context=self._trusted)

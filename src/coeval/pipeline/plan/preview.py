@@ -239,8 +239,10 @@ Place: TypeAlias = tuple[Phase, str]
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """Calls, and the records of the plan of which so many are owed; of phases 1–2 a record is a teacher's
-    proposal. ``warnings`` say what of the file is not carried out as it stands."""
+    proposal. ``warnings`` say what of the file is not carried out as it stands; ``preview``: what they were
+    counted in."""
 
+    preview: Preview
     calls: Mapping[Place, Calls]
     planned: Counter[Place]
     owed: Mapping[Place, Calls]
@@ -301,4 +303,4 @@ def expected(config: Config, preview: Preview) -> Forecast:
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)
-    return Forecast(calls, planned, owed, warnings)
+    return Forecast(preview, calls, planned, owed, warnings)

@@ -19,6 +19,7 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    columns_of,
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -61,25 +62,11 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
             )
         )
     if names := of_few_values(dict.fromkeys(str(row[0]) for row in strata.rows)):
-        columns = HeatMap(
-            table=strata.name,
-            row="value",
-            column="teacher",
-            value="items",
-            shade="items",
-            rows=names[:_MOST_STRATA],
-            columns=list(grid.teachers),
-            most=strata.largest("items"),
-            format="d",
+        shown = HeatMap(
+            strata, "value", "teacher", "items", names[:_MOST_STRATA], list(grid.teachers), format="d"
         )
-        pictures.append(
-            Picture(
-                "space",
-                "Items by what they are about. Of every declared value, by teacher.",
-                strata.name,
-                heat_map(columns),
-            )
-        )
+        title = "Items by what they are about. Of every declared value, by teacher."
+        pictures.append(heat_map("space", title, shown))
     tables = (
         task_table(measures.coverage),
         teacher_table(measures.teachers),
@@ -196,8 +183,7 @@ def _strata(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTabl
         "strata",
         "Values of attributes",
         (
-            ReportColumn("value", "Value"),
-            ReportColumn("teacher", "Teacher"),
+            *columns_of("Value", "Teacher"),
             ReportColumn("items", "Items", "count"),
         ),
         tuple(rows),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 import msgspec
 
@@ -15,7 +14,7 @@ from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
 from coeval.analysis.run_results import bill, perhaps_billed
 from coeval.core.figures import points
 from coeval.core.plain import plain
-from coeval.core.text import dollars, listed, numbered
+from coeval.core.text import dollars, numbered
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -24,6 +23,7 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
     as_sentence,
+    columns_of,
     section_of,
 )
 from coeval.reports.experiment.leading_section import SCORE_TITLE
@@ -59,13 +59,13 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
     if not priced and not timed:
         return None
     title = next(column.title for column in front.columns if column.name == "score")
-    table = _table(found, title)
+    table = _table(found, front, title)
     pictures = [
         Picture(f"value-{name}", f"{title} against {what}. {_PARETO}", table.name, _plot(name, of, evidence))
         for name, what, of in (("usd", "price", priced), ("seconds", "time", timed))
         if len(of) > 1
     ]
-    said = [*_bargain(evidence, found, title), *_unpriced(found)]
+    said = _bargain(evidence, found, title)
     sentences = tuple(Sentence(plain(text), table.name) for text in said)
     return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
 
@@ -88,32 +88,20 @@ def on_line(found: Sequence[_Valued], name: str) -> set[str]:
     return line
 
 
-def _table(found: Sequence[_Valued], title: str) -> ReportTable:
-    cheap, fast = on_line(found, "usd"), on_line(found, "seconds")
-    rows: list[tuple[Cell, ...]] = [
-        (
-            one.student,
-            one.score,
-            one.usd,
-            None if one.usd is None else one.student in cheap,
-            one.seconds,
-            None if one.seconds is None else one.student in fast,
-        )
-        for one in found
-    ]
+def _table(found: Sequence[_Valued], front: ReportTable, title: str) -> ReportTable:
+    """The rows of the first screen, with who is best for its price and for its time."""
+    columns, rows = list(front.columns), [list(row) for row in front.rows]
+    for name, amount in (("usd", "price"), ("seconds", "time")):
+        best = on_line(found, name)
+        columns.append(ReportColumn(f"{name}_line", f"Best for its {amount}", "text", _LINE.format(amount)))
+        for row, one in zip(rows, found, strict=True):
+            row.append(None if getattr(one, name) is None else one.student in best)
     return ReportTable(
         "quality-cost",
         f"{title}, price and time",
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("score", title, "points"),
-            ReportColumn("usd", "$ per 1,000 answers", "usd"),
-            ReportColumn("usd_line", "Best for its price", "text", _LINE.format("price")),
-            ReportColumn("seconds", "Median seconds", "seconds"),
-            ReportColumn("seconds_line", "Best for its time", "text", _LINE.format("time")),
-        ),
-        tuple(rows),
-        links={at: urlencode({"student": one.student}) for at, one in enumerate(found)},
+        tuple(columns),
+        tuple(map(tuple, rows)),
+        links=front.links,
     )
 
 
@@ -161,15 +149,6 @@ def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Ite
     )
 
 
-def _unpriced(found: Sequence[_Valued]) -> Iterator[str]:
-    lacking = [one.student for one in found if one.usd is None]
-    if lacking:
-        yield f"Without a known price, and so not in the picture: {listed(lacking)}."
-    untimed = [one.student for one in found if one.usd is not None and one.seconds is None]
-    if untimed:
-        yield f"Without a recorded time: {listed(untimed)}."
-
-
 # --- Failures by phase, model and reason
 
 # Files, the reader's table of them, whose records they are, what these are.
@@ -193,9 +172,7 @@ def failure_table(reader: RunReader) -> ReportTable:
         "failures",
         "What failed",
         (
-            ReportColumn("what", "What"),
-            ReportColumn("model", "Model"),
-            ReportColumn("reason", "Reason"),
+            *columns_of("What", "Model", "Reason"),
             ReportColumn("count", "Failed", "count"),
         ),
         tuple(rows),

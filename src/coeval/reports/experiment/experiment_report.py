@@ -11,12 +11,7 @@ import msgspec
 
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.leaders import opening
-from coeval.analysis.measures.pair_measures import (
-    PairJudge,
-    PairMeasures,
-    PairRate,
-    pair_sentences,
-)
+from coeval.analysis.measures.pair_measures import PairJudge, PairMeasures, PairRate, pair_sentences
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import SAME
 from coeval.analysis.measures.run_measures import RunMeasures
@@ -33,9 +28,7 @@ from coeval.core.text import numbered
 from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.reports.content import (
     Alert,
-    Cell,
     Example,
-    Picture,
     Report,
     ReportColumn,
     ReportSection,
@@ -68,21 +61,18 @@ def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
     """Strengths, who wins against whom, and how judges compare; ``opened``: the page says who leads."""
     strengths, rates = pair_table(found.students), _rates(found)
     judges = measure_table(Named("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges)
+    students = list(found.students)
     grid = HeatMap(
-        table=rates.name,
-        row="student",
-        column="other",
-        value="wins",
+        rates,
+        *("student", "other", "wins"),
+        *(students, students),
         shade="ahead",
-        rows=list(found.students),
-        columns=list(found.students),
-        most=_STRONGEST,
+        least=_STRONGEST,
         format=".1f",
         tooltip=("wins_low", "wins_high", "p", "comparisons"),
-        points=("wins", "ahead"),
     )
     title = "How often the student of a row wins against that of a column, ties half."
-    pictures = [Picture("win-matrix", title, rates.name, heat_map(grid))]
+    pictures = [heat_map("win-matrix", title, grid)]
     said = list(pair_sentences(found))[3 * opened :]
     sentences = [Sentence(plain(text), strengths.name) for text in (*said, *_how(found))]
     question = "Who wins where answers are compared?"
@@ -215,7 +205,7 @@ def quoted(text: str, most: int = _WORDS, longest: int = _CHARACTERS) -> str:
 
 
 def people_section(found: PeopleMeasures) -> ReportSection:
-    """Both scales in one table, then pairs, judges, levels, and people among themselves."""
+    """Both scales in one table, then pairs, judges, and people among themselves."""
     students = {(scale, name): one for scale, of in found.scales.items() for name, one in of.students.items()}
     pairs = {(scale, *pair): one for scale, of in found.scales.items() for pair, one in of.pairs.items()}
     tables = [
@@ -228,36 +218,12 @@ def people_section(found: PeopleMeasures) -> ReportSection:
         measure_table(
             Named("people-judges", "Judges against people", ("Judge",)), AgainstPeople, found.judges
         ),
-        _levels(found),
     ]
     if found.agreement:
         named = Named("people-agreement", "People pairwise", ("Person", "Other"))
         tables.append(measure_table(named, PairAgreement, found.between))
     sentences = [Sentence(plain(text), "people") for text in people_sentences(found)]
     return section_of("by-people", "What do people say?", sentences, (), tuple(tables))
-
-
-def _levels(found: PeopleMeasures) -> ReportTable:
-    """A row for each judge and pair of levels that occurs."""
-    rows: list[tuple[Cell, ...]] = [
-        (judge, level, own, count, one.bias_by_level.get(level))
-        for judge, one in found.judges.items()
-        for level, of in one.confusion.items()
-        for own, count in of.items()
-        if count
-    ]
-    return ReportTable(
-        "people-levels",
-        "What judges take for what",
-        (
-            ReportColumn("judge", "Judge"),
-            ReportColumn("people", "People's level"),
-            ReportColumn("own", "Its level"),
-            ReportColumn("labels", "Labels", "count"),
-            ReportColumn("bias", "Bias at people's level", "points", "Judge less people, mean"),
-        ),
-        tuple(rows),
-    )
 
 
 # --- Labels of items
@@ -350,7 +316,8 @@ def _anchors(measures: RunMeasures) -> tuple[str, str, str]:
 def _sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[ReportSection]:
     measures = evidence.measured.measures
     scored = bool(measures.ranking.order or measures.labels) or measures.pairs is None
-    yield from _compared(evidence)
+    if measures.pairs is not None:
+        yield pairs_section(measures.pairs, opened=not measures.ranking.order)
     if (people := measures.people) is not None:
         yield people_section(people)
     if scored:
@@ -376,12 +343,6 @@ def _with_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) 
         known = {one.text for one in section.sentences}
         new = [Sentence(text, section.anchor) for text in said.get(section.anchor, ()) if text not in known]
         yield msgspec.structs.replace(section, sentences=(*new, *section.sentences))
-
-
-def _compared(evidence: RunEvidence) -> Iterator[ReportSection]:
-    """First what comparisons say, where there are any."""
-    if (found := evidence.measured.measures.pairs) is not None:
-        yield pairs_section(found, opened=not evidence.measured.measures.ranking.order)
 
 
 _AT_WORK = ("running", "stopped", "interrupted")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
-import numpy as np
-
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measured import ShownAs, declared
-from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
+from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
+from coeval.analysis.measures.score_grid import LevelCounts
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
-from coeval.core.text import listed
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -20,11 +18,12 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    columns_of,
     section_of,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import Named, declared_column, measure_table
-from coeval.reports.plots import HeatMap, bias_plot, heat_map, share_bars
+from coeval.reports.plots import HeatMap, bias_plot, heat_map
 
 # --- Level counts
 
@@ -44,8 +43,7 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
         name,
         title,
         (
-            ReportColumn("name", "Name"),
-            ReportColumn("level", "Level"),
+            *columns_of("Name", "Level"),
             ReportColumn("share", "Share", "share"),
             ReportColumn("count", "Scores", "count"),
         ),
@@ -65,29 +63,12 @@ _WITHOUT_VERDICT = (
 )
 
 
-def level_picture(name: str, what: str, table: ReportTable, names: Sequence[str]) -> Picture:
-    """Of a `level_table`; ``what`` says whose levels they are."""
-    levels = list(dict.fromkeys(str(row[1]) for row in table.rows))
-    bars = share_bars(table.name, names, levels)
-    words = "High, Medium and Low" if levels == ["High", "Medium", "Low"] else listed(levels)
-    return Picture(name, f"{what} {words}.", table.name, bars)
-
-
-def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool = False) -> Picture:
-    grid = HeatMap(
-        table=agreement.name,
-        row="judge",
-        column="other",
-        value="kappa",
-        shade="kappa",
-        rows=judges[:-1],
-        columns=judges[1:],
-        most=agreement.largest("kappa"),
-        tooltip=("kappa_low", "kappa_high", "spa", "wpa", "count"),
-    )
+def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool) -> Picture:
     kappa = "Cohen's κ, weighted by the distance of levels" if weighted else "Cohen's κ"
     title = f"Pairwise agreement of judges. {kappa}: 1 for perfect agreement, 0 for chance."
-    return Picture("agreement-map", title, agreement.name, heat_map(grid))
+    noted = ("kappa_low", "kappa_high", "spa", "wpa", "count")
+    grid = HeatMap(agreement, "judge", "other", "kappa", judges[:-1], judges[1:], tooltip=noted)
+    return heat_map("agreement-map", title, grid)
 
 
 def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
@@ -173,75 +154,37 @@ def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> P
     )
 
 
-# Items that a reader opens one by one, most disputed first.
-_MOST_DISPUTED = 12
 _NO_JUDGMENT = "No judge scored an answer, so there is nothing to be trusted or doubted."
 
 
 def judges_section(evidence: RunEvidence) -> ReportSection:
     measures, grid = evidence.measured.measures, evidence.measured.grid
-    judges = list(measures.judges)
     said = [found.text for found in evidence.measured.conclusions if found.topic == "judges"]
-    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
     given = {name: judge.levels for name, judge in measures.judges.items()}
-    levels = level_table("judge-levels", "Levels that judges give", given)
-    pictures = []
-    if agreement.rows:
-        pictures.append(agreement_map(agreement, judges, weighted=not grid.three_levels))
-    if (leanings := bias_picture(biases, judges, evidence.models)) is not None:
-        pictures.append(leanings)
-    if levels.rows and len(grid.scales) == 1:
-        pictures.append(level_picture("level-use", "How often each judge gives", levels, judges))
-    tables = (
-        judge_table(measures.judges),
+    more = (
         reliability_table(measures.g_study),
         worth_table(measures.g_study),
-        agreement,
-        itself_table(measures.judges),
-        biases,
         length_table(measures.length),
-        levels,
-        _disputed(grid),
+        level_table("judge-levels", "Levels that judges give", given),
     )
-    return section_of(
-        "judges",
-        "Can the judges be trusted?",
-        [Sentence(text, "panel") for text in said or [_NO_JUDGMENT]],
-        pictures,
-        tables,
-    )
+    weighted = not grid.three_levels
+    return section_of_judges(measures, said or [_NO_JUDGMENT], evidence.models, more, weighted=weighted)
 
 
-def _disputed(grid: ScoreGrid) -> ReportTable:
-    """The items that judges differ about most: the mean, over answers and factors, of the highest score less
-    the lowest."""
-    valid = grid.valid
-    several = valid.sum(axis=1) > 1
-    values = grid.values[grid.levels]
-    highest = np.where(valid, values, 0.0).max(axis=1, initial=0.0)
-    lowest = np.where(valid, values, 1.0).min(axis=1, initial=1.0)
-    items = len(grid.items.ids)
-    total = np.bincount(grid.item[several], (highest - lowest)[several], items)
-    count = np.bincount(grid.item[several], minlength=items)
-    spread = np.divide(total, count, out=np.zeros(items), where=count > 0)
-    worst = [int(place) for place in np.argsort(-spread, kind="stable")[:_MOST_DISPUTED] if spread[place] > 0]
-    names = [grid.items.ids[place] for place in worst]
-    return ReportTable(
-        "disputed",
-        "The most disputed items",
-        (
-            ReportColumn("item", "Item"),
-            ReportColumn("task", "Task"),
-            ReportColumn(
-                "disagreement",
-                "Disagreement",
-                "points",
-                "The highest score less the lowest, mean over answers",
-            ),
-        ),
-        tuple(
-            (grid.items.ids[place], grid.tasks[grid.items.task[place]], float(spread[place]))
-            for place in worst
-        ),
-        links={place: urlencode({"order": "disagreement", "item": name}) for place, name in enumerate(names)},
-    )
+def section_of_judges(
+    measures: RunMeasures | OutputMeasures,
+    said: Sequence[str],
+    models: list[str],
+    more: Sequence[ReportTable] = (),
+    *,
+    weighted: bool = False,
+) -> ReportSection:
+    """``models``: all who have a colour; ``weighted``: agreement is, by the distance of levels."""
+    judges = list(measures.judges)
+    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
+    pictures = [agreement_map(agreement, judges, weighted=weighted)]
+    if (leanings := bias_picture(biases, judges, models)) is not None:
+        pictures.append(leanings)
+    tables = (judge_table(measures.judges), agreement, itself_table(measures.judges), biases, *more)
+    sentences = [Sentence(text, "panel") for text in said]
+    return section_of("judges", "Can the judges be trusted?", sentences, pictures, tables)

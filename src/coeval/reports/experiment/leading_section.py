@@ -8,13 +8,12 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
-from coeval.core.html_table import MeasureRow
+from coeval.core.figures import NOT_KNOWN
 from coeval.core.plain import plain
 from coeval.core.text import listed
 from coeval.reports.content import (
@@ -28,16 +27,12 @@ from coeval.reports.content import (
     columns_of,
     section_of,
 )
-from coeval.reports.experiment.label_tables import label_picture, label_table
+from coeval.reports.difference_table import with_differences
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import (
-    apart,
-    declared_column,
-    declared_columns,
-    rank_text,
-)
+from coeval.reports.experiment.where_section import label_table
+from coeval.reports.measure_table import apart, declared_column, declared_columns, rank_text
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
-from coeval.reports.result_tables import label_columns, sample_table
+from coeval.reports.result_tables import LabelColumn, label_columns, sample_table
 
 # --- Ranking of students
 
@@ -123,8 +118,7 @@ def standings(measures: RunMeasures) -> ReportTable:
         "Scores by task, with and without self-judgments",
         (
             ReportColumn("scores", "Scores", "text", "All scores, or without self-judgments"),
-            ReportColumn("task", "Task"),
-            ReportColumn("student", "Student"),
+            *columns_of("Task", "Student"),
             declared_column(Ranking, "ranges", "ranks"),
             ReportColumn("score", "Score", "points", "Mean over items of the mean over judges and factors"),
             ReportColumn("n", "Items", "count"),
@@ -151,7 +145,9 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     of_labels: dict[tuple[str, ...], Ranking] = {
         (task, label): one.ranking for task, names in measures.labels.items() for label, one in names.items()
     }
-    scores, differences = _students(evidence), _differences({(): measures.ranking} if judged else of_labels)
+    labelled = [column for column in label_columns(evidence.results) if not column.removed]
+    scores = student_table(measures, students, labelled if len(labelled) <= _MOST_LABELS else ())
+    differences = _differences({(): measures.ranking} if judged else of_labels)
     labels, ways = label_table(measures.labels), standings(measures)
     pictures = []
     if measures.ranking.order:
@@ -166,8 +162,6 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(forest)
     if differences.rows and judged:
         pictures.append(_difference_map(differences, students))
-    if labels.rows:
-        pictures.append(label_picture(labels, evidence.models))
     tables: tuple[ReportTable, ...] = (labels, differences)
     if judged:
         gaps = msgspec.structs.replace(_differences(of_labels), name=f"label-{differences.name}")
@@ -182,36 +176,29 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
 
 def _difference_map(differences: ReportTable, students: Sequence[str]) -> Picture:
     grid = HeatMap(
-        table=differences.name,
-        row="better",
-        column="other",
-        value="difference",
-        shade="difference",
-        rows=students[:-1],
-        columns=students[1:],
-        most=differences.largest("difference", NOTEWORTHY),
+        differences,
+        *("better", "other", "difference"),
+        *(students[:-1], students[1:]),
+        least=NOTEWORTHY,
         format="+.1f",
         dot="sure",
         tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),
-        points=("difference", "could_be_seen"),
     )
-    return Picture(
+    return heat_map(
         "matrix",
         "Students pairwise. How far the row's student is ahead of the column's, on the items that "
         "both have. A dot: significant after Holm's adjustment for the number of pairs.",
-        differences.name,
-        heat_map(grid),
+        grid,
     )
 
 
 _UNCOMPARED = "No comparison yet: fewer than two students have scores of the same items."
 
 
-def _students(evidence: RunEvidence) -> ReportTable:
-    measures, order = evidence.measured.measures, evidence.students
-    labelled = [column for column in label_columns(evidence.results) if not column.removed]
-    if len(labelled) > _MOST_LABELS:
-        labelled = []
+def student_table(
+    measures: RunMeasures, order: Sequence[str], labelled: Sequence[LabelColumn] = ()
+) -> ReportTable:
+    """All that is known of students, by the accuracies of ``labelled`` tasks too."""
     columns = declared_columns(StudentMeasures)
     others = [field for field in columns if field not in ("score", "over_judges")]
     rows: list[tuple[Cell, ...]] = []
@@ -220,8 +207,8 @@ def _students(evidence: RunEvidence) -> ReportTable:
         ranks = rank_text(measures.ranking.ranges.get(name))
         failed = 0 if found.counts is None else found.counts.failed
         counts = (found.score.n, *(getattr(found, field) for field in others), failed, found.score.missing)
-        beside = (_accuracy(column.accuracies.get(name)) for column in labelled)
-        means = (found.score, found.over_judges, *beside)
+        beside = (column.accuracies.get(name) for column in labelled)
+        means = (found.score, _over_judges(found.over_judges), *beside)
         rows.append((name, ranks, *means, *counts, *apart(found.bounds)))
     return ReportTable(
         "students",
@@ -235,21 +222,28 @@ def _students(evidence: RunEvidence) -> ReportTable:
                 ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
-            ReportColumn("n", "Items", "count"),
+            ReportColumn("n", "Items", "count", terminal="n"),
             *(columns[field] for field in others),
             ReportColumn(
                 "failed",
                 "Failed",
                 "count",
                 "Answers, judgments and factors without a result, of the whole run whatever is chosen",
+                terminal="",
             ),
             ReportColumn("missing", "Missing", "count", _MISSING),
-            ReportColumn("least", "Missing at 0", "points", _AT.format(0)),
-            ReportColumn("most", "Missing at 100", "points", _AT.format(100)),
+            ReportColumn("least", "Missing at 0", "points", _AT.format(0), "least"),
+            ReportColumn("most", "Missing at 100", "points", _AT.format(100), "most"),
         ),
         tuple(rows),
         links={place: urlencode({"student": name}) for place, name in enumerate(order)},
     )
+
+
+def _over_judges(found: Measured | None) -> Measured | str | None:
+    """An interval as wide as the scale says nothing."""
+    known = found is None or found.low is None or found.high is None or found.low > 0 or found.high < 1
+    return found if known else NOT_KNOWN
 
 
 def standing_table(title: str, students: Mapping[str, StudentScores], ranking: Ranking) -> ReportTable:
@@ -267,44 +261,27 @@ def standing_table(title: str, students: Mapping[str, StudentScores], ranking: R
     return ReportTable("scores", title, columns, tuple(rows))
 
 
-def _accuracy(label: MeasureRow | None) -> Measured | None:
-    return None if label is None else Measured(label.accuracy, label.low, label.high, label.n, None)
-
-
 def _differences(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
     """``rankings``: that of the scores, by nothing, or those of labels, by task and label."""
-    rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
-    for place, ranking in rankings.items():
-        for better, worse, found in _ordered(ranking):
-            gap = Measured(found.difference, *found.ci95_adjusted, found.n, 0)
-            wide = found.ci95_over_judges_adjusted
-            over = None if wide is None else gap._replace(low=wide[0], high=wide[1])
-            links[len(rows)] = urlencode({"lost": f"{better},{worse}"})
-            sure = (found.p_adjusted, found.significant, over, found.p_over_judges_adjusted, found.agreeing)
-            rows.append((better, worse, *place, gap, *sure, gap.n, found.minimum_detectable))
+    pairs = [(place, *pair) for place, ranking in rankings.items() for pair in _ordered(ranking)]
     of_labels = () not in rankings
-    return ReportTable(
+    names = ReportTable(
         "differences",
         f"Pairwise differences {'of labels ' * of_labels}on shared items",
         (
             ReportColumn("better", "Student"),
             ReportColumn("other", "Less"),
             *columns_of("Task", "Label") * of_labels,
-            declared_column(PairDifference, "difference"),
-            declared_column(PairDifference, "p_adjusted", "p"),
-            ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment"),
-            declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
-            declared_column(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
-            declared_column(PairDifference, "agreeing"),
-            ReportColumn("n", "Items", "count"),
-            declared_column(PairDifference, "minimum_detectable", "could_be_seen"),
         ),
-        tuple(rows),
+        tuple((better, worse, *place) for place, better, worse, _ in pairs),
         note="Intervals and p allow for all pairs. Items are a sample of what these teachers write; over "
         "items and judges, judges are a sample too. A link leads to the items that the first of two lost.",
-        links=links,
+        links={
+            at: urlencode({"lost": f"{better},{worse}"}) for at, (_, better, worse, _) in enumerate(pairs)
+        },
     )
+    fields = ("difference", "p", "sure", "over_judges", "p_over_judges", "agreeing", "n", "could_be_seen")
+    return with_differences(names, [found for *_, found in pairs], fields)
 
 
 def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:
@@ -326,8 +303,8 @@ def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:
 FRONT = "front"
 SCORE_TITLE = "Score"
 _RANKS = "The ranks that a student may have, by all pairwise differences after Holm's adjustment"
-_USD = "US dollars per 1,000 answers: mean cost of the answers on record, without retries"
-_SECONDS = "Median time from request to answer"
+_USD = "US dollars per 1,000 answers: mean cost of those whose price is known, without retries"
+_SECONDS = "Median time from request to answer, where it is on record: not of files and batches"
 
 
 def front_table(evidence: RunEvidence) -> ReportTable | None:
@@ -340,7 +317,9 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
     links = {}
     for name, (measured, ranks) in found.items():
         links[len(rows)] = urlencode({"student": name})
-        rows.append((name, measured, rank_text(ranks), *_spent(costs.get(name))))
+        cost = costs.get(name)
+        spent = (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
+        rows.append((name, measured, rank_text(ranks), *spent))
     return ReportTable(
         FRONT,
         "Students",
@@ -348,8 +327,8 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
             ReportColumn("student", "Student"),
             ReportColumn("score", title, "points", meaning),
             ReportColumn("ranks", "Rank", "text", _RANKS),
-            ReportColumn("usd", "$ per 1,000", "usd", _dollars_meaning(costs)),
-            ReportColumn("seconds", "Seconds", "seconds", _seconds_meaning(costs)),
+            ReportColumn("usd", "$ per 1,000", "usd", _USD),
+            ReportColumn("seconds", "Seconds", "seconds", _SECONDS),
         ),
         tuple(rows),
         links=links,
@@ -381,20 +360,3 @@ def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
         meaning,
         {name: (found.students[name].accuracy, ranges.get(name)) for name in found.ranking.order},
     )
-
-
-def _spent(cost: AnswerCost | None) -> tuple[float | None, float | None]:
-    return (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
-
-
-def _dollars_meaning(costs: Mapping[str, AnswerCost]) -> str:
-    """With the reason where a student has none."""
-    partial = sum(0 < one.priced < one.answers for one in costs.values())
-    some = " Of answers whose price is known." if partial else ""
-    lacking = any(one.usd_per_1000 is None for one in costs.values()) or not costs
-    return _USD + some + (" –: the model's price is not known, or no model was called." if lacking else "")
-
-
-def _seconds_meaning(costs: Mapping[str, AnswerCost]) -> str:
-    lacking = any(one.seconds is None for one in costs.values()) or not costs
-    return _SECONDS + (". –: no time is on record, as of answers from a file or a batch" if lacking else "")

@@ -7,13 +7,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.pair_measures import PairMeasures, PairRate
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
-from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.analysis.people.people_measures import people_sentences
-from coeval.core.figures import NOT_KNOWN, bounds_text
 from coeval.core.text import listed
 from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, columns_of
 from coeval.reports.evaluation_report import metric_table
@@ -34,9 +31,9 @@ from coeval.reports.experiment.judges_section import (
     reliability_table,
     worth_table,
 )
-from coeval.reports.experiment.label_tables import confusion_table, label_table, mistakes
-from coeval.reports.experiment.leading_section import standing_table
-from coeval.reports.measure_table import Named, declared_columns, measure_table
+from coeval.reports.experiment.leading_section import standing_table, student_table
+from coeval.reports.experiment.where_section import confusion_table, label_table, mistakes
+from coeval.reports.measure_table import Named, measure_table
 from coeval.reports.result_tables import sample_table
 
 Shown: TypeAlias = ReportTable | Sentence
@@ -47,7 +44,7 @@ _OVER_JUDGES = (
     "Scores are by these judges, over items, a sample of what these teachers write; over items, judges: "
     "judges are a sample too. "
 )
-_BOUNDS = "bounds: the score with all that is missing counted as 0, and as 100."
+_BOUNDS = "least, most: bounds of the score, with all that is missing counted as 0, and as 100."
 
 
 def scores_table(measures: RunMeasures) -> ReportTable:
@@ -83,10 +80,8 @@ def run_tables(measures: RunMeasures, shown: Collection[str]) -> Iterator[Shown]
         title = "Datapoints that tell students apart least"
         yield item_table("items", title, measures.items, [name for _, name in worst])
     if "people" in shown and measures.people is not None:
-        alone = "students" not in shown
-        yield from map(Sentence, people_sentences(measures.people) if alone else ())
-        tables = people_section(measures.people).tables
-        yield from (table for table in tables if alone or table.name != "people-levels")
+        yield from map(Sentence, people_sentences(measures.people) if "students" not in shown else ())
+        yield from people_section(measures.people).tables
         yield Sentence("Scores and bias in points; λ: how far judged scores are used (PPI++). docs/people.md")
 
 
@@ -122,44 +117,25 @@ def _of_students(measures: RunMeasures) -> Iterator[Shown]:
     yield ReportTable("checks", "Checks", (*columns_of("Check", "Student"), *figures), tuple(rows), names=2)
 
 
-_ABOVE = ("score", "over_judges")
-"""What the tables of students have in places of their own."""
-
-
 def _beside_scores(measures: RunMeasures) -> ReportTable:
     """What else is known of their scores; nothing where nobody has one, and none is known to be missing."""
     students, ranking = measures.students, measures.ranking
-    columns = declared_columns(StudentMeasures)
-    others = [field for field, one in columns.items() if one.terminal and field not in _ABOVE]
-    rows: list[tuple[Cell, ...]] = []
-    for name in (*ranking.order, *sorted(students.keys() - set(ranking.order))):
-        one = students[name]
-        bounds = bounds_text(*(one.bounds or (None, None)))
-        mean = one.mean_recorded if ranking.adjusted else None
-        more = (getattr(one, field) for field in others)
-        rows.append((name, _over_judges(one.over_judges), mean, *more, one.score.missing, bounds))
+    order = (*ranking.order, *sorted(students.keys() - set(ranking.order)))
+    table = student_table(measures, order)
+    columns = [
+        msgspec.structs.replace(one, terminal="") if one.name in ("ranks", "score", "n") else one
+        for one in table.columns
+    ]
+    columns.append(ReportColumn("mean_recorded", "Mean of recorded", "points"))
+    means = [students[name].mean_recorded if ranking.adjusted else None for name in order]
+    rows = tuple((*row, mean) for row, mean in zip(table.rows, means, strict=True))
     known = any(one.score.value is not None or one.score.missing for one in students.values())
-    note = _OVER_JUDGES * any(row[1] for row in rows)
-    return ReportTable(
-        "beside-scores",
-        "Students",
-        (
-            *columns_of("Student"),
-            columns["over_judges"],
-            ReportColumn("mean_recorded", "Mean of recorded", "points"),
-            *(columns[field] for field in others),
-            *columns_of("Missing", kind="count"),
-            ReportColumn("bounds", "Bounds", "points"),
-        ),
-        tuple(rows) if known else (),
-        note=(note + _BOUNDS * any(row[-1] for row in rows)).strip(),
+    bounded = any(row[-2] is not None for row in rows)
+    over = any(one.over_judges is not None for one in students.values())
+    note = (_OVER_JUDGES * over + _BOUNDS * bounded).strip()
+    return msgspec.structs.replace(
+        table, columns=tuple(columns), rows=rows if known else (), note=note, links={}
     )
-
-
-def _over_judges(found: Measured | None) -> Measured | str | None:
-    """An interval as wide as the scale says nothing."""
-    known = found is None or found.low is None or found.high is None or found.low > 0 or found.high < 1
-    return found if known else NOT_KNOWN
 
 
 def _of_labels(measures: RunMeasures, *, whole: bool) -> Iterator[Shown]:

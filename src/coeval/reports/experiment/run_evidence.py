@@ -12,8 +12,7 @@ from coeval.analysis.measures.measured_run import MeasuredRun
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.shown_names import short_names
 from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
-from coeval.reports.result_tables import Results
-from coeval.reports.scores import results
+from coeval.reports.result_tables import Results, results
 
 
 class RunEvidence(NamedTuple):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from coeval.analysis.intervals import wilson
+from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.student_measures import Named, StudentMeasures
 from coeval.core.figures import points
 from coeval.core.text import listed
@@ -18,11 +21,12 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
+    columns_of,
     section_of,
 )
-from coeval.reports.experiment.judges_section import level_picture, level_table
-from coeval.reports.experiment.label_tables import recall_picture, recall_table
+from coeval.reports.experiment.judges_section import level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
+from coeval.reports.measure_table import apart, declared_column, declared_columns, rank_text
 from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 
 # --- Residuals of a grid
@@ -90,30 +94,19 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     if checks:
         tables.append(_table("checks", "Checks", checks))
     pictures = [
-        _picture(
-            tables[0],
-            "factors",
-            "Scores by task and factor",
-            list(dict.fromkeys(p.name for p in parts)),
-            students,
-        ),
+        _picture(tables[0], "factors", "Scores by task and factor", _names(parts), students),
     ]
     if widest := _widest(values):
         pictures.append(_picture(tables[1], "attributes", "Scores by what items are about", widest, students))
     for name, found, what in (
         ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Scores by judge and student"),
-        ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Who answers whose items how"),
+        ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Scores by teacher and student"),
     ):
-        if evidence.is_choice or (len({part.name for part in found}) > 1 and len(students) > 1):
+        if evidence.is_choice or (len(_names(found)) > 1 and len(students) > 1):
             tables.append(_table(name, what, found))
-            pictures.append(
-                _interaction(tables[-1], f"{what}. Deviation from the expected score.", found, students)
-            )
     levels = level_table(
         "levels", "Levels that students were given", {name: one.levels for name, one in of.items()}
     )
-    if levels.rows and len(evidence.measured.grid.scales) == 1:
-        pictures.append(level_picture("level-shares", "How many of a student's scores are", levels, students))
     recalls = recall_table(measures.labels, students)
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))
@@ -143,6 +136,10 @@ def _by(
     for student, found in students.items():
         for name, score in means(found).items():
             yield _PartScore(student, name, score, (("student", student), (what, name)))
+
+
+def _names(parts: Iterable[_PartScore]) -> list[str]:
+    return list(dict.fromkeys(part.name for part in parts))
 
 
 def _known(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:
@@ -186,37 +183,16 @@ def _table(name: str, title: str, parts: list[_PartScore], expected: Cells | Non
 
 def _picture(table: ReportTable, name: str, title: str, rows: list[str], students: list[str]) -> Picture:
     grid = HeatMap(
-        table=table.name,
-        row="part",
-        column="student",
-        value="score",
+        table,
+        *("part", "student", "score"),
+        *(rows, students),
         shade="beyond",
-        rows=rows,
-        columns=students,
+        least=NOTEWORTHY,
         format=".1f",
-        most=table.largest("beyond", NOTEWORTHY),
         tooltip=("score_low", "score_high", "score_n", "beyond", "unexpected"),
-        points=("score", "beyond", "unexpected"),
     )
     title = f"{title}. Colour: above or below the mean of all students in that row."
-    return Picture(name, title, table.name, heat_map(grid))
-
-
-def _interaction(table: ReportTable, title: str, parts: list[_PartScore], students: list[str]) -> Picture:
-    grid = HeatMap(
-        table=table.name,
-        row="part",
-        column="student",
-        value="unexpected",
-        shade="unexpected",
-        rows=list(dict.fromkeys(part.name for part in parts)),
-        columns=students,
-        format="+.1f",
-        most=table.largest("unexpected", NOTEWORTHY),
-        tooltip=("score", "score_low", "score_high", "score_n"),
-        points=("score", "unexpected"),
-    )
-    return Picture(f"{table.name}-map", title, table.name, heat_map(grid))
+    return heat_map(name, title, grid)
 
 
 def _widest(parts: list[_PartScore]) -> list[str]:
@@ -227,7 +203,7 @@ def _widest(parts: list[_PartScore]) -> list[str]:
     few = of_few_values(scores)
     spread = sorted(few, key=lambda name: (min(scores[name]) - max(scores[name]), name))
     kept = set(spread[:MOST_VALUES])
-    return [name for name in dict.fromkeys(part.name for part in parts) if name in kept]
+    return [name for name in _names(parts) if name in kept]
 
 
 def of_few_values(strata: Iterable[str]) -> list[str]:
@@ -271,3 +247,119 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
             "Furthest from what the student's own mean and the mean of all students there predict: "
             f"{listed(reported)}."
         )
+
+
+# --- Labels: how often they are right, which, and what is stated in their place
+
+
+def label_table(labels: Labels) -> ReportTable:
+    """Accuracies, the best first within each label."""
+    rows: list[tuple[Cell, ...]] = []
+    links: dict[int, str] = {}
+    for task, attributes in labels.items():
+        for attribute, found in attributes.items():
+            for name in found.order:
+                one = found.students[name]
+                ranks = rank_text(found.ranking.ranges.get(name))
+                links[len(rows)] = urlencode({"student": name, "task": task})
+                counts = (one.correct, one.none_of_the_labels, one.accuracy.n)
+                lost = (one.failed, one.accuracy.missing)
+                bounds = apart(one.bounds)
+                figures = (one.accuracy, one.macro_f1, *counts)
+                rows.append((name, task, attribute, ranks, *figures, *lost, *bounds))
+    return ReportTable(
+        "labels",
+        "Labels: how often they are right",
+        (
+            *columns_of("Student", "Task", "Label"),
+            declared_column(Ranking, "ranges", "ranks"),
+            *declared_columns(LabelStudent).values(),
+            ReportColumn("n", "Answers", "count", terminal="n"),
+            ReportColumn("failed", "Failed", "count", "Answers that came to nothing", ""),
+            ReportColumn(
+                "missing", "Missing", "count", "Items with a label and no answer, failed or not there"
+            ),
+            ReportColumn("least", "Missing wrong", "points", "Accuracy if all that is missing were wrong"),
+            ReportColumn("most", "Missing right", "points", "Accuracy if all that is missing were right"),
+        ),
+        tuple(rows),
+        note="Labels are compared without a judge, and stand in no score.",
+        links=links,
+    )
+
+
+def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
+    """By student and right label; ``part`` names the task and the attribute where there are several."""
+    several = sum(map(len, labels.values())) > 1
+    rows: list[tuple[Cell, ...]] = []
+    links: dict[int, str] = {}
+    for task, attributes in labels.items():
+        for attribute, found in attributes.items():
+            for name in students:
+                one = found.students[name]
+                for value, n in one.expected.items():
+                    if not n:
+                        continue
+                    share = wilson(one.confusion[value][value], n)
+                    part = f"{task} · {attribute} · {value}" if several else value
+                    query = {"student": name, "task": task, "attribute": f"{attribute}={value}"}
+                    links[len(rows)] = urlencode(query)
+                    rows.append((name, part, Measured(share.mean, share.low, share.high, n, None), n))
+    return ReportTable(
+        "by-label",
+        "Answers by their right label",
+        (
+            ReportColumn("student", "Student"),
+            ReportColumn("part", "Right label"),
+            ReportColumn("recall", "Found", "points", "Share of the answers due this label that state it"),
+            ReportColumn("n", "Answers", "count"),
+        ),
+        tuple(rows),
+        links=links,
+    )
+
+
+def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
+    parts = list(dict.fromkeys(str(row[1]) for row in recalls.rows))
+    noted = ("recall_low", "recall_high", "n")
+    grid = HeatMap(recalls, "part", "student", "recall", parts, students, format=".1f", tooltip=noted)
+    title = "Which labels are found. Of the answers due a label, the share that states it."
+    return heat_map("recalls", title, grid)
+
+
+# --- What is taken for what
+
+# Of a label, up to which a table of all of them against each other can be read.
+_MOST_CONFUSED = 12
+NO_LABEL = "no label"
+
+
+def mistakes(students: Iterable[LabelStudent]) -> list[tuple[str, str, int]]:
+    """What is expected and what is stated in its place, of all students together: the most frequent first."""
+    counts = Counter[tuple[str, str]]()
+    for found in students:
+        for expected, row in found.confusion.items():
+            counts.update({(expected, stated): count for stated, count in row.items() if stated != expected})
+    return sorted(
+        ((*pair, count) for pair, count in counts.items() if count), key=lambda each: (-each[2], each[:2])
+    )
+
+
+def confusion_table(title: str, found: LabelStudent) -> ReportTable:
+    """Expected labels below, stated ones beside; of many labels, the mistakes, the most frequent first."""
+    if len(found.confusion) > _MOST_CONFUSED:
+        columns = (*columns_of("Expected", "Stated"), *columns_of("Answers", kind="count"))
+        most = f"{title}: most frequent mistakes"
+        return ReportTable("confusion", most, columns, tuple(mistakes([found])), names=2)
+    stated = (
+        ReportColumn(f"stated-{at}", value, "count", "", value) for at, value in enumerate(found.confusion)
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (value, *row.values(), found.none_of(value)) for value, row in found.confusion.items()
+    ]
+    return ReportTable(
+        "confusion",
+        f"{title}: expected labels below, stated ones beside",
+        (ReportColumn("expected", "expected"), *stated, ReportColumn("none", NO_LABEL, "count")),
+        tuple(rows),
+    )

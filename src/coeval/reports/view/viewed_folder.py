@@ -25,7 +25,7 @@ from coeval.pipeline.plan.run_reading import opened
 from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.scores import results
+from coeval.reports.result_tables import results
 from coeval.reports.site.page import PageChoice, PageFrame
 from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
 from coeval.store.jsonl import store_error

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from coeval.core.folding import folded, folded_name
 from coeval.core.plain import plain
-from coeval.reports.content import Cell, ReportColumn, ReportTable, cell_text
+from coeval.reports.content import ReportTable, cell_text
 
 _GAP = "  "
 # What figures below names, and names below their group's, are set in by.
@@ -71,7 +71,7 @@ def _columns(table: ReportTable) -> list[_TextColumn]:
     shown = table.places_in_use
     return [
         _TextColumn(
-            [plain(column.on_terminal), *(_text(row[at], column) for row in table.rows)],
+            [plain(column.on_terminal), *(cell_text(row[at], column.kind) for row in table.rows)],
             words=column.kind == "text",
             bold=frozenset(row + 1 for row, place in table.bold if place == at),
             spare=column.spare,
@@ -79,10 +79,6 @@ def _columns(table: ReportTable) -> list[_TextColumn]:
         )
         for at, column in ((at, table.columns[at]) for at in shown)
     ]
-
-
-def _text(cell: Cell, column: ReportColumn) -> str:
-    return cell_text(cell, column.kind)
 
 
 def _in_line(columns: Sequence[_TextColumn], width: int, begin: str = "") -> list[Text] | None:

@@ -14,7 +14,7 @@ from coeval.cli.views.table_view import pair_columns, pair_headings, show_each
 from coeval.core.errors import GAPS
 from coeval.core.text import listed, numbered
 from coeval.reports.content import ReportTable, columns_of
-from coeval.reports.measure_table import error_in_points, gap_in_points, in_points
+from coeval.reports.measure_table import SAMPLED, gap_in_points, in_points, sampled_cells
 from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
@@ -26,29 +26,14 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 
 # --- Aggregates of checkpoints as tables
 
-_COLUMNS = (
-    *columns_of("step"),
-    *columns_of("mean", kind="points"),
-    *columns_of("SEM", kind="points"),
-    *columns_of("runs", "items", "missing", kind="count"),
-)
+_COLUMNS = (*columns_of("step"), *SAMPLED, *columns_of("missing", kind="count"))
 
 
 def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
     """Every task's headline over the checkpoints."""
     for task in sorted({task for one in found for task in one.tasks}):
         of_task = [(one.checkpoint.step, one.tasks[task]) for one in found if task in one.tasks]
-        rows = tuple(
-            (
-                str(step),
-                in_points((of.mean, *(of.ci95 or (None, None))), of.unit),
-                error_in_points(of.sem, of.unit),
-                of.n_runs,
-                of.n_items,
-                of.missing,
-            )
-            for step, of in of_task
-        )
+        rows = tuple((str(step), *sampled_cells(of, of.ci95), of.missing) for step, of in of_task)
         title = f"{task}: {listed(dict.fromkeys(of.metric for _, of in of_task))}"
         show_each(console, [ReportTable("", title, _COLUMNS, rows)])
 

@@ -1,0 +1,89 @@
+"""Differences as tables: of students, of sides and of checkpoints alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from coeval.analysis.comparison.family import PairDifference
+from coeval.core.figures import share_of_scale
+from coeval.reports.content import Cell, ReportColumn, ReportTable
+from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points
+
+
+def _over_judges(one: PairDifference, unit: str) -> Cell:
+    ends = one.ci95_over_judges_adjusted
+    return None if ends is None else gap_in_points(one.difference, ends, unit, one.n)
+
+
+_Field = tuple[ReportColumn, Callable[[Any, str], Cell]]
+# By the name that pictures have for it; cells are made of a difference and of its unit.
+_FIELDS: Mapping[str, _Field] = {
+    "mean": (ReportColumn("mean", "Score", "points"), lambda one, unit: share_of_scale(one.mean_b, unit)),
+    "mean_baseline": (
+        ReportColumn("mean_baseline", "Baseline's", "points"),
+        lambda one, unit: share_of_scale(one.mean_a, unit),
+    ),
+    "difference": (
+        declared_column(PairDifference, "difference"),
+        lambda one, unit: gap_in_points(one.difference, one.ci95_adjusted, unit, one.n),
+    ),
+    "over_judges": (
+        declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
+        _over_judges,
+    ),
+    "p": (declared_column(PairDifference, "p_adjusted", "p"), lambda one, _: one.p_adjusted),
+    "p_over_judges": (
+        declared_column(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
+        lambda one, _: one.p_over_judges_adjusted,
+    ),
+    "sure": (
+        ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment", ""),
+        lambda one, _: one.significant,
+    ),
+    "agreeing": (declared_column(PairDifference, "agreeing"), lambda one, _: one.agreeing),
+    "n": (ReportColumn("n", "Items", "count", terminal="n"), lambda one, _: one.n),
+    "missing": (
+        ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
+        lambda one, _: one.missing,
+    ),
+    "could_be_seen": (
+        declared_column(PairDifference, "minimum_detectable", "could_be_seen"),
+        lambda one, unit: error_in_points(one.minimum_detectable, unit),
+    ),
+    "test": (ReportColumn("test", "Test"), lambda one, _: one.test),
+    "trend": (ReportColumn("trend", "Trend"), lambda one, _: one.trend),
+}
+
+
+def with_differences(
+    table: ReportTable,
+    found: Sequence[PairDifference],
+    fields: Sequence[str],
+    adjusted: str = "",
+    *,
+    in_use: bool = False,
+) -> ReportTable:
+    """Add to a table whose rows are names what is known of the difference that each is of.
+
+    Parameters
+    ----------
+    fields : of `_FIELDS`
+    adjusted : for what p-values allow, where that is more than the number of pairs
+    in_use : leave those out that no difference has
+    """
+    columns, rows = list(table.columns), [list(row) for row in table.rows]
+    for name in fields:
+        column, cell = _FIELDS[name]
+        cells = [cell(one, getattr(one, "unit", "share")) for one in found]
+        if in_use and all(each is None for each in cells):
+            continue
+        if adjusted and column.kind == "probability":
+            title = "p" if name == "p" else "p, judges too"
+            column = msgspec.structs.replace(column, title=title, meaning=adjusted)
+        columns.append(column)
+        for row, each in zip(rows, cells, strict=True):
+            row.append(each)
+    return msgspec.structs.replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)))

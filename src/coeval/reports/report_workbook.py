@@ -1,0 +1,125 @@
+"""A report as a workbook: a summary, then a sheet for each table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from xlsxwriter.worksheet import Worksheet
+
+from coeval.core.shown_names import ShownNames
+from coeval.reports.content import Report, ReportTable, columns_of
+from coeval.reports.drawn_pictures import LIGHT
+from coeval.reports.writers.sheet import (
+    WorkbookFile,
+    as_sheet,
+    sheet_columns,
+    workbook_file,
+    write_rows,
+)
+
+SUMMARY = "Summary"
+# Of the table in the summary; its sheet has all.
+_SUMMARY_ROWS, _SUMMARY_COLUMNS = 12, 8
+# Of the summary, in characters: its first column, and all others up to the last under its sentences.
+_FIRST, _OTHER, _LAST = 44, 11, 8
+# Characters of a line of a sentence there, and points of the line.
+_LINE, _LINE_POINTS = 125, 15.0
+
+
+def write_workbook(path: Path, report: Report) -> None:
+    """Write a report: a summary, then a sheet for each table.
+
+    Raises StoreError: the file cannot be written.
+    """
+    with workbook_file(path, report.title) as book:
+        summary = book.sheet(SUMMARY)
+        report = _named(report)
+        places = {}
+        for number, section in enumerate(report.sections):
+            colour = LIGHT.categories[number % len(LIGHT.categories)]
+            for table in section.tables:
+                quoted = as_sheet(book, table, colour).sheet.get_name().replace("'", "''")
+                places[table.name] = f"internal:'{quoted}'!A1"
+        _summarise(book, summary, report, places)
+
+
+def _named(report: Report) -> Report:
+    """The report with short names of models, and a table of them in its first section; items keep their ids,
+    which tables of records have too."""
+    shown = ShownNames(report.labels)
+    if not shown.key or not report.sections:
+        return report
+    rows = tuple((short, name) for name, short in shown.key.items())
+    key = ReportTable("names", "Names", columns_of("Short", "Name"), rows)
+    report = shown.renamed(report)
+    first = msgspec.structs.replace(report.sections[0], tables=(*report.sections[0].tables, key))
+    return msgspec.structs.replace(report, sections=(first, *report.sections[1:]))
+
+
+def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, places: Mapping[str, str]) -> None:
+    """The answer in a few sentences, its table, and links to the sheets; ``places``: of tables."""
+    lines = _SummaryLines(book, sheet)
+    lines.write(report.title, bold=True, font_size=16)
+    lines.write(" · ".join(report.facts), font_color=LIGHT.faint)
+    for alert in report.alerts:
+        lines.write(alert.text, bold=True, bg_color=LIGHT.against)
+    lines.row += 1
+    for sentence in report.lead:
+        lines.write(sentence.text)
+    if (table := _first_table(report)) is not None:
+        lines.row += 1
+        lines.table(table)
+    for section in report.sections:
+        lines.row += 1
+        lines.write(section.question, bold=True, font_size=13)
+        for sentence in section.sentences:
+            lines.write(sentence.text)
+        for one in section.tables:
+            lines.link(one.title, places[one.name])
+    sheet.set_column(0, 0, _FIRST)
+    sheet.set_column(1, _LAST, _OTHER)
+    sheet.hide_gridlines(2)
+    sheet.set_landscape()
+    sheet.fit_to_pages(1, 0)
+    sheet.activate()
+
+
+def _first_table(report: Report) -> ReportTable | None:
+    """The table of the answer, with as many rows and columns as a page has room for."""
+    table = report.front or next((one for section in report.sections for one in section.tables), None)
+    if table is None:
+        return None
+    places = [column.place for column in sheet_columns(table)]
+    many = len(places) > _SUMMARY_COLUMNS
+    columns = table.columns[: places[_SUMMARY_COLUMNS]] if many else table.columns
+    rows = tuple(row[: len(columns)] for row in table.rows[:_SUMMARY_ROWS])
+    return ReportTable(table.name, table.title, columns, rows)
+
+
+class _SummaryLines:
+    """Lines of text, and a table, below each other."""
+
+    def __init__(self, book: WorkbookFile, sheet: Worksheet) -> None:
+        self._book, self._sheet, self.row = book, sheet, 0
+
+    def write(self, text: str, **properties: object) -> None:
+        """A text over all columns; a merged cell has no height by itself."""
+        size = properties.get("font_size", 11)
+        points = _LINE_POINTS * (size if isinstance(size, int) else 11) / 11
+        self._sheet.set_row(self.row, points * (1 + len(text) // _LINE))
+        self._sheet.merge_range(
+            self.row, 0, self.row, _LAST, "", self._book.format(text_wrap=True, **properties)
+        )
+        self._book.text(self._sheet, self.row, 0, text, text_wrap=True, **properties)
+        self.row += 1
+
+    def table(self, table: ReportTable) -> None:
+        self.write(table.title, bold=True, font_size=13)
+        self.row = write_rows(self._book, self._sheet, table, self.row).last + 1
+
+    def link(self, title: str, place: str) -> None:
+        style = self._book.format(font_color=LIGHT.categories[0], underline=1, indent=1)
+        self._sheet.write_url(self.row, 0, place, style, f"→ {title}")
+        self.row += 1
