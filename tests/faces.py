@@ -203,7 +203,7 @@ class FolderNames(NamedTuple):
     def key(self, key: Key) -> Key:
         """A task's score is its labels' accuracy where it has nothing else, the whole where it is alone."""
         name, *subject, where = key
-        task = where.partition(" (")[0].partition("/")[0]
+        task = re.split(r" \(|/| · ", where)[0]
         if task in self.labelled:
             name, where = re.sub("^score", "accuracy", name), task
         return name, *subject, "" if self.tasks == (where,) else where
@@ -350,8 +350,9 @@ def _of_table(table: FaceTable, names: FolderNames) -> Iterator[tuple[Key, Print
             other = names.whole(row[0])
             if leader and other:
                 yield from _of_pair(other, leader, where, dict(zip(heads[3:], row[3:], strict=True)))
-                yield from _named("score", (leader, where), row[1])
-                yield from _named("score", (other, where), row[2])
+                for model, head, cell in zip((leader, other), heads[1:], row[1:], strict=False):
+                    name = "score of shared" if head.endswith(", shared") else "score"
+                    yield from _named(name, (model, *_of_shared(name, leader, other), where), cell)
     elif (pair := next(filter(None, (_pair_in(head, names) for head in table.head)), None)) is not None:
         yield from _of_heads(table, pair, names)
     else:
@@ -374,8 +375,15 @@ def _of_heads(
         where = "" if row[0] == "overall" else row[0].replace(": ", " · ")
         yield from _of_pair(*pair, where, dict(zip(heads, row, strict=True)))
         for head, cell in zip(table.head, row, strict=True):
-            if (model := names.whole(head)) is not None:
-                yield from _named("score", (model, where), cell)
+            bare = head.removesuffix(", shared")
+            if (model := names.whole(bare)) is not None:
+                name = "score" if bare == head else "score of shared"
+                yield from _named(name, (model, *_of_shared(name, *pair), where), cell)
+
+
+def _of_shared(name: str, first: str, second: str) -> Key:
+    """The pair whose shared scores a mean is over; a score is of no pair."""
+    return () if name == "score" else ("|".join(sorted((first, second))),)
 
 
 def _pairs(table: FaceTable, heads: list[str], names: FolderNames) -> Iterator[tuple[Key, Printed | str]]:

@@ -132,7 +132,7 @@ def test_a_notebook_shows_names_as_text(tmp_path: Path) -> None:
     found = api.compare(a, b)
     shown = found._repr_html_()
     assert "<b>" not in shown
-    assert "<th>&lt;b&gt;base&lt;/b&gt;</th><th>tuned &amp; Co</th>" in shown
+    assert "<th>&lt;b&gt;base&lt;/b&gt;, shared</th><th>tuned &amp; Co, shared</th>" in shown
     assert "<td>ifeval</td><td>51.3</td><td>97.4</td>" in shown
     [missing] = found.missing
     assert "1 of 40 prompts lack a score" in missing

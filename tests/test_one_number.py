@@ -237,32 +237,16 @@ SHOWN_BY = {
 """The faces in which a run with scores and labels has to show a topic: a reader that finds nothing fails."""
 CASES = [(name, topic) for name in RUNS for topic in LEAST.get(name, LEAST["balanced"])]
 
-_SCORE = "compare shows means over the judges and items of each pair, the others the score"
-KNOWN = {
-    **{(name, "score"): _SCORE for name in ("missing_judges", "failures")},
-    ("failures", "sentences"): "the bounds of a student that lacks nothing are its plain mean",
-    ("mixed", "sentences"): "the gap of labels is in a sentence, the table of pairs has scores alone",
-}
-"""Cases that fail until their cause is mended, with what that is."""
-
-
 SOON = ("missing_judges", "mixed", "labels_alone")
 """Runs of which all faces are read in ``make test``; of the others in ``make test-system``."""
 
 
-def _unmended(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    return [] if name in SOON else [pytest.mark.system]
 
 
-def _marks(name: str, topic: str) -> list[pytest.MarkDecorator]:
-    reason = KNOWN.get((name, topic), "")
-    marks = [] if name in SOON else [pytest.mark.system]
-    return [*marks, _unmended(reason)] if reason else marks
-
-
-def _runs(topic: str = "") -> list[Any]:
-    """Every run, marked as that topic's."""
-    return [pytest.param(name, marks=_marks(name, topic), id=name) for name in RUNS]
+def _runs() -> list[Any]:
+    return [pytest.param(name, marks=_marks(name), id=name) for name in RUNS]
 
 
 _FIGURES: dict[Path, Figures] = {}
@@ -288,7 +272,7 @@ def figures(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Calla
 
 
 @pytest.mark.parametrize(
-    ("name", "topic"), [pytest.param(*case, marks=_marks(*case), id="-".join(case)) for case in CASES]
+    ("name", "topic"), [pytest.param(*case, marks=_marks(case[0]), id="-".join(case)) for case in CASES]
 )
 def test_a_figure_is_the_same_in_every_face(figures: Callable[[str], Figures], name: str, topic: str) -> None:
     of_topic = {key: shown for key, shown in figures(name).items() if re.fullmatch(TOPICS[topic], key[0])}
@@ -315,31 +299,14 @@ def _decimals(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w.-])\d+\.\d+(?![\w.-])", text))
 
 
-@pytest.mark.parametrize("name", _runs("sentences"))
-def test_points_in_a_sentence_of_the_page_stand_in_one_of_its_tables(folders: Folders, name: str) -> None:
+@pytest.mark.parametrize("name", _runs())
+def test_a_figure_of_a_sentence_of_the_page_stands_in_one_of_its_tables(folders: Folders, name: str) -> None:
     """Of the report's data; the page that is written of it has its sentences."""
     with chdir(folders.work), folder_report(folders.paths[name][0]) as found:
         page = of_html("page", write_page(found.report).decode())
-    absent = {number for number in _absent(found.report) if re.fullmatch(r"\d+\.\d", number)}
-    assert not absent
+    assert not _absent(found.report)
     shown = {found.report.shown.text(sentence.text) for sentence in found.report.lead}
     assert {" ".join(sentence.split()) for sentence in page.sentences} >= shown
-
-
-# Runs in whose sentences a figure is in no table: Eρ² and what more items cost.
-UNTOLD = ("balanced", "missing_judges", "ties", "failures", "mixed", "samples_and_variants")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[_unmended("Eρ² and costs are in no table")] if name in UNTOLD else [])
-        for name in RUNS
-    ],
-)
-def test_a_figure_of_a_sentence_stands_in_a_table_of_the_page(folders: Folders, name: str) -> None:
-    with chdir(folders.work), folder_report(folders.paths[name][0]) as found:
-        assert not _absent(found.report)
 
 
 def _absent(report: Report) -> set[str]:

@@ -13,7 +13,7 @@ from pipeline.experiments import task as task_of
 from written_run import Run
 
 from coeval import compare as compared
-from coeval.analysis.comparison.comparison_report import shown_difference
+from coeval.analysis.panel.panel_findings import outcome
 from coeval.core.errors import UsageError
 
 
@@ -216,15 +216,15 @@ def kind_to_its_family(n: int, student: str, judge: str) -> str:
 
 @pytest.mark.process
 def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(tmp_path: Path) -> None:
-    """The difference is that of a run whose only judges are the others."""
+    """The verdict is that of a run whose only judges are the others."""
     run = judged(tmp_path, kind_to_its_family, ("gpt-4o", "mistral-large", "qwen-max"))
     report = compared(tmp_path)
     assert report.comparisons[0].mean_b > report.comparisons[0].mean_a
     run.evaluations("gpt-4o").unlink()
-    [others] = [shown_difference(one) for one in compared(tmp_path).comparisons]
+    [others] = compared(tmp_path).comparisons
     assert report.doubts == (
-        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without its scores gpt-4o-mini − "
-        f"claude-haiku is {others} points on haiku.",
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without its scores, "
+        f"{outcome(others.a, others.b, others)} on haiku.",
     )
     assert "1 of the 3 judges" in report._repr_html_()
 
@@ -236,10 +236,10 @@ def test_without_family_is_without_those_of_either(tmp_path: Path) -> None:
     [doubt] = compared(tmp_path).doubts
     for judge in ("gpt-4o", "claude-opus"):
         run.evaluations(judge).unlink()
-    [neither] = [shown_difference(one) for one in compared(tmp_path).comparisons]
+    [neither] = compared(tmp_path).comparisons
     assert doubt == (
-        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus, "
-        f"gpt-4o, gpt-4o-mini − claude-haiku is {neither} points on haiku."
+        "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus and "
+        f"gpt-4o, {outcome(neither.a, neither.b, neither)} on haiku."
     )
 
 
@@ -275,10 +275,10 @@ def test_one_who_judges_itself_is_told_for_all_that_it_leads(tmp_path: Path) -> 
             run.evaluation(n, student, "a", scores)
             run.evaluation(n, student, "z", {"plot": "Medium"})
     [doubt] = compared(tmp_path).doubts
-    assert doubt.startswith(
-        "a, 1 of the 2 judges, judges its own answers: without its scores a − b is 0.0 ± "
+    assert doubt == (
+        "a, 1 of the 2 judges, judges its own answers: without its scores, a and b are tied on haiku and "
+        "1 more."
     )
-    assert doubt.endswith(" points on haiku and 1 more.")
 
 
 @pytest.mark.process

@@ -165,7 +165,7 @@ def test_a_judge_is_worth_what_reliability_loses_without_it() -> None:
     assert said[0].startswith(
         "Reliability of the students' scores for other items and judges, from 0 to 1: Eρ² = 0."
     )
-    assert said[1:] == [f"Without judge-3 it would be {without.reliability.value:.2f}."]
+    assert said[1:] == [f"judge-3 lowers it by {-(worth.value or 0):.2f}."]
     assert {one.worth.value for one in studied(y[:, :, :2]).worth.values()} == {None}
 
 

@@ -91,11 +91,8 @@ def test_a_named_judge_of_the_leader_s_family_is_told_with_the_lead_without_it(
     family = "Items may favour a student of their teacher's family: red-s (writer0);"
     assert f"{family} add a teacher of another family." in more
     assert leader.startswith("red-s leads ")
-    assert related.startswith("red-j is of red-s's family and favours it by ")
-    assert "; without its scores the difference is " in related
-    difference = float(related.split("difference is ")[1].split()[0].replace("−", "-"))
-    lead = float(leader.split(": ")[1].split()[0])
-    assert abs(difference) < 100 * lead
+    assert related.startswith("red-j, 1 of the 3 judges, is of red-s's family: without its scores, red-s ")
+    assert any(one.startswith("red-j scores answers of its own family ") for one in more)
 
 
 def test_of_two_families_what_is_usual_cannot_be_told(here: Path, coeval: Command) -> None:
@@ -103,26 +100,22 @@ def test_of_two_families_what_is_usual_cannot_be_told(here: Path, coeval: Comman
     [said] = [one for one in found if "red-s's family" in one]
     [warned] = [one for one in found if one.startswith("Items may favour")]
     assert warned.endswith(": red-s (writer0); compare the scores by teacher.")
-    assert said.startswith(
-        "red-j is of red-s's family: whether it favours it cannot be tested here; it takes more families, of "
-        "students or judges (so far it gives +"
-    )
+    assert said.startswith("red-j, 1 of the 3 judges, is of red-s's family: without its scores, ")
 
 
 @pytest.mark.parametrize(
-    ("judges", "begins"),
-    [([KIN], "Its only judge, red-j,"), ([KIN, OTHERS[0]], "One of its two judges, red-j,")],
+    ("judges", "expected"),
+    [
+        ([KIN], "The only judge, red-j, is of red-s's family: whether it favours it cannot be tested here; "),
+        ([KIN, OTHERS[0]], "red-j, 1 of the 2 judges, is of red-s's family: without its scores, "),
+    ],
     ids=["one", "two"],
 )
-def test_where_it_cannot_be_told_that_is_said(
-    judges: list[dict[str, object]], begins: str, here: Path, coeval: Command
+def test_whether_the_lead_holds_without_family_is_said_where_it_can_be(
+    judges: list[dict[str, object]], expected: str, here: Path, coeval: Command
 ) -> None:
     found = findings(here, coeval, judges)
-    expected = (
-        f"{begins} is of red-s's family: whether it favours it cannot be tested here; "
-        "add a judge of another family."
-    )
-    assert expected in found[1:3]
+    assert any(one.startswith(expected) for one in found[1:3]), found
     assert not any(one.startswith("red-j scores answers") for one in found), "laid to one of two"
 
 
@@ -131,9 +124,9 @@ def test_where_it_cannot_be_told_that_is_said(
     [
         (
             [],
-            "Its only judge, red-s, judges its own answers: whether it favours them cannot be tested here",
+            "The only judge, red-s, judges its own answers: whether it favours them cannot be tested here",
         ),
-        (OTHERS, "red-s favours its own answers by "),
+        (OTHERS, "red-s, 1 of the 3 judges, judges its own answers: without its scores, "),
     ],
     ids=["one", "three"],
 )

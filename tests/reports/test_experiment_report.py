@@ -125,8 +125,9 @@ def test_its_numbers_are_those_of_the_measures(report: Report, measures: dict[st
         least, most = student["bounds"]
         assert [row["least"], row["most"]] == ([None, None] if least == most else [least, most])
     for row in rows(report, "parts"):
-        story = measures["students"][row["student"]]["by_task_aspect"]["story"]
-        assert row["score"] == story[row["part"].removeprefix("story · ")]
+        student = measures["students"][row["student"]]
+        scores = {**student["by_task_aspect"]["story"], **student["score_by_task"]}
+        assert row["score"] == scores[row["part"].removeprefix("story · ")]
     for row in rows(report, "agreement"):
         assert row["kappa"] == measures["agreement"][f"{row['judge']}|{row['other']}"]["kappa"]
     for row in rows(report, "judge-levels"):

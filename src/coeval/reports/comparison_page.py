@@ -215,7 +215,14 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         *("mean", "mean_baseline", "difference", "over_judges", "p", "p_over_judges", "sure"),
         *("n", "missing", "could_be_seen", "agreeing", "test"),
     )
-    return with_differences(names, [against(one, base) for one, base in found], fields, _P, in_use=True)
+    pairs = [against(one, base) for one, base in found]
+    table = with_differences(names, pairs, fields, _P, in_use=True)
+    titles = dict(zip(("mean", "mean_baseline"), compared.headings("Score", "Baseline's"), strict=False))
+    columns = (
+        msgspec.structs.replace(column, title=titles.get(column.name, column.title))
+        for column in table.columns
+    )
+    return msgspec.structs.replace(table, columns=tuple(columns))
 
 
 def _other(one: Comparison, base: str) -> str:

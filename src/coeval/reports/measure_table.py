@@ -63,7 +63,8 @@ def measure_table(
     for key, found in rows.items():
         names = key if isinstance(key, tuple) else (key,)
         figures = [getattr(found, name) for name in columns]
-        n = next((figure.n for figure in figures if isinstance(figure, Measured)), None)
+        # of nothing measured, as of the agreement of a single judge, there is no count
+        n = next((figure.n for figure in figures if isinstance(figure, Measured)), None) or None
         further = (take(found) for take in others.values())
         cells.append((*names, *map(_cell, figures), n, *further))
     return ReportTable(

@@ -23,9 +23,7 @@ from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
     Family,
-    against,
     sentence,
-    shown_difference,
     where_of,
 )
 from coeval.analysis.comparison.family import (
@@ -33,16 +31,19 @@ from coeval.analysis.comparison.family import (
     PairDifference,
     adjust_family,
     family_member,
+    lead_factor,
 )
-from coeval.analysis.comparison.paired_difference import spread_over_judges
+from coeval.analysis.comparison.paired_difference import Difference, spread_over_judges
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import Side, judged_apart, read_sides
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, joined
+from coeval.analysis.measures.ranking import factor_parts, ranking
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
-from coeval.analysis.panel.panel_reading import family_of_one
+from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
+from coeval.core.figures import points
 from coeval.core.options import STUDENTS
 from coeval.core.shown_names import short_names, short_paths
 from coeval.core.text import listed
@@ -95,84 +96,6 @@ def _lacking(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
         found = side.scored_tasks
         if found and (tasks := sorted((everywhere & {item.task for item in side.items}) - found)):
             yield side, tasks
-
-
-class FamilyLead(NamedTuple):
-    """A lead that judges of the leader's own family are part of; ``among`` so many. ``found`` is the
-    difference, ``without`` the same by the judges of neither family, all but ``apart``; None
-    where these have not scored all of it."""
-
-    leader: str
-    judges: tuple[str, ...]
-    itself: bool
-    among: int
-    found: Comparison
-    apart: tuple[str, ...]
-    without: Comparison | None = None
-
-
-def family_of_leader(a: Side, b: Side, found: Comparison, judges: Sequence[str]) -> FamilyLead | None:
-    """``judges`` are those whose scores the difference is made of. None where none is of the leader's
-    family, or to both alike."""
-    if not found.difference:
-        return None
-    leader, other = (b, a) if found.difference > 0 else (a, b)
-    families = {**a.families, **b.families}
-    itself = leader.model in judges and leader.model != other.model
-    related = tuple(
-        judge
-        for judge in judges
-        if (itself and judge == leader.model)
-        or (leader.family and families[judge] == leader.family != other.family)
-    )
-    apart = tuple(
-        judge for judge in judges if family_of_one(judge, a.model, b.model, families) or judge in related
-    )
-    return (
-        FamilyLead(leader.label, related, related == (leader.model,), len(judges), found, apart)
-        if related
-        else None
-    )
-
-
-def family_doubts(leads: Sequence[FamilyLead]) -> Iterator[str]:
-    """One sentence for each leader, its judges, and the tasks that they judge."""
-    alike: dict[tuple[object, ...], list[FamilyLead]] = {}
-    for lead in leads:
-        known = lead.without is not None
-        alike.setdefault((lead.leader, lead.judges, lead.among, known, lead.apart), []).append(lead)
-    for found in alike.values():
-        first = found[0]
-        several = len(first.judges) > 1
-        related, whom = f"{'are' if several else 'is'} of {first.leader}'s family", "it"
-        if first.itself:
-            related, whom = "judges its own answers", "them"
-        said = f"{_place(first)} {related}"
-        if first.without is None:
-            yield (
-                f"{said}: whether {'they favour' if several else 'it favours'} {whom} cannot be tested here; "
-                "add a judge of another family."
-            )
-            continue
-        others = (_without(lead.leader, lead.without) for lead in found if lead.without is not None)
-        apart = listed(others, 1)
-        whose = "their scores" if several else "its scores"
-        if len(first.apart) > len(first.judges):
-            whose = f"the scores of {listed(first.apart, _MOST_NAMED)},"
-        yield f"{said}: without {whose} {apart}."
-
-
-def _place(lead: FamilyLead) -> str:
-    named = listed(lead.judges, _MOST_NAMED)
-    if len(lead.judges) == lead.among:
-        return f"The only judge, {named}," if lead.among == 1 else f"All judges, {named},"
-    return f"{named}, {len(lead.judges)} of the {lead.among} judges,"
-
-
-def _without(leader: str, one: Comparison) -> str:
-    """``red-s − blue-s is 2.1 ± 1.9 points overall``"""
-    other = one.a if leader == one.b else one.b
-    return f"{leader} − {other} is {shown_difference(against(one, other), one.unit)} points {where_of(one)}"
 
 
 # --- Sides of a comparison: students of a run, or models of several folders
@@ -323,6 +246,33 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         tuple(dict.fromkeys(said)),
         tuple(doubts_of(pairs, groups)),
         any(side.simulated for side in sides),
+        shared=any(map(_are_shared, pairs)),
+    )
+
+
+def _are_shared(one: ComparedPair) -> bool:
+    """Whether means of a pair are another figure than the scores of its sides: they have other items or
+    judges, or their scores are adjusted for what another student lacks."""
+    a, b, pairing, _, comparisons = one
+    if not pairing.evenly_covered((pairing.a, pairing.b)) or a.scored_tasks != b.scored_tasks:
+        return True
+    if (
+        a.grids is not b.grids
+        or "factor" not in a.grids
+        or pairing.evenly_covered(a.grids["factor"].grid.students)
+    ):
+        return False
+    scores = ranking(a.grids["factor"].grid).scores
+    means = [
+        (side.model, found.task, mean)
+        for found in comparisons
+        if found.metric == SCORE
+        for side, mean in ((a, found.mean_a), (b, found.mean_b))
+    ]
+    return any(
+        points(mean)
+        != points((scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0)
+        for name, task, mean in means
     )
 
 
@@ -348,28 +298,39 @@ def pair_notes(pairs: Sequence[ComparedPair], sides: Sequence[Side]) -> Iterator
 
 def doubts_of(pairs: Sequence[ComparedPair], groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """What speaks against taking the differences as they are."""
-    yield from family_doubts([lead for one in pairs for lead in _family_leads(one)])
+    yield from _family_doubts(pairs)
     yield from answer_doubts(groups)
 
 
-def _family_leads(compared: ComparedPair) -> Iterator[FamilyLead]:
-    """Of what is overall, or else of each task."""
-    a, b, pairing, rows, _ = compared
-    leading = [row for row in rows if row.family == "overall"] or [r for r in rows if r.family == "task"]
-    by_others: dict[tuple[str, ...], list[ComparedRow]] = {}
-    for row in leading:
-        tasks = pairing.judged if row.task is None else [row.task]
-        judges = sorted({judge for task in tasks for judge in pairing.judged.get(task, ())})
-        lead = family_of_leader(a, b, comparison_of(a, b, row), judges)
-        if lead is None:
-            continue
-        if lead.apart not in by_others:
-            others = pair(*(side.without(lead.apart) for side in (a, b)))
-            by_others[lead.apart] = list(compared_rows(others))
-        for other in by_others[lead.apart]:
-            if other[:3] == row[:3] and len(other.parts) == len(row.parts):
-                lead = lead._replace(without=comparison_of(a, b, other))
-        yield lead
+def _family_doubts(pairs: Sequence[ComparedPair]) -> Iterator[str]:
+    """A sentence for each leader and judges of its family: overall, or else of the tasks that they judge."""
+    alike: dict[tuple[str, RelatedJudges, bool], list[str]] = {}
+    for compared in pairs:
+        a, b, pairing, rows, _ = compared
+        by_others: dict[tuple[str, ...], list[ComparedRow]] = {}
+        leading = [row for row in rows if row.family == "overall"] or [r for r in rows if r.family == "task"]
+        for row in leading:
+            found = compared.comparison(row)
+            leader, other = (b, a) if found.difference > 0 else (a, b)
+            tasks = pairing.judged if row.task is None else [row.task]
+            judges = sorted({judge for task in tasks for judge in pairing.judged.get(task, ())})
+            related = related_judges(leader.model, other.model, judges, {**a.families, **b.families})
+            if related is None or not found.difference:
+                continue
+            if related.apart not in by_others:
+                others = pair(*(side.without(related.apart) for side in (a, b)))
+                by_others[related.apart] = list(compared_rows(others))
+            same = [
+                one
+                for one in by_others[related.apart]
+                if one[:3] == row[:3] and len(one.parts) == len(row.parts)
+            ]
+            texts = [
+                f"{outcome(a.label, b.label, comparison_of(a, b, one))} {where_of(found)}" for one in same
+            ]
+            alike.setdefault((leader.label, related, bool(same)), []).extend(texts)
+    for (label, related, _), texts in alike.items():
+        yield related_sentence(label, related, listed(texts, 1) if texts else "")
 
 
 def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
@@ -400,7 +361,7 @@ def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
 
 def comparison_of(a: Side, b: Side, row: ComparedRow) -> Comparison:
     """That of a single row, a family of its own."""
-    member = _member(a, b, row, 1, None)
+    member = _member(a, b, row, 1, spread_over_judges({(): row.judged}, 1)[()])
     [tested] = adjust_family([member])
     return _comparison((a, b, row), member, tested)
 
@@ -484,11 +445,36 @@ def _tested(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> lis
         ]
     )
     found = [_comparison(*each) for each in zip(paired, members, family, strict=True)]
+    places: dict[tuple[str, str], list[int]] = {}
+    for at, (a, b, _) in enumerate(paired):
+        places.setdefault((a.label, b.label), []).append(at)
     for at, parent in enumerate(above):
         closed = parent is not None and (family[parent].p_adjusted or 0.0) >= ALPHA
         gate = where_of(found[parent]) if parent is not None and closed else None
-        tested = msgspec.structs.replace(found[at], gate=gate)
+        source = None
+        a, b, row = paired[at]
+        if parent is None and row.metric == SCORE and found[at].significant:
+            of_pair = [(paired[place][2], members[place].found) for place in places[a.label, b.label]]
+            parts = _factor_differences(b.grids["factor"].parts, of_pair, row.task)
+            source = lead_factor(found[at], factor_parts(b.grids["factor"].grid, parts))
+        tested = msgspec.structs.replace(found[at], gate=gate, comes_from=source)
         found[at] = msgspec.structs.replace(tested, sentence=sentence(tested))
+    return found
+
+
+def _factor_differences(
+    factors: Sequence[tuple[str, str]], of_pair: Sequence[tuple[ComparedRow, Difference]], task: str | None
+) -> dict[tuple[str, str], Difference]:
+    """A pair's differences by task and factor; of a task's only factor, that of its score."""
+    counts = Counter(at for at, _ in factors)
+    found = {}
+    for row, difference in of_pair:
+        if row.task is None or task not in (None, row.task):
+            continue
+        if row.family == "part":
+            found[row.task, row.metric] = difference
+        elif row.metric == SCORE and counts[row.task] == 1:
+            found[next(place for place in factors if place[0] == row.task)] = difference
     return found
 
 

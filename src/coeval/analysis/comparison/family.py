@@ -164,6 +164,9 @@ class PairDifference(Entity, frozen=True, kw_only=True):
         int | None,
         ShownAs("Judges who by themselves put the same one ahead", "Judges see it so", kind="count"),
     ] = None
+    comes_from: Annotated[
+        str | None, ShownAs("The factor that a lead comes from, where it is one", elsewhere="leads")
+    ] = None
 
     @property
     def significant(self) -> bool:
@@ -181,6 +184,39 @@ class PairDifference(Entity, frozen=True, kw_only=True):
     def leading(self) -> Self:
         """With the one that is ahead as b."""
         return self if self.difference >= 0 else self.turned
+
+
+# --- What a lead comes from
+
+# So much of a lead is one factor's: of less, others would have to be named too.
+_MOST_OF_IT = 0.8
+
+
+class FactorPart(NamedTuple):
+    """A factor of a task: ``share``, how much of the overall difference it counts, and its own difference."""
+
+    factor: str
+    is_check: bool
+    share: float
+    found: Difference
+
+
+def lead_factor(lead: PairDifference, parts: Sequence[FactorPart]) -> str | None:
+    """Name the one factor that a lead comes from: it makes up most of it, and by no other factor is the same
+    side significantly ahead. None: there is no lead, or no such factor."""
+    sign = 1 if lead.difference > 0 else -1
+    adds: defaultdict[str, float] = defaultdict(float)
+    for part in parts:
+        adds[part.factor] += sign * part.share * part.found.difference
+    if not lead.significant or len(adds) < 2:
+        return None
+    most = max(adds, key=adds.__getitem__)
+    if adds[most] < _MOST_OF_IT * sum(adds.values()) or any(
+        part.factor != most and sign * part.found.difference > 0 and (part.found.p or 0.0) < ALPHA
+        for part in parts
+    ):
+        return None
+    return f"{most}, a check" if all(part.is_check for part in parts if part.factor == most) else most
 
 
 # --- A family

@@ -241,12 +241,6 @@ def gate_sides(
     )
 
 
-def fail_if_worse_gate(groups: Sequence[Sequence[Side]], delta: float, *, sure: bool = True) -> GateReport:
-    """The gate of ``coeval compare --fail-if-worse``: all tasks critical, none to lose more than ``delta``, a
-    share of the scale."""
-    return gate_sides(groups, GatePolicy(max_drop=100 * delta), sure=sure)
-
-
 def worse_lines(found: GateReport, delta: float, *, sure: bool = True) -> Iterator[str]:
     """State who is worse, who has no score, and the loss that is not excluded."""
     every = [(each, one) for each in found.candidates for one in each.tasks]

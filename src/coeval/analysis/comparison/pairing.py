@@ -122,6 +122,11 @@ class Pairing:
         """The mismatches, in sentences."""
         return tuple(one.said for one in self.mismatches)
 
+    def evenly_covered(self, names: Collection[str]) -> bool:
+        """Whether these students of the grids have scores of the same items by the same judges."""
+        cuts = (one.cut(*part) for one in self.grids.values() for part in one.parts)
+        return not self.apart and all(cut.evenly_cover(names) for cut in cuts)
+
     def scored(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
         """The items' means of a task by one metric, or by all factors (in a task with weights or checks an
         item needs a shared score of each); None where no item is paired."""

@@ -8,18 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from coeval.analysis.comparison.comparison_report import chance_text, half_text, shown_difference
-from coeval.analysis.comparison.family import FEWEST_JUDGES, LeadVerdict, PairDifference
+from coeval.analysis.comparison.comparison_report import (
+    chance_text,
+    half_text,
+    lead_text,
+    shown_difference,
+    tied_text,
+)
+from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures, Labels
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.pair_measures import pair_sentences
-from coeval.analysis.measures.ranking import SAME, Ranking
+from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentScores
 from coeval.analysis.run_results import Bounded, missing_label_sentences
 from coeval.core.figures import points
-from coeval.core.text import dollars, listed, numbered
+from coeval.core.text import listed, numbered
 
 # A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
 _LEAST_GAP, _MOST_TIMES = 0.001, 20
@@ -28,26 +34,13 @@ _MOST_LABELS = 3
 
 
 def leader_sentences(
-    students: Mapping[str, StudentScores],
-    ranks: Ranking,
-    looks: Looks | None = None,
-    usd_per_item: float | None = None,
+    students: Mapping[str, StudentScores], ranks: Ranking, looks: Looks | None = None
 ) -> Iterator[str]:
     """Who leads; what more items would show where nobody does for certain; what other judges might say.
     ``looks``: those that the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
     if (gap := leading_gap(ranks)) is not None:
-        yield from filter(None, (settling_sentence(gap, usd_per_item), panel_sentence(ranks, gap)))
-
-
-def leading_pair(ranks: Ranking) -> tuple[str, str]:
-    """Name the best of two or more students, and its rival: the best that it is tied with, so that both may
-    have rank 1; else the best that it leads by these judges alone; else the second."""
-    first, second, *_ = ranks.order
-    whole = [name for name in ranks.order[1:] if name not in ranks.partial]
-    tied = (name for name in whole if not _is_ahead(ranks, first, name))
-    by_judges = (name for name in whole if _verdict(ranks, first, name) != "leads")
-    return first, next(tied, next(by_judges, second))
+        yield from filter(None, (settling_sentence(gap), panel_sentence(ranks, gap)))
 
 
 def leading_gap(ranks: Ranking) -> PairDifference | None:
@@ -78,17 +71,14 @@ def _verdict_text(
     gap = ranks.between(first, second)
     if gap is None:
         return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
-    by, shared = f"{shown_difference(gap.leading)} points", numbered(gap.n, "shared item")
+    count = numbered(gap.n, "shared item")
     if gap.significant:
-        chance = chance_text(gap.p_adjusted, at_any_look=at_any_look)
-        return f"{first} {gap.verdict}{where}: {by} ahead of {second} on {shared}{chance}."
-    tied = f"{first} ({figures[first]}) and {second} ({figures[second]}) are tied{where}"
+        return f"{lead_text((first, second), gap.leading, count, where, at_any_look=at_any_look)}."
+    shown_pair = (f"{first} ({figures[first]})", f"{second} ({figures[second]})")
     if is_behind(first, second, gap):
-        return f"{tied}: on {shared}, {second} is ahead by {by}."
-    low, high = gap.ci95_adjusted
-    # the interval alone would let one expect otherwise: it is made otherwise where few items differ
-    chance = "" if low <= 0 <= high else chance_text(gap.p_adjusted)
-    return f"{tied}: the gap is {by} on {shared}{chance}."
+        by = f"on {count}, {second} is ahead by {shown_difference(gap.leading)} points"
+        return f"{' and '.join(shown_pair)} are tied{where}: {by}."
+    return f"{tied_text(shown_pair, gap.leading, count, where)}."
 
 
 def shown(found: Measured) -> str:
@@ -116,7 +106,7 @@ def _without_leader(ranks: Ranking) -> str:
     return ""
 
 
-def settling_sentence(gap: PairDifference, usd_per_item: float | None = None) -> str:
+def settling_sentence(gap: PairDifference) -> str:
     """How many items would settle a gap of this size, by these judges if there are any, four times in five;
     empty where it is settled."""
     least, by = gap.minimum_detectable, abs(gap.difference)
@@ -132,9 +122,8 @@ def settling_sentence(gap: PairDifference, usd_per_item: float | None = None) ->
             "enough."
         )
     needed = max(int(float(f"{gap.n * (least / by) ** 2:.2g}")), gap.n + 1)
-    price = "" if not usd_per_item else f", about {dollars((needed - gap.n) * usd_per_item)} more"
     by_whom = "" if gap.judges is None else " with these judges"
-    return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,}{price})."
+    return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,})."
 
 
 def _judges_must(gap: PairDifference) -> bool:
@@ -202,7 +191,7 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
     near = [
         place
         for place, name in enumerate(order, start=1)
-        if place > 1 and name in ranks.ranges and not _is_ahead(ranks, order[0], name)
+        if place > 1 and name in ranks.ranges and ranks.verdict(order[0], name) == "tied"
     ]
     if len(near) > 1:
         yield f"Not significantly behind {order[0]}: {_places(near)}."
@@ -216,15 +205,6 @@ def _over_judges(ranks: Ranking, sure: int, pairs: int) -> str:
     both = sum(gap.verdict == "leads" for gap in ranks.differences.values())
     number = "none" if not both else "all" if both == sure == pairs else f"{both:,}"
     return f", {number} of them also when judges are treated as a sample"
-
-
-def _is_ahead(ranks: Ranking, leader: str, other: str) -> bool:
-    return _verdict(ranks, leader, other) != "tied"
-
-
-def _verdict(ranks: Ranking, one: str, other: str) -> LeadVerdict:
-    gap = ranks.between(one, other)
-    return "tied" if gap is None else gap.verdict
 
 
 def _places(places: Sequence[int]) -> str:
@@ -244,10 +224,10 @@ def is_behind(first: str, second: str, reported: PairDifference) -> bool:
     return (reported.difference if first > second else -reported.difference) < -SAME
 
 
-def opening(measures: RunMeasures, looks: Looks | None, usd_per_item: float | None = None) -> list[str]:
+def opening(measures: RunMeasures, looks: Looks | None) -> list[str]:
     """Return what a page opens with, at most three sentences: of scores, else of comparisons or labels."""
     if measures.ranking.order or not (measures.labels or measures.pairs):
-        said = leader_sentences(measures.students, measures.ranking, looks, usd_per_item)
+        said = leader_sentences(measures.students, measures.ranking, looks)
     elif measures.pairs is not None:
         said = pair_sentences(measures.pairs)
     else:

@@ -78,7 +78,7 @@ from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import metric_scores, task_figures
-from coeval.core.figures import figure, figure_text, kappa_word, points
+from coeval.core.figures import figure_text, kappa_word, points
 from coeval.core.text import listed, numbered
 
 # --- What the judgments of an output folder of ``eval-framework`` say of its judges
@@ -244,7 +244,7 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("leads", label_task_notes(grid, labels)),
         ("leads", unscored_notes(reader, grid)),
         ("leads", label_sentences(labels)),
-        ("leads", family_judges(grid, measures.judges, ranks, families)),
+        ("leads", family_judges(grid, ranks, families)),
         ("leads", place_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
         ("where", task_leaders(grid, students, ranks)),
@@ -273,14 +273,9 @@ def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
         return
     mean = sum(known.values()) / len(known)
     worst = min(known, key=lambda name: (known[name], name))
-    sentence = (
-        f"Agreement between the judges is {kappa_word(mean)} (mean {kappa} {figure(mean, 'coefficient')}"
-    )
-    if len(known) > 2:
-        sentence += (
-            f"; lowest {worst}, {kappa} {figure_text('coefficient', known[worst], *kappas[worst][1:3])}"
-        )
-    yield f"{sentence})."
+    lowest = f"{kappa} {figure_text('coefficient', known[worst], *kappas[worst][1:3])}"
+    of = f"lowest {worst}, " if len(known) > 2 else ""
+    yield f"Agreement between the judges is {kappa_word(mean)} ({of}{lowest})."
 
 
 def _why_unknown(judges: Mapping[str, JudgeMeasures]) -> str:

@@ -95,6 +95,20 @@ class SharedScores:
             there = np.where(every > 0, np.minimum(share / every, 1.0), 1.0)
             return np.asarray(total / share, np.float64), np.asarray(there, np.float64)
 
+    def evenly_cover(self, names: Collection[str]) -> bool:
+        """Whether all of these students who have any score have the very same ones, in each answer."""
+        known = [there for name in names if len(there := self._patterns[self._place[name]])]
+        return all(map(np.array_equal, known, known[1:]))
+
+    @cached_property
+    def _patterns(self) -> list[NDArray[np.int64]]:
+        grid, found = self.grid, []
+        for rows in self._rows:
+            scored = rows[grid.scored[rows]]
+            there = np.c_[self._cell[scored], grid.valid[scored]]
+            found.append(there if grid.sample is None else np.unique(there, axis=0))
+        return found
+
     @cached_property
     def cells(self) -> list[Floats]:
         """By task, `judge_cells` of all that is on record."""

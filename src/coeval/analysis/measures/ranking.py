@@ -14,12 +14,15 @@ from typing import Annotated, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
+from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.family import (
+    FactorPart,
     FamilyMember,
     LeadVerdict,
     PairDifference,
     adjust_family,
     family_member,
+    lead_factor,
     rank_range,
 )
 from coeval.analysis.comparison.paired_difference import (
@@ -85,6 +88,20 @@ class Ranking(Record, frozen=True):
         """How they differ, whichever is named first: the verdict is the same."""
         return self.differences.get((min(better, worse), max(better, worse)))
 
+    def verdict(self, better: str, worse: str) -> LeadVerdict:
+        gap = self.between(better, worse)
+        return "tied" if gap is None else gap.verdict
+
+
+def leading_pair(ranks: Ranking) -> tuple[str, str]:
+    """Name the best of two or more students, and its rival: the best that it is tied with, so that both may
+    have rank 1; else the best that it leads by these judges alone; else the second."""
+    first, second, *_ = ranks.order
+    whole = [name for name in ranks.order[1:] if name not in ranks.partial]
+    tied = (name for name in whole if ranks.verdict(first, name) == "tied")
+    by_judges = (name for name in whole if ranks.verdict(first, name) != "leads")
+    return first, next(tied, next(by_judges, second))
+
 
 class Ranked(NamedTuple):
     """A ranking, and the scores of all students of its grid."""
@@ -148,7 +165,38 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
         over = over_judges(adjusted.score, scatters[name]) if name in scatters else None
         scores[name] = msgspec.structs.replace(adjusted, over_judges=over)
     one_judge = int(grid.valid.any(axis=0).sum()) == 1
-    return Ranked(msgspec.structs.replace(whole, one_judge=one_judge), scores)
+    return Ranked(_with_lead_factor(grid, msgspec.structs.replace(whole, one_judge=one_judge)), scores)
+
+
+def _with_lead_factor(grid: ScoreGrid, ranks: Ranking) -> Ranking:
+    """The same, with the factor that the lead of the `leading_pair` comes from."""
+    if len(ranks.order) < 2:
+        return ranks
+    first, second = leading_pair(ranks)
+    pair = (min(first, second), max(first, second))
+    if (gap := ranks.differences.get(pair)) is None or not gap.significant:
+        return ranks
+    cuts = ComparedGrid(grid)
+    scored = {
+        (task, factor): strata[task]
+        for task, factor in cuts.parts
+        if task in (strata := cuts.cut(task, factor).paired(*pair))
+    }
+    parts = factor_parts(grid, {place: paired_difference([pairs]) for place, pairs in scored.items()})
+    found = msgspec.structs.replace(gap, comes_from=lead_factor(gap, parts))
+    return msgspec.structs.replace(ranks, differences={**ranks.differences, pair: found})
+
+
+def factor_parts(grid: ScoreGrid, found: Mapping[tuple[str, str], Difference]) -> list[FactorPart]:
+    """``found``: two students' differences by task and factor."""
+    tasks = {task: [factor for at, factor in found if at == task] for task, _ in found}
+    parts = []
+    for (task, factor), difference in found.items():
+        design = grid.designs[grid.tasks.index(task)]
+        weights = design.weights or dict.fromkeys(tasks[task], 1.0)
+        share = weights.get(factor, 0.0) / sum(weights.values()) / len(tasks)
+        parts.append(FactorPart(factor, factor in design.checks, share, difference))
+    return parts
 
 
 def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task: str) -> LeadVerdict | None:
@@ -172,11 +220,13 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
     return adjust_family(family)[len(roots) + tasks.index(task) if tasks else root].verdict
 
 
-def difference_between(grid: ScoreGrid, first: str, second: str) -> Difference | None:
-    """How the second of two students differs from the first by the judges of the grid; None where they have
-    no score in common."""
-    strata = SharedScores(grid).paired(first, second)
-    return paired_difference(list(strata.values())) if strata else None
+def difference_between(grid: ScoreGrid, first: str, second: str) -> PairDifference | None:
+    """How the second of two students differs from the first by the judges of the grid, of this pair alone;
+    None where they have no score in common."""
+    shared, pair = SharedScores(grid), (first, second)
+    strata = shared.paired(*pair)
+    members = family_members({pair: strata}, {pair: shared.by_judge(*pair, strata)}, grid.looks)
+    return adjust_family([*members.values()])[0] if members else None
 
 
 _NO_JUDGES: Mapping[Pair, Sequence[ByJudge]] = {}

@@ -224,8 +224,12 @@ def student_measures(
             valid_evals=int(units[place].sum()),
             valid_evals_by_task=dict(zip(grid.tasks, units[place].tolist(), strict=True)),
             levels=levels[place],
-            bounds=bounds[place].overall if scores.units[place].any() else None,
-            bounds_by_task=_known(bounds[place].by_task, own[student].score_by_task),
+            bounds=_around(bounds[place].overall, own[student].score),
+            bounds_by_task={
+                task: ends
+                for task, score in own[student].score_by_task.items()
+                if (ends := _around(bounds[place].by_task.get(task), score)) is not None
+            },
             samples=int(grid.times[place]),
             partial=partial[place],
             counts=None if counts is None else _counted(counts.get(student, {}), grid.tasks),
@@ -247,6 +251,9 @@ def _attribute_values(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]
     yield group, names
 
 
+# Bounds that are closer are one: sums in another order.
+_ROUNDING = 1e-9
+
 StudentCounts: TypeAlias = Mapping[str, Mapping[str, StudentAnswers]]
 """By student and task."""
 
@@ -257,9 +264,11 @@ def _counted(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> S
     return StudentAnswers(*map(sum, zip(*each, strict=True)))
 
 
-def _known(bounds: Mapping[str, LeastAndMost], scores: Named) -> dict[str, LeastAndMost]:
-    """Those of tasks that have a score."""
-    return {task: ends for task, ends in bounds.items() if scores.get(task, NOT_MEASURED).value is not None}
+def _around(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
+    """The bounds of a score; the score itself where nothing is missing, None where there is none."""
+    if ends is None or score.value is None:
+        return None
+    return ends if ends[1] - ends[0] > _ROUNDING else (score.value, score.value)
 
 
 def check_measures(

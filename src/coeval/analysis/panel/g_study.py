@@ -59,25 +59,17 @@ class GStudy(Entity, frozen=True):
 
     reliability: Annotated[
         Measured,
-        ShownAs(
-            "Eρ²: the share of students' variance that would show again",
-            kind="coefficient",
-            elsewhere="variance",
-        ),
+        ShownAs("The share of students' variance that would show again", "Eρ²", "Eρ²", "coefficient"),
     ]
     components: Annotated[Mapping[str, Component], ShownAs("By what scatters", elsewhere="variance")]
     worth: Annotated[Mapping[str, JudgeWorth], ShownAs("What each judge adds to Eρ²", elsewhere="worth")]
-    items: Annotated[int, ShownAs("Items that count", elsewhere="variance")]
+    items: Annotated[int, ShownAs("Items that count", elsewhere="reliability")]
     left_out: Annotated[int, ShownAs("Items that lack some score", elsewhere="variance")]
     students: Annotated[tuple[str, ...], ShownAs("Who counts in some task", elsewhere="variance")]
     judges: Annotated[tuple[str, ...], ShownAs("Who counts in some task", elsewhere="variance")]
     p: Annotated[
         float | None,
-        ShownAs(
-            "F test that students do not differ over items, with these judges",
-            kind="probability",
-            elsewhere=FILES,
-        ),
+        ShownAs("F test that students do not differ over items, with these judges", "p", "p", "probability"),
     ] = None
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
 
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import JudgeMeasures
-from coeval.analysis.measures.leaders import leading_pair
-from coeval.analysis.measures.ranking import Ranking, difference_between
+from coeval.analysis.measures.ranking import Ranking, difference_between, leading_pair
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import family_of_one
-from coeval.core.figures import difference_text, fixed, points
+from coeval.core.figures import fixed, points
 from coeval.core.records import model_of
 from coeval.core.text import listed, p_text
 
@@ -23,6 +24,8 @@ _LEANINGS: dict[str, Callable[[JudgeBiases], Favour]] = {
 }
 # Of a score from 0 to 1: less of severity moves nothing that matters.
 _NOTEWORTHY = 0.05
+# Judges that a sentence names.
+_MOST_NAMED = 2
 # So many judges may lean apart, and nobody can tell which of them does.
 TOO_FEW_TO_TELL = 2
 
@@ -107,54 +110,69 @@ def reliability(study: GStudy | None) -> Iterator[str]:
     yield f"Reliability of the students' scores for other items and judges, from 0 to 1: {figure}."
     for judge, one in study.worth.items():
         if one.worth.value is not None and one.worth.high is not None and one.worth.high < 0:
-            yield f"Without {judge} it would be {found.value - one.worth.value:.2f}."
+            yield f"{judge} lowers it by {fixed(-one.worth.value, 2)}."
 
 
 # --- Judges and teachers of a leading student's family
 
 
-def family_judges(
-    grid: ScoreGrid, judges: Mapping[str, JudgeMeasures], ranks: Ranking, families: Mapping[str, str]
-) -> Iterator[str]:
-    """Sentences on judges of the family of exactly one of the two best students, or the same model: of those
-    named for leaning on it, what the difference is without all who are of the family of one of the two, as
-    `coeval compare` has it; of those of whom it cannot be told, that.
+class RelatedJudges(NamedTuple):
+    """``judges``: those ``among`` so many who are of a leader's family, and not of the other's, or the
+    leader ``itself``; ``apart``: all who are of the family of one of the two."""
 
-    ``families`` are those of students and judges.
-    """
+    judges: tuple[str, ...]
+    among: int
+    apart: tuple[str, ...]
+    itself: bool
+
+
+def related_judges(
+    leader: str, other: str, judges: Collection[str], families: Mapping[str, str]
+) -> RelatedJudges | None:
+    """None: none is. ``families`` are those of students and judges."""
+    family_of = {judge: family_of_one(judge, leader, other, families) for judge in judges}
+    related = tuple(judge for judge, whose in family_of.items() if whose == leader)
+    apart = tuple(judge for judge, whose in family_of.items() if whose is not None)
+    return RelatedJudges(related, len(family_of), apart, related == (leader,)) if related else None
+
+
+def related_sentence(leader: str, found: RelatedJudges, without: str) -> str:
+    """``without``: what the judges say who are of neither family; empty: nobody can say."""
+    several, named = len(found.judges) > 1, listed(found.judges, _MOST_NAMED)
+    who = f"{named}, {len(found.judges)} of the {found.among} judges,"
+    if len(found.judges) == found.among:
+        who = f"The only judge, {named}," if found.among == 1 else f"All judges, {named},"
+    related, whom = f"{'are' if several else 'is'} of {leader}'s family", "it"
+    if found.itself:
+        related, whom = "judges its own answers", "them"
+    if not without:
+        favours = "they favour" if several else "it favours"
+        unknown = f"whether {favours} {whom} cannot be tested here; add a judge of another family"
+        return f"{who} {related}: {unknown}."
+    whose = "their scores" if several else "its scores"
+    if len(found.apart) > len(found.judges):
+        whose = f"the scores of {' and '.join(found.apart)}"
+    return f"{who} {related}: without {whose}, {without}."
+
+
+def outcome(a: str, b: str, found: PairDifference) -> str:
+    """The verdict on two, in words: ``b leads by these judges``; ``found`` is how b differs."""
+    if found.verdict == "tied":
+        return f"{a} and {b} are tied"
+    return f"{b if found.difference > 0 else a} {found.verdict}"
+
+
+def family_judges(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
+    """A sentence on judges of the leader's family, as `coeval compare` has it."""
     if len(ranks.order) < 2:
         return
     first, second = leading_pair(ranks)
-    leaning, named = [], []
-    family_of = {judge: family_of_one(judge, first, second, families) for judge in judges}
-    for judge, found in judges.items():
-        if (student := family_of[judge]) is None:
-            continue
-        own = judge == model_of(student)
-        bias = found.bias.own if own else found.bias.family
-        if len(judges) > TOO_FEW_TO_TELL and bias.is_named:
-            whom = "its own answers" if own else "it"
-            does = f"favours {whom}" if bias.size > 0 else f"marks {whom} down"
-            leaning.append(judge)
-            is_family = "" if own else f"is of {student}'s family and "
-            named.append(f"{judge} {is_family}{does} by {points(abs(bias.size))} points")
-        elif len(judges) <= TOO_FEW_TO_TELL or bias.p_adjusted is None:
-            related, whom = ("judges its own answers", "them") if own else (f"is of {student}'s family", "it")
-            yield (
-                f"{_place(judge, len(judges))} {related}: whether it favours {whom} cannot be tested here; "
-                f"{_needed(judges, bias)}."
-            )
-    of_one_family = [judge for judge in grid.judges if family_of.get(judge) is not None]
-    others = [judge for judge in grid.judges if judge not in of_one_family]
-    if not named or not others:
+    found = related_judges(model_of(first), model_of(second), grid.judges, families)
+    if found is None or ranks.between(first, second) is None:
         return
-    apart = difference_between(grid.judged_by(others), second, first)
-    if apart is not None:
-        shown = difference_text(100 * apart.difference, 100 * apart.low, 100 * apart.high)
-        whose = "its scores" if len(named) == 1 else "their scores"
-        if len(of_one_family) > len(leaning):
-            whose = f"the scores of {' and '.join(of_one_family)},"
-        yield f"{'; '.join(named)}; without {whose} the difference is {shown} points."
+    others = [judge for judge in grid.judges if judge not in found.apart]
+    without = difference_between(grid.judged_by(others), first, second) if others else None
+    yield related_sentence(first, found, outcome(first, second, without) if without else "")
 
 
 def family_teachers(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) -> Iterator[str]:
@@ -172,20 +190,3 @@ def family_teachers(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]
         others = len(grid.teachers) > sum(map(len, wrote.values()))
         way = "compare the scores by teacher" if others else "add a teacher of another family"
         yield f"Items may favour a student of their teacher's family: {named}; {way}."
-
-
-def _needed(judges: Mapping[str, JudgeMeasures], bias: Favour) -> str:
-    if len(judges) <= TOO_FEW_TO_TELL:
-        return "add a judge of another family"
-    figure = (
-        ""
-        if bias.value is None
-        else f" (so far it gives {'+' * (bias.value > 0)}{points(bias.value)} points)"
-    )
-    return f"it takes more families, of students or judges{figure}"
-
-
-def _place(judge: str, judges: int) -> str:
-    if judges == 1:
-        return f"Its only judge, {judge},"
-    return f"One of its two judges, {judge}," if judges == 2 else judge

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.noninferiority import fail_if_worse_gate, worse_lines
+from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, names_in
 from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
@@ -99,7 +99,8 @@ def compare(
     sure = not however_unsure
     with sides_of(folders, names_in(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
-        held = fail_if_worse_gate(groups, delta, sure=sure) if delta is not None else None
+        policy = None if delta is None else GatePolicy(max_drop=100 * delta)
+        held = None if policy is None else gate_sides(groups, policy, sure=sure)
     gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
     if html is not None or any(files):
         # Here, because it loads what draws charts.

@@ -58,12 +58,9 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     if results.file.isatty():
         results.print()
     _show_figures(outcome, results)
-    results.print()
     if figures := over_runs(outcome):
-        _show_over_runs(figures, results)
         results.print()
-    for task in outcome.tasks:
-        _remark(task, results, messages)
+        _show_over_runs(figures, results)
     shown = ShownNames.of(cost.model for cost in outcome.costs)
     incomparable = [
         Incomparable(task.label, task.summary.compared_with, "; ".join(task.summary.reasons))
@@ -74,6 +71,9 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         and not task.summary.not_measured
     ]
     show_incomparable(shown.renamed(incomparable), results)
+    results.print()
+    for task in outcome.tasks:
+        _remark(task, results, messages)
     _tell_bad_answers(outcome, results)
     show_costs(shown.renamed(outcome.costs), results)
     say_names(results, shown)

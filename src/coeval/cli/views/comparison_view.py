@@ -9,7 +9,6 @@ import msgspec
 from rich.console import Console
 
 from coeval.analysis.comparison.comparison_report import (
-    LEGEND,
     against,
     best_first,
     by_pair,
@@ -92,7 +91,8 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     for (a, b), found in [] if many else pairs[:_MOST_TABLES]:
         whole = not console.file.isatty()
         places = [one.place if whole else _name(one) for one in found]
-        show_each(console, [_table(f"a: {a}  b: {b}", ("task", *pair_headings(a, b)), places, found)])
+        headings = ("task", *compared.headings(*pair_headings(a, b)))
+        show_each(console, [_table(f"a: {a}  b: {b}", headings, places, found)])
     if many:
         _print_leader(compared, order, console)
         of_leader = [one for one in compared.comparisons if order[0] in (one.a, one.b)]
@@ -100,7 +100,7 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     elif len(pairs) > _MOST_TABLES:
         say(console, f"{_MOST_TABLES} of {len(pairs)} pairs; {_ALL}")
     console.print()
-    say(console, LEGEND.replace("b − a", "difference") if many else LEGEND, "dim")
+    say(console, compared.legend.replace("b − a", "difference") if many else compared.legend, "dim")
     for said in (*compared.missing, *without_incomparable(compared.notes, console)):
         warn(console, said)
     say_names(console, names)
@@ -115,7 +115,7 @@ def _print_leader(compared: ComparisonReport, order: Sequence[str], console: Con
             places.setdefault(one.place, {})[turned.b] = turned
     for place, others in list(places.items())[:_MOST_TABLES]:
         names = [name for name in order if name in others]
-        headings = ("other", "leader", "other", "difference")
+        headings = ("other", *compared.headings("leader", "other", "difference"))
         title = f"{place[0].upper()}{place[1:]}" if place == "overall" else place
         found = [others[name] for name in names]
         show_each(console, [_table(f"{title}: the others less {order[0]}", headings, names, found)])
@@ -152,11 +152,11 @@ def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
     parts = [f"**{escaped(SIMULATED)}**"] if compared.simulated else []
     parts.append("\n".join(f"- {one}" for one in said))
     for (a, b), found in by_pair(compared.comparisons):
-        table = _table("", ("task", a, b, f"{b} − {a}"), [one.place for one in found], found)
+        table = _table("", ("task", *compared.headings(a, b)), [one.place for one in found], found)
         parts.append(as_markdown(table))
     notes = [*compared.missing, *compared.notes]
     parts += ["\n".join(f"- {escaped(note)}" for note in notes)] if notes else []
-    return "\n\n".join([*parts, LEGEND]) + "\n"
+    return "\n\n".join([*parts, compared.legend]) + "\n"
 
 
 def _sentences(compared: ComparisonReport) -> list[str]:

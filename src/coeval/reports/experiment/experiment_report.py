@@ -296,7 +296,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
 def _lead(evidence: RunEvidence) -> Iterator[Sentence]:
     """Three at most: where judges' agreement is no part of who leads, what is known of it."""
     measured = evidence.measured
-    said = opening(measured.measures, measured.grid.looks, evidence.usd_per_item)
+    said = opening(measured.measures, measured.grid.looks)
     for text, anchor in zip(said, _anchors(measured.measures), strict=False):
         yield Sentence(plain(text), anchor)
     of_judges = (found.text for found in measured.conclusions if found.topic == "judges")

@@ -102,6 +102,13 @@ def length_table(length: Mapping[tuple[str, str], LengthContrast]) -> ReportTabl
     return measure_table(Named("length", title, ("Judge", "Other")), LengthContrast, length)
 
 
+def reliability_table(study: GStudy | None) -> ReportTable:
+    studies = {} if study is None else {"these judges": study}
+    return measure_table(
+        Named("reliability", "Reliability of the students' scores", ("By",)), GStudy, studies
+    )
+
+
 def worth_table(study: GStudy | None) -> ReportTable:
     worth = {} if study is None else study.worth
     return measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, worth)
@@ -155,6 +162,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     said = [found.text for found in evidence.measured.conclusions if found.topic == "judges"]
     given = {name: judge.levels for name, judge in measures.judges.items()}
     more = (
+        reliability_table(measures.g_study),
         worth_table(measures.g_study),
         length_table(measures.length),
         level_table("judge-levels", "Levels that judges give", given),

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
+
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking
@@ -140,13 +142,12 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     """Students by their score, every two of them on the same items, and how often labels are right."""
     measures, students = evidence.measured.measures, evidence.students
     judged = bool(measures.ranking.order) or not measures.labels
-    ranking = measures.ranking
-    if not judged:  # by the first label that is compared, as the page opens
-        rankings = [one.ranking for names in measures.labels.values() for one in names.values()]
-        ranking = next((one for one in rankings if one.order), ranking)
+    of_labels: dict[tuple[str, ...], Ranking] = {
+        (task, label): one.ranking for task, names in measures.labels.items() for label, one in names.items()
+    }
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
     scores = student_table(measures, students, labelled if len(labelled) <= _MOST_LABELS else ())
-    differences = _differences(ranking)
+    differences = _differences({(): measures.ranking} if judged else of_labels)
     labels, ways = label_table(measures.labels), standings(measures)
     pictures = []
     if measures.ranking.order:
@@ -161,7 +162,10 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(forest)
     if differences.rows and judged:
         pictures.append(_difference_map(differences, students))
-    tables = (scores, differences, ways, labels) if judged else (labels, differences)
+    tables: tuple[ReportTable, ...] = (labels, differences)
+    if judged:
+        gaps = msgspec.structs.replace(_differences(of_labels), name=f"label-{differences.name}")
+        tables = (scores, differences, ways, labels, gaps)
     if measures.samples is not None:
         tables = (*tables, sample_table(measures.samples))
     said = (*order_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
@@ -257,16 +261,24 @@ def standing_table(title: str, students: Mapping[str, StudentScores], ranking: R
     return ReportTable("scores", title, columns, tuple(rows))
 
 
-def _differences(ranking: Ranking) -> ReportTable:
-    pairs = list(_ordered(ranking))
+def _differences(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
+    """``rankings``: that of the scores, by nothing, or those of labels, by task and label."""
+    pairs = [(place, *pair) for place, ranking in rankings.items() for pair in _ordered(ranking)]
+    of_labels = () not in rankings
     names = ReportTable(
         "differences",
-        "Pairwise differences on shared items",
-        (ReportColumn("better", "Student"), ReportColumn("other", "Less")),
-        tuple((better, worse) for better, worse, _ in pairs),
+        f"Pairwise differences {'of labels ' * of_labels}on shared items",
+        (
+            ReportColumn("better", "Student"),
+            ReportColumn("other", "Less"),
+            *columns_of("Task", "Label") * of_labels,
+        ),
+        tuple((better, worse, *place) for place, better, worse, _ in pairs),
         note="Intervals and p allow for all pairs. Items are a sample of what these teachers write; over "
         "items and judges, judges are a sample too. A link leads to the items that the first of two lost.",
-        links={at: urlencode({"lost": f"{better},{worse}"}) for at, (better, worse, _) in enumerate(pairs)},
+        links={
+            at: urlencode({"lost": f"{better},{worse}"}) for at, (_, better, worse, _) in enumerate(pairs)
+        },
     )
     fields = ("difference", "p", "sure", "over_judges", "p_over_judges", "agreeing", "n", "could_be_seen")
     return with_differences(names, [found for *_, found in pairs], fields)

@@ -28,6 +28,7 @@ from coeval.reports.experiment.judges_section import (
     itself_table,
     judge_table,
     length_table,
+    reliability_table,
     worth_table,
 )
 from coeval.reports.experiment.leading_section import standing_table, student_table
@@ -65,6 +66,7 @@ def run_tables(measures: RunMeasures, shown: Collection[str]) -> Iterator[Shown]
     if "teachers" in shown:
         yield teacher_table(measures.teachers)
     if "g_study" in shown:
+        yield reliability_table(measures.g_study)
         yield variance_table(measures.g_study)
         yield worth_table(measures.g_study)
     if "robust" in shown and (measures.units or "students" not in shown):

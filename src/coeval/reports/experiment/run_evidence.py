@@ -10,7 +10,6 @@ import numpy as np
 from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, answer_figures
 from coeval.analysis.measures.measured_run import MeasuredRun
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import bill
 from coeval.core.shown_names import short_names
 from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
 from coeval.reports.result_tables import Results, results
@@ -43,14 +42,6 @@ class RunEvidence(NamedTuple):
         is unique."""
         planned = self.reader.planned
         return short_names(self.models, labels=None if planned is None else planned.labels)
-
-    @property
-    def usd_per_item(self) -> float | None:
-        """What an item costs with all its answers and judgments; None where part of the bill is unknown."""
-        reported, items = bill(self.results.costs), len(self.measured.grid.items.ids)
-        if reported.is_partial or not reported.cost_usd or not items:
-            return None
-        return reported.cost_usd / items
 
     @property
     def models(self) -> list[str]:

@@ -70,17 +70,27 @@ class _PartScore(NamedTuple):
     score: Measured
     query: tuple[tuple[str, str], ...]
 
+    @property
+    def task(self) -> str:
+        return dict(self.query)["task"]
+
 
 def where_section(evidence: RunEvidence) -> ReportSection:
     measures, students = evidence.measured.measures, evidence.students
     of = {name: measures.students[name] for name in students}
     several = len(evidence.measured.grid.tasks) > 1
-    parts = list(_factors(of, several=several))
+    tasks, factors = list(_tasks(of)), list(_factors(of, several=several))
+    split = {part.task for part in factors if len(of[part.student].by_task_aspect[part.task]) > 1}
+    leaves = [part for part in factors if part.task in split]
+    leaves += [part for part in tasks if part.task not in split]
+    parts = sorted({*tasks, *leaves}, key=lambda part: (students.index(part.student), part.name))
     values = list(_by(of, lambda one: one.by_attr_value, "attribute"))
     said = [found.text for found in evidence.measured.conclusions if found.topic == "where"]
-    said += _unexpected(parts)
-    checks = [part for part in parts if tuple(name for _, name in part.query[1:]) in (measures.checks or {})]
-    tables = [_table("parts", "Tasks and factors", parts), _table("values", "Attributes", values)]
+    said += _unexpected(leaves)
+    known = measures.checks or {}
+    checks = [part for part in factors if tuple(name for _, name in part.query[1:]) in known]
+    expected = residuals(_known(tasks)) | residuals(_known(leaves))
+    tables = [_table("parts", "Tasks and factors", parts, expected), _table("values", "Attributes", values)]
     if checks:
         tables.append(_table("checks", "Checks", checks))
     pictures = [
@@ -102,6 +112,12 @@ def where_section(evidence: RunEvidence) -> ReportSection:
         pictures.append(recall_picture(recalls, students))
     sentences = [Sentence(text, "parts") for text in said]
     return section_of("where", "Where?", sentences, pictures, [*tables, levels, recalls])
+
+
+def _tasks(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
+    for student, found in students.items():
+        for task, score in found.score_by_task.items():
+            yield _PartScore(student, task, score, (("student", student), ("task", task)))
 
 
 def _factors(students: Mapping[str, StudentMeasures], *, several: bool) -> Iterator[_PartScore]:
@@ -130,10 +146,11 @@ def _known(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:
     return {(part.student, part.name): part.score.value for part in parts if part.score.value is not None}
 
 
-def _table(name: str, title: str, parts: list[_PartScore]) -> ReportTable:
-    """``beyond`` is against the mean over students; ``unexpected`` against the student's own mean too."""
+def _table(name: str, title: str, parts: list[_PartScore], expected: Cells | None = None) -> ReportTable:
+    """``beyond`` is against the mean over students; ``unexpected`` against the student's own mean too, by all
+    ``parts`` if not ``expected``."""
     known = _known(parts)
-    means, rest = column_means(known), residuals(known)
+    means, rest = column_means(known), residuals(known) if expected is None else expected
     rows: list[tuple[Cell, ...]] = []
     for part in parts:
         value = part.score.value
@@ -147,7 +164,12 @@ def _table(name: str, title: str, parts: list[_PartScore]) -> ReportTable:
         (
             ReportColumn("student", "Student"),
             ReportColumn("part", title),
-            ReportColumn("score", "Score", "points", "Mean over all single scores, with its 95% interval"),
+            ReportColumn(
+                "score",
+                "Score",
+                "points",
+                "A task's score; elsewhere the mean over single scores",
+            ),
             ReportColumn(
                 "beyond", "Above the mean", "points", "The score less the mean of all students there"
             ),
