@@ -494,8 +494,8 @@ class BatchJobRunner:
         """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
         job = self.job
         if job.requests == 1:
-            (only,) = await self._index.waiting_of(job.tag)
-            self._results.write_one(BatchOutcome(only, error=StoredError.of(error)))
+            for only in await self._index.waiting_of(job.tag):
+                self._results.write_one(BatchOutcome(only, error=StoredError.of(error)))
             return await self._take_in(fresh=True)
         limits = self.queue.limits
         self.queue.limits = limits._replace(
