@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -188,6 +189,35 @@ async def test_what_it_raises_is_its_items_failure_or_is_tried_again(
     assert type(found) is kind
     assert len(asked) == calls
     assert type(error).__name__ in str(found) or isinstance(error, ModelError)
+
+
+@pytest.mark.parametrize("headers", [{"Retry-After": None, 5: []}, {"retry-after": 0}, ["retry-after"]])
+async def test_odd_headers_of_a_refusal_are_no_failure_of_ours(headers: object) -> None:
+    error = Busy("slow down")
+    error.response = SimpleNamespace(headers=headers)  # type: ignore[attr-defined]
+
+    def answer(_: str) -> str:
+        raise error
+
+    assert type(await failed(answer)) is RateLimited
+
+
+async def test_who_waits_for_a_limit_of_the_code_is_told_that_the_run_ends() -> None:
+    error, asked = Busy("slow down"), asyncio.Event()
+    error.response = SimpleNamespace(headers={"Retry-After": "300"})  # type: ignore[attr-defined]
+
+    async def answer(_: str) -> str:
+        asked.set()
+        raise error
+
+    spec = ModelSpec(name="m", interface="python", model="m", options={"callable": given_callable(answer)})
+    async with Models([spec], KEYS) as models, asyncio.timeout(30):
+        waits = asyncio.create_task(models["m"].complete(ASKED))
+        await asked.wait()
+        await asyncio.sleep(0.01)
+        models.drain()
+        with pytest.raises(Draining):
+            await waits
 
 
 async def test_a_passing_trouble_passes() -> None:

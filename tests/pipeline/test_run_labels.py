@@ -219,17 +219,19 @@ LAYOUTS = {
     "rubric: 'auto', sampling: {total: 2}}\n",
     "seed at the end": f"- name: t\n  {REST}  rubric: auto\n  sampling: {{total: 2}}\n"
     "  target_attributes: auto\n  target_attributes_seed: {mood: [glad]}",
-    "lines of another system": f"- name: t\n  {REST}  target_attributes: auto # x\n"
-    "  sampling: {total: 2}\n  rubric: auto # y\n".replace("\n", "\r\n"),
-}
-NOT_FOLLOWED = {
     "a word that stands elsewhere": "- name: t\n  description: &word auto\n  target_attributes: *word\n"
     "  sampling: {total: 2}\n  rubric: *word\n",
     "a seed that begins its task": "- target_attributes_seed: {mood: [glad]}\n  name: t\n"
     f"  {REST}  target_attributes: auto\n  sampling: {{total: 2}}\n  rubric: auto\n",
     "words over lines": f"- name: t\n  {REST}  target_attributes: >-\n    auto\n"
     "  sampling: {total: 2}\n  rubric: auto\n",
+    "lines of another system": f"- name: t\n  {REST}  target_attributes: auto # x\n"
+    "  sampling: {total: 2}\n  rubric: auto # y\n".replace("\n", "\r\n"),
 }
+MERGED = (
+    f"- &t\n  name: t\n  {REST}  target_attributes: auto\n  target_attributes_seed: {{mood: [glad]}}\n"
+    "  sampling: {total: 2}\n  rubric: auto\n- {<<: *t, name: u}\n"
+)
 
 
 def settled(tmp_path: Path, task: str) -> tuple[str, SettledFile]:
@@ -253,16 +255,16 @@ def test_only_what_was_left_to_teachers_changes(layout: str, tmp_path: Path) -> 
     text, found = settled(tmp_path, LAYOUTS[layout])
     assert not found.rewritten
     holds(tmp_path, found)
-    touched = ("auto", "complete", "_seed", "mood:", "target: [", "sampling")
-    stays = [line for line in text.splitlines() if not any(part in line for part in touched)]
-    assert [line for line in stays if line not in found.text.splitlines()] == []
+    touched = ("auto", "complete", "_seed", "mood:", "target: [", "sampling", ">-", "*word")
+    stays = [line.strip(" -") for line in text.splitlines() if not any(part in line for part in touched)]
+    kept = [line.strip(" -") for line in found.text.splitlines()]  # which are indented alike
+    assert [line for line in stays if line not in kept] == []
     walks = "complete" in layout
     assert (found.config.tasks[0].sampling.target == "all") is walks
 
 
-@pytest.mark.parametrize("layout", NOT_FOLLOWED)
-def test_what_is_written_too_oddly_is_written_anew(layout: str, tmp_path: Path) -> None:
-    _, found = settled(tmp_path, NOT_FOLLOWED[layout])
+def test_where_a_task_merges_another_all_is_written_anew(tmp_path: Path) -> None:
+    _, found = settled(tmp_path, MERGED)
     assert found.rewritten
     holds(tmp_path, found)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -224,6 +224,7 @@ class HostedModel(Model):
         self._unknown: set[str] = set()
         self._limit_renamed = self._is_behind_gateway = False
         self._prefixes = SharedPrefixes()
+        self._call = cache(self._new_call)
 
     async def reach(self) -> None:
         if self._admission.refusal() is None:  # else nothing will be asked there
@@ -258,8 +259,9 @@ class HostedModel(Model):
         if request.fresh and self._is_behind_gateway and "cache" not in self._unknown:
             sent = self._uncached(sent)
         try:
+            call = self._call(request.rank, request.purpose == "probe", request.goes_on)
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
-            completion, latency_s, attempts = await self._send(sent, body, self._call(request))
+            completion, latency_s, attempts = await self._send(sent, body, call)
         except LimitRenamed as error:
             # The name of a deployment does not tell its model: Azure's refusal is how one learns it.
             if self._host is host:
@@ -379,14 +381,14 @@ class HostedModel(Model):
         """Whether a request that is sent on a suspicion is answered soon: not in a batch job of hours."""
         return True
 
-    def _call(self, request: Request) -> Call[Completion]:
+    def _new_call(self, rank: int, is_probe: bool, goes_on: bool) -> Call[Completion]:
         """How a request is sent; a probe waits less long than others."""
-        is_probe, timeout_s = request.purpose == "probe", self._spec.timeout_s
+        timeout_s = self._spec.timeout_s
         return Call(
             decode=partial(self._decode, self._admission.settle),
             explain=self._explain,
             timeout_s=min(PROBE_TIMEOUT_S, timeout_s) if is_probe else timeout_s,
-            rank=request.rank,
+            rank=rank,
             permit=self._admission.permit,
             unsent=self._admission.unsent,
             tokens=lambda completion: completion.usage.tokens,
@@ -394,7 +396,7 @@ class HostedModel(Model):
             refusal=self._admission.refusal,
             lane=self._endpoint.lane(self._spec.model),
             probe=is_probe,
-            goes_on=request.goes_on,
+            goes_on=goes_on,
         )
 
     def _decode(self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor) -> Completion:

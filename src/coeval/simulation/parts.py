@@ -429,11 +429,7 @@ PARTS: tuple[FormPart, ...] = (
 """Tried in this order; what matches none is a student's."""
 
 
-def _same_answer(ask: SimulatedAsk) -> Reply:
-    return {"same": ask.draws.pick("value $.same", ("yes", "no"))}
-
-
-_BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS} | {"same_answer": _same_answer}
+_BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
 
 
 def player(ask: SimulatedAsk) -> Player:

@@ -32,12 +32,6 @@ from coeval.store.jsonl import (
     write_json_atomic,
 )
 
-# --- Folder lock and its holder
-#
-# Two things are locked, and each makes good what the other lacks: the file ``.lock``, since not every file
-# system locks folders, and the folder itself, which nobody deletes by mistake. Who holds them stands in
-# ``.lock.holder.json`` with the time at which that process started; as long as it lives, nobody else writes.
-
 
 class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A failed work item or a torn line; ``phase`` is the task's label in a benchmark."""
@@ -50,6 +44,13 @@ class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     attempts: int = 0
     torn: str | None = None
+
+
+# --- Folder lock and its holder
+#
+# Two things are locked, and each makes good what the other lacks: the file ``.lock``, since not every file
+# system locks folders, and the folder itself, which nobody deletes by mistake. Who holds them stands in
+# ``.lock.holder.json`` with the time at which that process started; as long as it lives, nobody else writes.
 
 
 class Holder(msgspec.Struct, frozen=True):

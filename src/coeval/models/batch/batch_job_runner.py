@@ -33,6 +33,7 @@ from coeval.models.batch.batch_index import (
     results_file,
 )
 from coeval.models.batch.job_list import Batching, BatchMode, PendingJob
+from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.store.jsonl import replaced_whole
 
 # --- Results of a batch job
@@ -314,7 +315,7 @@ class BatchJobRunner:
                 if counted > SUBMISSIONS:
                     raise
                 self._note(error)
-                await asyncio.sleep(max(next(waits), error.retry_after_s or 0.0))
+                await asyncio.sleep(max(next(waits), min(error.retry_after_s or 0.0, LONGEST_HOLD_S)))
         if not _is_id(job_id):
             return await self._nameless(job_id)
         self.job.id, self.job.state, self.job.note = job_id, "submitted", ""
@@ -493,8 +494,8 @@ class BatchJobRunner:
         """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
         job = self.job
         if job.requests == 1:
-            (only,) = await self._index.waiting_of(job.tag)
-            self._results.write_one(BatchOutcome(only, error=StoredError.of(error)))
+            for only in await self._index.waiting_of(job.tag):
+                self._results.write_one(BatchOutcome(only, error=StoredError.of(error)))
             return await self._take_in(fresh=True)
         limits = self.queue.limits
         self.queue.limits = limits._replace(

@@ -8,17 +8,17 @@ field, usage left out, an error inside a 200.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from coeval.core import foreign
 from coeval.core.errors import BadRequest, Misshapen, ModelError, Undecodable
 from coeval.core.model import ModelSpec
-from coeval.core.records import LABELS_KEY, Completion, Message, Request, Schema
+from coeval.core.records import LABELS_KEY, Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host, Structured
 from coeval.models.dialects.dialect import (
@@ -29,7 +29,6 @@ from coeval.models.dialects.dialect import (
     ModelPage,
     read_window,
     schema_for,
-    seed_of,
 )
 from coeval.models.dialects.openai_answer import astray, decode, explain
 from coeval.models.transport.call import requested_wait_s
@@ -38,8 +37,8 @@ from coeval.models.transport.connection import HttpReply
 # --- Model list, ``GET /models``
 #
 # Written against OpenAI's reference and what others add to it: the context window under several names (Groq,
-# Mistral, OpenRouter, vLLM; DeepInfra within `metadata`; Hugging Face for each provider behind it), and what
-# is not served or makes no text (Groq, Mistral, OpenRouter, Hugging Face).
+# Mistral, OpenRouter, vLLM; DeepInfra within `metadata`), and what is not served or makes no text (Groq,
+# Mistral, OpenRouter, Hugging Face).
 
 _ROUTED_AT = 1_677_610_602  # of every model that LiteLLM's proxy lists
 _WINDOWS = ("context_window", "context_length", "max_context_length", "max_model_len")
@@ -215,23 +214,44 @@ def in_first_turn(messages: Sequence[Message]) -> list[Message]:
 
 # --- The typed parameters in the words of each host of OpenAI's shape, and those that it has no word for
 
+T = TypeVar("T")
 
-def _drawn(request: Request, spec: ModelSpec, host: Host, traits: ModelTraits) -> dict[str, Any]:
+
+def _kept(make: Callable[..., T]) -> Callable[..., T]:
+    """Keep results by the very same objects: for what costs as much to hash as to work out. What is kept
+    keeps these alive, so that no other takes their identity."""
+    results: dict[tuple[int, ...], tuple[T, tuple[Any, ...]]] = {}
+
+    def found(*of: Any) -> T:
+        place = tuple(map(id, of))
+        if (known := results.get(place)) is None:
+            if len(results) >= 256:
+                results.clear()
+            known = results[place] = make(*of), of
+        return known[0]
+
+    return found
+
+
+@_kept  # a model is asked in few ways, each of them very often
+def _drawn(
+    sampling: SamplingParameters, spec: ModelSpec, host: Host, top_logprobs: int | None, seed: int | None
+) -> dict[str, Any]:
     """The typed parameters, by the names of the host.
 
     Raises BadRequest: one is set that the host, or this model of it, has nothing for; where it may go,
     FieldRejected.
     """
-    sampling = request.sampling
+    traits = traits_at(host.name, spec.known_as)
     words = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
         host.output_limit_field(spec.known_as): sampling.max_tokens,
         "stop": sampling.stop,
-        "logprobs": None if request.top_logprobs is None else True,
-        "top_logprobs": request.top_logprobs,
-        host.seed_field: seed_of(request),
+        "logprobs": None if top_logprobs is None else True,
+        "top_logprobs": top_logprobs,
+        host.seed_field: sampling.seed if seed is None else seed,
     }
     body: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
@@ -311,11 +331,13 @@ class OpenAIChat(Dialect):
         return "/chat/completions"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        traits = traits_at(host.name, spec.base_model or spec.model)
+        traits = traits_at(host.name, spec.known_as)
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":
             body["messages"] = said_by(request.messages, traits.system)
-        body.update(_drawn(request, spec, host, traits))
+        body.update(_drawn(request.sampling, spec, host, request.top_logprobs, request.seed and 1))
+        if request.seed is not None:
+            body[host.seed_field] = request.seed
         if (schema := schema_for(request, spec, structured=structured)) is not None:
             response_format = _response_format(request, schema, host, traits)
             if response_format is not None:
@@ -343,7 +365,7 @@ def _response_format(
 ) -> msgspec.Raw | dict[str, str] | None:
     match traits.structured or host.structured:
         case "json_schema":
-            return _json_schema(schema.name, msgspec.json.encode(schema.body), traits.strict)
+            return _json_schema(schema, traits.strict)
         # JSON mode answers 400 unless a message says "JSON".
         case "json_object" if any("json" in m.content.lower() for m in request.messages):
             return {"type": "json_object"}
@@ -351,11 +373,9 @@ def _response_format(
             return None
 
 
-@lru_cache(maxsize=256)
-def _json_schema(name: str, schema: bytes, strict: bool) -> msgspec.Raw:
-    """Encoded once, as a run asks for few schemas many times."""
-    strict = strict and _is_closed(foreign.decode(schema))
-    needed = {"name": name, "schema": msgspec.Raw(schema), "strict": strict}
+@_kept  # a run asks for few schemas many times
+def _json_schema(schema: Schema, strict: bool) -> msgspec.Raw:
+    needed = {"name": schema.name, "schema": schema.body, "strict": strict and _is_closed(schema.body)}
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": needed}))
 
 

@@ -57,7 +57,7 @@ class OwnCode(Model):
         self.interface = spec.interface
         self._spec = spec
         self._admission = admission
-        self._drained = False
+        self._drained = asyncio.Event()
         hidden = os.environ.keys() - without_credentials(os.environ).keys()
         self._redactor = Redactor(map(os.environ.__getitem__, sorted(hidden)), names=spec.open_names)
 
@@ -75,7 +75,9 @@ class OwnCode(Model):
                 fault = Fault(error, again=error.retryable and error.retry_advised and not unread)
                 if not tries.failed(fault):
                     raise
-                await asyncio.sleep(min(tries.wait_s(fault, _RNG), LONGEST_HOLD_S))
+                with suppress(TimeoutError):  # nobody who is to end waits for a host's limit
+                    wait_s = min(tries.wait_s(fault, _RNG), LONGEST_HOLD_S)
+                    await asyncio.wait_for(self._drained.wait(), wait_s)
                 continue
             text = self._redactor.answer(completion.text)
             if attempt == 1 and text is completion.text:
@@ -85,7 +87,7 @@ class OwnCode(Model):
 
     def drain(self) -> None:
         """From now on no call is made; who waits for one gets Draining."""
-        self._drained = True
+        self._drained.set()
 
     @abstractmethod
     async def _answer(self, request: Request) -> Completion:
@@ -94,11 +96,11 @@ class OwnCode(Model):
     async def _called(self, request: Request, call: Callable[[Request], Awaitable[Completion]]) -> Completion:
         """Have a call made that is permitted and paid for, and book it. A call that raises Draining was not
         made."""
-        if self._drained and not request.goes_on:
+        if self._drained.is_set() and not request.goes_on:
             raise draining()
         admission = self._admission
         async with admission.at_reported_cost(request.rank) as reservation:
-            if self._drained and not request.goes_on:
+            if self._drained.is_set() and not request.goes_on:
                 raise draining()
             completion = await admission.asked(request, self._spec, call, reservation)
         admission.learn_cost(completion.usage)
@@ -114,7 +116,8 @@ class OwnCode(Model):
         kinds = {each.__name__ for each in type(error).__mro__}
         if status == 429:
             headers = getattr(response, "headers", None)
-            wait_s = requested_wait_s(headers) if isinstance(headers, Mapping) else None
+            said = headers.items() if isinstance(headers, Mapping) else ()
+            wait_s = requested_wait_s({f"{name}".lower(): f"{value}" for name, value in said})
             return RateLimited(message, status=429, retry_after_s=wait_s)
         if isinstance(status, int) and (status in (408, 409) or status >= 500):
             return ServerFault(message, status=status)

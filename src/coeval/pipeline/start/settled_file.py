@@ -38,7 +38,7 @@ class SettledFile(NamedTuple):
 
 
 def settled_file(file: Path, loaded: Loaded, parts: Sequence[ProposedPart]) -> SettledFile:
-    """The file with every part in its place, and without keys of models; all else as it stands, with its
+    """The file with every part in its place, and without keys of models; all else says what it said, with its
     comments but those in what is replaced. What comes of it is read and compared before it is given back."""
     data, yaml = deepcopy(loaded.data), _round_trip()
     hidden = _settle(data, loaded.config, parts)
@@ -48,7 +48,7 @@ def settled_file(file: Path, loaded: Loaded, parts: Sequence[ProposedPart]) -> S
         _settle(edited, loaded.config, parts)
         text = _dumped(yaml, edited)
         kept = read_config(parse_document(text, file)).config == expected
-    except (ConfigError, YAMLError):
+    except (ConfigError, YAMLError, KeyError):  # of what is merged by <<, ruamel.yaml takes out no key
         kept = False
     return SettledFile(text if kept else _dumped(yaml, data), expected, rewritten=not kept, hidden=hidden)
 
@@ -86,9 +86,9 @@ def refuse_credentials(loaded: Loaded) -> None:
 
 def _settle(data: dict[str, Any], config: Config, parts: Sequence[ProposedPart]) -> tuple[str, ...]:
     """Put the parts into the data of a file; return the models whose credential is taken out of it."""
-    models = data.get("models", ())
+    models = data.get("models") or ()
     hidden = tuple(model["name"] for model in models if model.pop("access_key", None) is not None)
-    tasks = {task["name"]: task for task in data.get("tasks", ())}
+    tasks = {task["name"]: task for task in data.get("tasks") or ()}
     for part in parts:
         task, key = tasks.get(part.task, {}), _KEY[part.kind]  # none: inherited by resume_from
         task.setdefault("sampling", {}).update(_sampling(config, part))
@@ -97,7 +97,7 @@ def _settle(data: dict[str, Any], config: Config, parts: Sequence[ProposedPart])
         task.pop(f"{key}_seed", None)
         if isinstance(task, CommentedMap) and not task.fa.flow_style():
             remark = f"proposed by {', '.join(part.authors)}" if part.authors else "as the run has it"
-            task.yaml_set_comment_before_after_key(key, before=remark, indent=task.lc.col)
+            task.yaml_set_comment_before_after_key(key, before=remark, indent=4)
     return hidden
 
 

@@ -112,7 +112,7 @@ _STYLES = ((_SITE, "page.css"), (_ITEMS, "items.css"))
 # Where more data follows: no text of a report can hold it unescaped.
 _MORE = Markup("<!-- more -->")
 # Sections whose figures are those of the whole run, whatever is chosen.
-_OF_WHOLE_RUN = frozenset({"pairs", "judges", "benchmark", "cost"})
+_OF_WHOLE_RUN = frozenset({"pairs", "judges", "benchmark", "by-people", "cost"})
 # Of a table that stand in the page's text; the others are shown when somebody asks for them.
 _MOST_ROWS = 60
 _NUMBER = re.compile(r"(?<![\w./:-])[±$−-]?\d[\d,.]*+(?:\s\[[^\]]*\])?(?![\w/-])")
