@@ -458,7 +458,7 @@ def _tested(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> lis
         gate = where_of(found[parent]) if parent is not None and closed else None
         source = None
         a, b, row = paired[at]
-        if parent is None and row.metric == SCORE and found[at].significant:
+        if parent is None and row.metric == SCORE and "factor" in b.grids and found[at].significant:
             of_pair = [(paired[place][2], members[place].found) for place in places[a.label, b.label]]
             parts = _factor_differences(b.grids["factor"].parts, of_pair, row.task)
             source = lead_factor(found[at], factor_parts(b.grids["factor"].grid, parts))
