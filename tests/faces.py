@@ -47,7 +47,8 @@ def of_terminal(name: str, text: str) -> Face:
         if len(cells) > 1 and table is not None and len(cells) == len(table.head):
             table.rows.append(list(cells))
         elif len(cells) > 1:
-            table = FaceTable(before, cells, [])
+            titled = before if table is None or table.rows else "  ".join(table.head)
+            table = FaceTable(titled, cells, [])
             tables.append(table)
         else:
             table = None if len(cells) < 2 else table
@@ -76,6 +77,13 @@ def of_markdown(name: str, text: str) -> Face:
         else:
             table = None
     return Face(name, tables, sentences)
+
+
+def of_latex(name: str, text: str) -> Face:
+    """Each row is a line of its own."""
+    lines = [re.sub(r"\\\\$", "", line).strip() for line in text.splitlines() if line.endswith(r"\\")]
+    rows = [[re.sub(r"\\(.)", r"\1", cell.strip()) for cell in re.split(r"(?<!\\)&", line)] for line in lines]
+    return Face(name, [FaceTable("", rows[0], [*rows[1:]])] if rows else [])
 
 
 class _Markup(HTMLParser):
@@ -112,7 +120,7 @@ class _Markup(HTMLParser):
             self._row = None
         elif tag == "caption" and self._text is not None:
             table = self.tables[-1]
-            self.tables[-1] = table._replace(title=table.title or "".join(self._text))
+            self.tables[-1] = table._replace(title="".join(self._text) or table.title)
             self._text = None
         elif tag in ("p", "li") and self._text is not None:
             self.sentences.append(" ".join("".join(self._text).split()))
@@ -223,6 +231,8 @@ class FolderNames(NamedTuple):
 
 
 def _is_short_for(text: str, name: str) -> bool:
+    if "…" in text:
+        return all(map(name.__contains__, text.split("…")))
     pieces, whole = text.split("@"), name.split("@")
     return len(pieces[0]) > 4 and len(pieces) == len(whole) and all(map(str.__contains__, whole, pieces))
 
@@ -233,6 +243,7 @@ HEADINGS = {
     "n": "n", "items": "n", "failed": "failed", "missing": "missing",
     "difference": "difference", "b − a": "difference",
     "over items and judges": "difference over judges", "judges": "difference over judges",
+    "least": "least", "could be seen": "least",
     "p": "p", "p (holm)": "p", "p (holm), judges too": "p over judges",
     "cost": "cost", "cost_usd": "cost", "accuracy": "accuracy",
     "strength": "strength", "pairwise strength": "strength", "wins in 100": "strength",
@@ -243,11 +254,17 @@ PARTS = (
     "scores by judge and student", "scores by teacher and student",
 )  # fmt: skip
 OF_PAIRS = {
-    **{name: name for name in ("difference", "difference over judges", "p", "p over judges")},
+    **{name: name for name in ("difference", "difference over judges", "p", "p over judges", "least")},
     "n": "n of pair",
 }
+SIDES = (
+    {"row": "student", "column": "less", "of": "task"},
+    {"of": "student", "baseline": "less", "by": "task"},
+)
+"""What tables of a comparison call two sides and the place."""
 OTHER_FIGURES = re.compile(
-    "Robust set|By role|Judges|How far|What|Length|Missing|Several answers|Levels|Where|Over all samples"
+    "Robust set|By role|phases|Judges|How far|What|Length|Missing|Several answers|Levels|Where|"
+    "Over all samples"
 )
 """Titles of tables whose columns carry these names for something else: judges, other items, files."""
 # Points: an interval that is written as ± may be a little lopsided.
@@ -340,7 +357,11 @@ def _of_sentences(sentences: Iterable[str], names: FolderNames) -> Iterator[tupl
 def _of_table(table: FaceTable, names: FolderNames) -> Iterator[tuple[Key, Printed | str]]:
     if OTHER_FIGURES.match(table.title):
         return
+    table = _with_sides(table, names)
     heads = [head.strip().lower() for head in table.head]
+    for sides in SIDES:
+        if sides.keys() <= {*heads}:
+            heads = [sides.get(head, head) for head in heads]
     if "less" in heads:
         yield from _pairs(table, heads, names)
     elif found := re.fullmatch(r"(.+): the others (?:less|−) (.+)", table.title):
@@ -357,6 +378,17 @@ def _of_table(table: FaceTable, names: FolderNames) -> Iterator[tuple[Key, Print
         yield from _of_heads(table, pair, names)
     else:
         yield from _by_model(table, heads, names)
+
+
+def _with_sides(table: FaceTable, names: FolderNames) -> FaceTable:
+    """The same with the models in its headings that its title names: ``a: A  b: B``, or ``B − A``."""
+    said = {}
+    if sides := re.fullmatch(r"a: (.+)  b: (.+)", table.title):
+        ends = {"a": sides[1], "b": sides[2], "b − a": f"{sides[2]} − {sides[1]}"}
+        said = {**ends, **{f"{side}, shared": f"{ends[side]}, shared" for side in "ab"}}
+    elif _pair_in(table.title, names):
+        said = {"difference": table.title}
+    return table._replace(head=[said.get(head, head) for head in table.head])
 
 
 def _pair_in(heading: str, names: FolderNames) -> tuple[str, str] | None:
@@ -391,7 +423,10 @@ def _pairs(table: FaceTable, heads: list[str], names: FolderNames) -> Iterator[t
         cells = dict(zip(heads, row, strict=True))
         first, second = names.whole(cells["student"]), names.whole(cells["less"])
         if first and second:
-            yield from _of_pair(first, second, _where(cells), cells)
+            yield from _of_pair(first, second, where := _where(cells), cells)
+            for model, heading in ((first, "score, shared"), (second, "baseline's, shared")):
+                shared = _of_shared("", first, second)
+                yield from _named("score of shared", (model, *shared, where), cells.get(heading))
 
 
 def _of_pair(
@@ -455,7 +490,7 @@ def _where(cells: Mapping[str, Any]) -> str:
     if part := next((cells[heading] for heading in PARTS if heading in cells), None):
         return str(part)
     task = cells.get("task")
-    return "" if task in (None, "–", "") else str(task)
+    return "" if task in (None, "–", "", "overall") else str(task).replace(": ", " · ")
 
 
 def _named(name: str, subject: Key, cell: Any) -> Iterator[tuple[Key, Printed | str]]:

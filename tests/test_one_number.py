@@ -14,13 +14,14 @@ import pickle
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import duckdb
+import msgspec
 import openpyxl
 import pytest
 from cli.terminal import on_terminal
@@ -35,6 +36,7 @@ from faces import (
     contradictions,
     figures_of,
     of_html,
+    of_latex,
     of_markdown,
     of_records,
     of_report,
@@ -47,9 +49,9 @@ from worker_folder import worker_folder
 
 from coeval.api import open_run
 from coeval.cli.main import main
-from coeval.reports.content import Report
 from coeval.reports.folder_report import folder_report
 from coeval.reports.site.page import write_page
+from coeval.reports.view.viewed_folder import ViewedFolder
 from tools.docs.materials import write_prices
 
 RUNS = tuple(name for name in FOLDERS if name not in ("two_sweeps", "benchmark"))
@@ -100,6 +102,9 @@ def faces_of_run(folder: Path, out: Path) -> Iterator[Face]:
         yield of_terminal(command, called(command, folder))
     for command in ("results", "compare"):
         yield of_markdown(f"{command} --markdown", called(command, folder, "--markdown"))
+    yield of_latex("results --latex", called("results", folder, "--latex"))
+    yield of_terminal("status", called("status", folder))
+    yield from _of_view(folder)
     called("analyze", "all", "--run", folder, "--format", "excel", "--out", out)
     yield of_workbook("workbook", openpyxl.load_workbook(out / "report.xlsx"))
     with folder_report(folder) as found:
@@ -148,11 +153,25 @@ def _of_files(folder: Path, out: Path) -> Iterator[Face]:
     yield of_records("compare --json", map(_compared, compared), PAIR, PAIR_SHARES)
 
 
+def _of_view(folder: Path) -> Iterator[Face]:
+    """What ``coeval view`` serves of a folder: its line in the list; its page, with the lines above it."""
+    viewed = ViewedFolder(folder, lambda _: None)
+    viewed.needed = viewed.report_needed = True
+    viewed.look()
+    best, page = viewed.line()["summary"].best, of_html("view, page", (viewed.report or b"").decode())
+    name = {"wins in 100": "strength", "labels right": "accuracy"}.get(best.what, "score")
+    fields = {"student": "name", name: "score", f"{name}, from": "low", f"{name}, to": "high"}
+    yield of_records("view, list", [msgspec.structs.asdict(best)], fields, SHARES)
+    yield page._replace(sentences=[*page.sentences, *viewed.state()["headline"]])
+    viewed.close()
+
+
 STRENGTH = {"student": "student", "task": "task", "strength": "strength"}
 STRENGTH |= {"strength, from": "low", "strength, to": "high"}
 PAIR = {"task": "task", "student": "b", "less": "a", "p (holm)": "p_adjusted", "n": "n"}
+PAIR |= {"least": "minimum_detectable"}
 PAIR |= {"difference": "difference", "difference, from": "low", "difference, to": "high"}
-PAIR_SHARES = ("difference", "difference, from", "difference, to")
+PAIR_SHARES = ("difference", "difference, from", "difference, to", "least")
 
 
 def _compared(record: dict[str, Any]) -> dict[str, Any]:
@@ -213,26 +232,30 @@ TOPICS = {
     "score": r"(score|mean recorded)\b.*", "accuracy": r"accuracy\b.*", "strength": r"strength\b.*",
     "rank": "rank",
     "counts": "n|n of pair|failed|missing", "difference": r"(difference|gap)\b.*", "p": "p|p over judges",
+    "least": "least",
     "verdict": "verdict", "cost": "cost|price",
 }  # fmt: skip
 LEAST = {
-    "balanced": ("score", "rank", "counts", "difference", "p", "verdict", "cost"),
-    "labels_alone": ("accuracy", "counts", "difference", "p", "verdict", "cost"),
+    "balanced": ("score", "rank", "counts", "difference", "p", "least", "verdict", "cost"),
+    "labels_alone": ("accuracy", "counts", "difference", "p", "least", "verdict", "cost"),
     "pairwise": ("strength", "rank", "counts", "cost"),
     "one_student": ("score", "counts", "cost"),
-    "mixed": ("score", "accuracy", "rank", "counts", "difference", "p", "verdict", "cost"),
+    "mixed": ("score", "accuracy", "rank", "counts", "difference", "p", "least", "verdict", "cost"),
 }
 """Topics that the folders have, the others as the first."""
+_PAGES = {"page", "view, page"}
+_REPORTS = {"results --markdown", "results --latex", "workbook", "notebook", *_PAGES}
 _FILES = {"results --json", "Run.results()", "export csv", "export parquet", "measures.json"}
 _COMPARED = {"compare", "compare --json", "compare --markdown"}
 SHOWN_BY = {
-    "score": {"results", "analyze", "results --markdown", "page", "workbook", "notebook", *_FILES},
-    "accuracy": {"results", "analyze", "results --markdown", "page", "workbook", "notebook", "export csv"},
-    "rank": {"analyze", "page", "workbook", "measures.json"},
-    "difference": {*_COMPARED, "page", "workbook", "results, sentence", "analyze, sentence"},
-    "p": {*_COMPARED, "page", "workbook"},
-    "verdict": {f"{face}, sentence" for face in ("results", "analyze", "compare", "page", "notebook")},
-    "cost": {"results", "page", "workbook", "notebook"},
+    "score": {"results", "analyze", *_REPORTS, "view, list", *_FILES},
+    "accuracy": {"results", "analyze", *_REPORTS, "export csv"},
+    "rank": {"analyze", *_PAGES, "workbook", "measures.json"},
+    "difference": {*_COMPARED, *_PAGES, "workbook", "results, sentence", "analyze, sentence"},
+    "p": {*_COMPARED, *_PAGES, "workbook"},
+    "least": {*_COMPARED, *_PAGES, "workbook"},
+    "verdict": {f"{face}, sentence" for face in ("results", "analyze", "compare", *_PAGES, "notebook")},
+    "cost": {"results", "status", *_PAGES, "workbook", "notebook"},
 }
 """The faces in which a run with scores and labels has to show a topic: a reader that finds nothing fails."""
 CASES = [(name, topic) for name in RUNS for topic in LEAST.get(name, LEAST["balanced"])]
@@ -259,13 +282,9 @@ def figures(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Calla
     def read(name: str) -> Figures:
         [folder] = folders.paths[name]
         if folder not in _FIGURES:
-            found: Figures = defaultdict(list)
             with chdir(folders.work):
-                names = names_of(folder)
-                for face in faces_of_run(folder, tmp_path_factory.mktemp(name)):
-                    for key, shown in figures_of(face, names).items():
-                        found[key] += shown
-            _FIGURES[folder] = found
+                faces = faces_of_run(folder, tmp_path_factory.mktemp(name))
+                _FIGURES[folder] = _figures(faces, names_of(folder))
         return _FIGURES[folder]
 
     return read
@@ -304,19 +323,100 @@ def test_a_figure_of_a_sentence_of_the_page_stands_in_one_of_its_tables(folders:
     """Of the report's data; the page that is written of it has its sentences."""
     with chdir(folders.work), folder_report(folders.paths[name][0]) as found:
         page = of_html("page", write_page(found.report).decode())
-    assert not _absent(found.report)
+        viewed = [*_of_view(folders.paths[name][0])][-1]
+    assert not _absent(of_report("page", found.report), found.report.shown.key)
+    assert not _absent(viewed, found.report.shown.key.values())
     shown = {found.report.shown.text(sentence.text) for sentence in found.report.lead}
-    assert {" ".join(sentence.split()) for sentence in page.sentences} >= shown
+    for face in (page, viewed):
+        assert {" ".join(sentence.split()) for sentence in face.sentences} >= shown
 
 
-def _absent(report: Report) -> set[str]:
+def _absent(face: Face, models: Iterable[str]) -> set[str]:
     """The decimals in sentences that are in no cell."""
-    page = of_report("page", report)
-    cells = " ".join(str(cell) for table in page.tables for row in table.rows for cell in row)
-    said = " ".join(page.sentences)
-    for model in sorted(report.shown.key, key=len, reverse=True):
+    cells = " ".join(str(cell) for table in face.tables for row in table.rows for cell in row)
+    said = " ".join(face.sentences)
+    for model in sorted(models, key=len, reverse=True):
         said = said.replace(model, "")
     return _decimals(said) - _decimals(cells)
+
+
+# --- Two sides: of two runs, and before a gate
+
+
+@pytest.mark.parametrize("name", _runs())
+def test_a_gate_prints_the_differences_of_compare(folders: Folders, tmp_path: Path, name: str) -> None:
+    [folder] = folders.paths[name]
+    (policy := tmp_path / "gate.yaml").write_text("max_drop: 5")
+    with chdir(folders.work):
+        names = names_of(folder)
+        if len(pair := names.models[:2]) < 2 or name == "one_student":
+            pytest.skip("a student alone is held against nobody")
+        words = folder, "--students", ",".join(pair)
+        gated = (*words, "--policy", policy)
+        faces = [
+            of_terminal("gate", called("gate", *gated)),
+            of_records("gate --json", _gated(called("gate", *gated, "--json")), PAIR, PAIR_SHARES),
+            *_compared_faces(words, tmp_path),
+        ]
+        markdown = of_markdown("gate --markdown", called("gate", *gated, "--markdown"))
+    titled = [table._replace(title=faces[0].tables[0].title) for table in markdown.tables]
+    found = _figures([*faces, markdown._replace(tables=titled)], names)
+    printed = {one.face for key, shown in found.items() if key[0] == "difference" for one in shown}
+    assert printed >= {"gate", "gate --json", "gate --markdown", "compare", "compare --json"}
+    assert not (differing := contradictions(found)), "\n".join(differing)
+
+
+def test_two_runs_compared_have_the_same_figures_in_every_face(folders: Folders, tmp_path: Path) -> None:
+    runs = [*folders.paths["balanced"], *folders.paths["missing_judges"]]
+    with chdir(folders.work):
+        compared = json.loads(called("compare", *runs, "--json"))
+        faces = [*_compared_faces(runs, tmp_path)]
+    tasks = dict.fromkeys(one["task"] for one in compared["comparisons"] if one["task"])
+    names = FolderNames((*compared["sides"],), (*tasks,))
+    found = _figures(faces, names)
+    for name in ("difference", "difference low", "p", "least", "n of pair"):
+        printed = {one.face for key, shown in found.items() if key[0] == name for one in shown}
+        assert printed == {*_COMPARED, "page", "workbook"}, name
+    assert not (differing := contradictions(found)), "\n".join(differing)
+    assert not [face.name for face in faces if face.name != "workbook" and _absent(face, names.short)]
+
+
+def test_a_figure_of_a_sentence_on_sweeps_stands_in_a_table_beside_it(
+    folders: Folders, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    with chdir(folders.work):
+        terminal = of_terminal("compare", called("compare", *folders.paths["two_sweeps"], "--html", page))
+    for face in (terminal, of_html("page", page.read_text())):
+        said = " ".join(face.sentences)
+        assert "the largest gap" in said
+        assert not _absent(face, ())
+
+
+def _gated(text: str) -> Iterator[dict[str, Any]]:
+    """The tasks of a gate's candidate, as rows of ``compare --json``."""
+    [candidate] = json.loads(text)["candidates"]
+    for one in candidate["tasks"]:
+        task = None if one["place"] == "overall" else one["place"]
+        yield {**one, "a": candidate["base"], "b": candidate["candidate"], "task": task}
+
+
+def _compared_faces(words: Sequence[object], out: Path) -> Iterator[Face]:
+    yield of_terminal("compare", called("compare", *words))
+    yield of_markdown("compare --markdown", called("compare", *words, "--markdown"))
+    page, book = out / "page.html", out / "book.xlsx"
+    compared = json.loads(called("compare", *words, "--json", "--html", page, "--excel", book))
+    yield of_records("compare --json", map(_compared, compared["comparisons"]), PAIR, PAIR_SHARES)
+    yield of_html("page", page.read_text())
+    yield of_workbook("workbook", openpyxl.load_workbook(book))
+
+
+def _figures(faces: Iterable[Face], names: FolderNames) -> Figures:
+    found: Figures = defaultdict(list)
+    for face in faces:
+        for key, shown in figures_of(face, names).items():
+            found[key] += shown
+    return found
 
 
 # --- Sweeps and benchmarks

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cli.written_output import output, verdicts
+from cli.written_training import drawn, write_run
 from pipeline.experiments import Lab, model
 from pipeline.experiments import task as task_of
 from written_run import Run
 
 from coeval import compare as compared
+from coeval import open_run
 from coeval.analysis.panel.panel_findings import outcome
 from coeval.core.errors import UsageError
 
@@ -379,3 +382,21 @@ def test_students_with_a_judge_each_are_told_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         compared(tmp_path)
     assert str(refused.value).count(f"{said}are not compared") == 1
+
+
+@pytest.mark.process
+def test_a_comparison_counts_the_samples_that_the_results_of_each_side_count(tmp_path: Path) -> None:
+    """The second sample of one side is unfinished, and its items are the easy ones."""
+    for step, scores in drawn({100: 0.4, 200: 0.7}, 40, 2).items():
+        folder = tmp_path / f"step_{step}"
+        write_run(folder / "run_0", scores[:, 0])
+        easy = np.where(scores[:, 1] == 1, 1.0, np.nan)
+        if step == 100:
+            write_run(folder / "run_1", easy, complete=False, missing={"missing": 40 - int(np.nansum(easy))})
+        else:
+            write_run(folder / "run_1", scores[:, 1])
+    folders = [tmp_path / "step_100", tmp_path / "step_200"]
+    values = [open_run(folder).results().frame("metrics")["value"][0] for folder in folders]
+    [one] = compared(*folders).comparisons
+    assert (one.mean_a, one.mean_b) == pytest.approx(values)
+    assert one.n == 40

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,8 +16,17 @@ from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.comparison.family import FamilyMember, adjust_family, gatekept, lead_verdict
+from coeval.analysis.comparison.family import (
+    FactorPart,
+    FamilyMember,
+    adjust_family,
+    gatekept,
+    lead_factor,
+    lead_verdict,
+)
 from coeval.analysis.comparison.paired_difference import Difference
+from coeval.reports.folder_report import folder_report
+from coeval.reports.site.page import write_page
 from evidence.judge_sample import TASKS, World, leads, pages, picked_leaders
 
 
@@ -175,3 +187,49 @@ def test_a_label_is_tested_beside_scores_that_do_not_differ(tmp_path: Path) -> N
     assert label.p_adjusted == pytest.approx(label.p)
     assert label.significant
     assert compared.sentences[1].startswith("ann leads on haiku (form): 66.0 ± ")
+
+
+def lead_of(*parts: tuple[str, float, float, bool]) -> str | None:
+    """What a lead comes from whose halves are these: factor, difference, p-value, whether it is a check."""
+    found = [
+        FactorPart(factor, is_check, 0.5, msgspec.structs.replace(member(p).found, difference=difference))
+        for factor, difference, p, is_check in parts
+    ]
+    [lead] = adjust_family([member(0.001)])
+    return lead_factor(lead, found)
+
+
+def test_a_lead_comes_from_the_one_factor_that_makes_up_most_of_it() -> None:
+    assert lead_of(("tone", 0.2, 0.001, False), ("amount", 0.01, 0.6, False)) == "tone"
+    assert lead_of(("tone", 0.0, 0.9, False), ("amount", 0.2, 0.001, True)) == "amount, a check"
+    assert lead_of(("tone", 0.1, 0.01, False), ("amount", 0.1, 0.01, True)) is None, "two share it"
+    assert lead_of(("tone", 0.2, 0.001, False), ("amount", 0.04, 0.01, False)) is None, "both lead"
+    assert lead_of(("tone", 0.2, 0.001, False)) is None, "a score of one factor says so already"
+    [tied] = adjust_family([member(0.3)])
+    assert lead_factor(tied, [FactorPart("tone", False, 1.0, member(0.001).found)]) is None, "no lead"
+
+
+@pytest.mark.process
+def test_every_face_names_the_factor_of_a_lead(tmp_path: Path) -> None:
+    run, drawn = Run(tmp_path / "run"), random.Random(5)
+    for n in range(1, 61):
+        alike = drawn.choice(("High", "Low"))
+        for student, tone in (("ann", "High"), ("ben", drawn.choice(("High", "Medium", "Low")))):
+            for judge in ("j1", "j2", "j3"):
+                run.judged(n, student, judge, {"tone": tone, "amount": alike})
+    source = "the lead comes from tone"
+    with folder_report(run.folder) as found:
+        assert any(source in sentence.text for sentence in found.report.lead)
+        page = write_page(found.report).decode()
+    compared = api.compare(run.folder)
+    [one] = [one for one in compared.comparisons if one.metric == "score"]
+    [gap] = api.open_run(run.folder).measures()["ranking"]["differences"].values()
+    assert one.comes_from == gap["comes_from"] == "tone"
+    assert source in one.sentence
+    assert source in page
+    for command in ("results", "analyze", "compare"):
+        printed = subprocess.run(
+            [sys.executable, "-m", "coeval", command, str(run.folder)],
+            capture_output=True, text=True, check=False,
+        ).stdout  # fmt: skip
+        assert source in " ".join(printed.split()), command

@@ -359,6 +359,9 @@ def test_differences_by_judges_are_those_of_the_ranking(labelled: Path) -> None:
     pairs = measures.people.scales[ALL_FACTORS].pairs
     assert len(pairs) == 3
     for (one, other), found in pairs.items():
+        assert found.people.low is not None
+        assert found.people.high is not None
+        assert found.sure == (not found.people.low <= 0 <= found.people.high), "the interval belongs to p"
         gap = measures.ranking.between(one, other)
         assert gap is not None
         assert found.judged[:3] == pytest.approx((gap.turned.difference, *gap.turned.ci95))

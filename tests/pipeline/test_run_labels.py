@@ -255,7 +255,7 @@ def test_only_what_was_left_to_teachers_changes(layout: str, tmp_path: Path) -> 
     text, found = settled(tmp_path, LAYOUTS[layout])
     assert not found.rewritten
     holds(tmp_path, found)
-    touched = ("auto", "complete", "_seed", "mood:", "target: [", "sampling", ">-")
+    touched = ("auto", "complete", "_seed", "mood:", "target: [", "sampling", ">-", "*word")
     stays = [line.strip(" -") for line in text.splitlines() if not any(part in line for part in touched)]
     kept = [line.strip(" -") for line in found.text.splitlines()]  # which are indented alike
     assert [line for line in stays if line not in kept] == []

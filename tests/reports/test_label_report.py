@@ -119,7 +119,6 @@ def test_so_does_a_choice(mixed: Lab, tmp_path: Path, coeval: Command) -> None:
 def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> None:
     leads = report.sections[0]
     assert [table.name for table in leads.tables] == ["labels", "differences"]
-    assert [picture.table for picture in leads.pictures] == ["labels"]
     found = measures["labels"]["quiz"]["colour"]["students"]
     for row in report.table("labels").records():
         student = found[row["student"]]

@@ -224,7 +224,6 @@ class HostedModel(Model):
         self._unknown: set[str] = set()
         self._limit_renamed = self._is_behind_gateway = False
         self._prefixes = SharedPrefixes()
-        # Requests differ in little of how they are sent.
         self._call = cache(self._new_call)
 
     async def reach(self) -> None:
@@ -259,8 +258,8 @@ class HostedModel(Model):
         sent, dropped = self._without_unknown(request) if self._unknown else (request, ())
         if request.fresh and self._is_behind_gateway and "cache" not in self._unknown:
             sent = self._uncached(sent)
-        call = self._call(request.rank, request.purpose == "probe", request.goes_on)
         try:
+            call = self._call(request.rank, request.purpose == "probe", request.goes_on)
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
             completion, latency_s, attempts = await self._send(sent, body, call)
         except LimitRenamed as error:

@@ -43,13 +43,9 @@ class PhaseOutcome:
 
     def take(self, count: PhaseCount, planned: int) -> None:
         """Take over what became of a phase."""
-        self.planned, self.recorded, self.made, self.incomplete = (
-            planned,
-            count.recorded,
-            count.done,
-            count.lacking,
-        )
-        self.failed, self.gaps, self.pending = count.failed, count.gaps, count.pending
+        self.planned, self.recorded, self.made = planned, count.recorded, count.done
+        self.incomplete, self.failed = count.lacking, count.failed
+        self.gaps, self.pending = count.gaps, count.pending
 
     @property
     def missing(self) -> int:

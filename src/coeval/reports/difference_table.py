@@ -67,6 +67,7 @@ def with_differences(
     fields: Sequence[str],
     adjusted: str = "",
     *,
+    unit: str = "share",
     in_use: bool = False,
 ) -> ReportTable:
     """Add to a table whose rows are names what is known of the difference that each is of.
@@ -75,12 +76,13 @@ def with_differences(
     ----------
     fields : of `_FIELDS`
     adjusted : for what p-values allow, where that is more than the number of pairs
+    unit : of differences that name none
     in_use : leave those out that no difference has
     """
     columns, rows = list(table.columns), [list(row) for row in table.rows]
     for name in fields:
         column, cell = _FIELDS[name]
-        cells = [cell(one, getattr(one, "unit", "share")) for one in found]
+        cells = [cell(one, getattr(one, "unit", unit)) for one in found]
         if in_use and all(each is None for each in cells):
             continue
         if adjusted and column.kind == "probability":

@@ -17,7 +17,7 @@ from coeval.analysis.training.sweep_comparison import (
     peers_text,
     runs_sentence,
 )
-from coeval.analysis.training.training_curves import TrainingRun
+from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
 from coeval.core.plain import plain
 from coeval.core.shown_names import fitted_names
@@ -67,7 +67,7 @@ def shipping_section(
     """The best checkpoint of each task with those tied with it; over several tasks, their mean as a curve."""
     pictures, tables = [], [choice_table(found, held)]
     if found.changes:
-        tables.append(_last_steps(found))
+        tables.append(last_steps(found))
     if found.overall:
         means = _overall(found)
         title = "Mean over tasks, equally weighted, by step. Shaded: 95% interval of each checkpoint."
@@ -109,7 +109,7 @@ def _place(task: str | None) -> str:
     return OVERALL if task is None else plain(task)
 
 
-def _last_steps(found: SweepComparison) -> ReportTable:
+def last_steps(found: SweepComparison) -> ReportTable:
     """Each run's last step against the one before, by task."""
     names = [(plain(one.b.run), _place(one.task), f"{one.b.step} − {one.a.step}") for one in found.changes]
     table = ReportTable("last-table", "Last steps", columns_of("Run", "Task", "Steps"), tuple(names))
@@ -312,7 +312,19 @@ def _of_task(
     )
     question = f"{plain(task)}: how did it change?"
     anchor = f"task-{urlencode({'': task})[1:]}"
-    return ReportSection(anchor, question, tuple(sentences), (picture,), (table,))
+    tables = (table, _since_base(task, [(run.label, curve) for run, curve in curves]))
+    return ReportSection(anchor, question, tuple(sentences), (picture,), tables)
+
+
+def _since_base(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
+    """Each checkpoint against the base of its run."""
+    better = [(label, one) for label, curve in curves if (one := curve.first_better) is not None]
+    names = [(plain(label), f"{step} − {one.base}") for label, one in better for step in one.gaps]
+    table = ReportTable(f"since-{task}", "Since the base", columns_of("Run", "Steps"), tuple(names))
+    gaps = [gap for _, one in better for gap in one.gaps.values()]
+    fields = ("difference", "p", "n", "could_be_seen")
+    unit = better[0][1].unit if better else "share"
+    return with_differences(table, gaps, fields, "Adjusted for all checkpoints of the run", unit=unit)
 
 
 def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:

@@ -32,8 +32,6 @@ from coeval.store.jsonl import (
     write_json_atomic,
 )
 
-# --- A line of ``run_errors.jsonl``
-
 
 class ErrorLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A failed work item or a torn line; ``phase`` is the task's label in a benchmark."""

@@ -315,9 +315,8 @@ class _WorkerRun:
         worker, tested = self._worker, self._worker.evaluation.tested
         if tested is None:
             raise UsageError(f"the worker {worker.name} names no model to ask")
-        tested = msgspec.structs.replace(
-            tested, access_key=self._key
-        )  # which the worker's file does not hold
+        # Which the worker's file does not hold.
+        tested = msgspec.structs.replace(tested, access_key=self._key)
         await asyncio.to_thread(end_leftover, worker.folder)
         evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
         prepared = await asyncio.to_thread(prepare, evaluation, self.count)

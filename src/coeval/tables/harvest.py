@@ -56,7 +56,7 @@ class Selection(NamedTuple):
 @dataclass(slots=True)
 class Harvest:
     """One pass over the tables. ``items`` yields them; counts are complete afterwards. ``flawed`` rows make
-    no item, ``unwanted`` ones fail a condition. ``known`` are existing ids."""
+    no item, ``unwanted`` ones fail a condition."""
 
     tables: Iterable[Table]
     needed: ItemMap
@@ -90,10 +90,8 @@ class Harvest:
     def _of_table(self, table: Table) -> Iterator[HarvestedItem]:
         if missing := list(unknown_columns(self.needed, table.columns)):
             raise ColumnsMissing(table.path, missing)
-        maker, reported = (
-            ItemMaker(self.needed, table.columns),
-            self.problems.setdefault(table.path, Reported()),
-        )
+        maker = ItemMaker(self.needed, table.columns)
+        reported = self.problems.setdefault(table.path, Reported())
         for line, fields in table.rows:
             self.rows += 1
             try:

@@ -108,7 +108,7 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
         "step 600 is judged by strict otherwise than most checkpoints: no conclusion counts it",
     )
     assert curve.first_better is not None
-    assert [*curve.first_better.p_values] == [240, 360, 480]
+    assert [*curve.first_better.gaps] == [240, 360, 480]
     assert curve.points[-1].judge is not None
     assert curve.points[-1].judge.model == "strict"
     [run] = training_curves({"a": tmp_path}, base=600)

@@ -42,7 +42,7 @@ def test_the_first_better_step_is_named_with_its_difference() -> None:
     found = first_better(common(scores))
     assert found is not None
     alone = [paired_difference([PairedScores(scores[:, 0], later, np.ones(300))]).p for later in scores.T[1:]]
-    assert list(found.p_values.values()) == holm([p or 0.0 for p in alone])
+    assert [gap.p_adjusted for gap in found.gaps.values()] == holm([p or 0.0 for p in alone])
     assert (found.base, found.step, found.n_items) == (100, 300, 300)
     by = 100 * (scores[:, 2] - scores[:, 0]).mean()
     assert found.sentence.startswith(
@@ -53,7 +53,7 @@ def test_the_first_better_step_is_named_with_its_difference() -> None:
     assert later is not None
     assert (later.base, later.step) == (300, None)
     assert "no checkpoint is significantly better than step 300" in later.sentence
-    assert list(later.p_values) == [100, 200, 400]
+    assert list(later.gaps) == [100, 200, 400]
     assert first_better(common(scores), base=7) is None
     assert first_better(common(scores[:, :1])) is None
 
@@ -62,7 +62,7 @@ def test_a_worse_step_is_never_the_first_better() -> None:
     found = first_better(common(verdicts([0.7, 0.4, 0.4])))
     assert found is not None
     assert found.step is None
-    assert found.p_values[200] < 0.05
+    assert found.gaps[200].significant
 
 
 def test_points_are_told_on_their_own_scale() -> None:

@@ -203,6 +203,11 @@ class ComparedRow(NamedTuple):
     counted: Literal["item", "prompt"] = "item"
     is_label: bool = False
 
+    @property
+    def branch(self) -> Family:
+        """Its family, or that of labels, which have 5% of their own also where they are all a task has."""
+        return "label" if self.is_label else self.family
+
 
 PairedRow: TypeAlias = tuple[Side, Side, ComparedRow]
 """Two sides, and a row of their comparison."""
@@ -281,9 +286,9 @@ def compared_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
     pairings = [(a, b, pair(a, b)) for group in groups for a, b in combinations(group, 2)]
     pairs = [ComparedPair(*each, [*compared_rows(each[2])], ()) for each in pairings]
     paired = [(one.a, one.b, row) for one in pairs for row in one.rows]
-    tested = Counter(row.family for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
+    tested = Counter(row.branch for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
     members = [
-        _member(*each, max(tested[each[2].family], 1), scatter)
+        _member(*each, max(tested[each[2].branch], 1), scatter)
         for each, scatter in zip(paired, _scatters(groups, paired), strict=True)
     ]
     found = iter(_tested(paired, members))
@@ -453,7 +458,6 @@ def _tested(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> lis
         gate = where_of(found[parent]) if parent is not None and closed else None
         source = None
         a, b, row = paired[at]
-        # a metric of another tool may be called score, too: it has no factors
         if parent is None and row.metric == SCORE and "factor" in b.grids and found[at].significant:
             of_pair = [(paired[place][2], members[place].found) for place in places[a.label, b.label]]
             parts = _factor_differences(b.grids["factor"].parts, of_pair, row.task)

@@ -133,13 +133,13 @@ class PairDifference(Entity, frozen=True, kw_only=True):
     """How b differs from a, paired by item: of this pair alone, and as its family has it."""
 
     difference: Annotated[
-        float, ShownAs("b − a, paired by item, tasks counting alike", "Difference", kind="gap")
+        float, ShownAs("b − a, paired by item, tasks counting alike", "Difference", "difference", "gap")
     ]
     ci95: Annotated[Ends, ShownAs("Of this pair alone", elsewhere=FILES)]
     ci95_adjusted: Annotated[Ends, ShownAs("It leaves 0 out where p is below 0.05", elsewhere="differences")]
     p: Annotated[float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)]
     p_adjusted: Annotated[
-        float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", kind="probability")
+        float | None, ShownAs("Adjusted for the number of pairs", "p (Holm)", "p", "probability")
     ]
     n: Annotated[int, ShownAs("Items that both have", elsewhere="differences", kind="count")]
     minimum_detectable: Annotated[float | None, ShownAs(_DETECTABLE, "Could be seen", terminal="least")]

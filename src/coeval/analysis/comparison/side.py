@@ -21,6 +21,7 @@ from coeval.analysis.measures.value_grid import label_grid, metric_grid
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.training.checkpoint_scores import choose_runs
 from coeval.core.text import listed
 
 Measure: TypeAlias = Literal["factor", "label", "metric"]
@@ -179,8 +180,9 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
 
 @singledispatch
 def _grids(reader: Reader, models: Collection[str]) -> dict[Measure, ComparedGrid]:  # noqa: ARG001
-    """That of a benchmark's metrics."""
-    return {"metric": ComparedGrid(metric_grid(reader))}
+    """That of a benchmark's metrics, over the samples that its results count."""
+    samples = {runs.scored_as: runs.runs for runs in choose_runs(reader.folder) if runs.runs}
+    return {"metric": ComparedGrid(metric_grid(reader, samples))}
 
 
 @_grids.register

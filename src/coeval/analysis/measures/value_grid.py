@@ -5,7 +5,7 @@ A value without a judge stands where the score of a check does, on the scale of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -57,18 +57,24 @@ def label_grid(reader: Reader, grid: ScoreGrid) -> ScoreGrid:
     return _value_grid(reader, _LABELS, grid.items, _Names(grid.students, (), grid.tasks, grid.teachers))
 
 
-def metric_grid(reader: Reader) -> ScoreGrid:
-    """The scores of a benchmark's items, each on its metric's scale."""
+def metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> ScoreGrid:
+    """The scores of a benchmark's items, each on its metric's scale; ``samples``: by task, what counts."""
     found = reader.rows("SELECT DISTINCT task, item FROM items ORDER BY task, item")
     tasks = tuple(dict.fromkeys(task for task, _ in found))
     number = {task: place for place, task in enumerate(tasks)}
     task = np.array([number[task] for task, _ in found], np.int32)
     items = GridItems([item for _, item in found], task, np.zeros(len(found), np.int32), {})
     judges = tuple(sorted(name for (name,) in reader.rows("SELECT DISTINCT judge FROM scores") if name))
-    return _value_grid(reader, _METRICS, items, _Names(reader.models(), judges, tasks))
+    return _value_grid(reader, _METRICS, items, _Names(reader.models(), judges, tasks), samples)
 
 
-def _value_grid(reader: Reader, source: dict[str, str], items: GridItems, names: _Names) -> ScoreGrid:
+def _value_grid(
+    reader: Reader,
+    source: dict[str, str],
+    items: GridItems,
+    names: _Names,
+    samples: Mapping[str, Sequence[int]] | None = None,
+) -> ScoreGrid:
     metrics = reader.rows("SELECT DISTINCT {metric} FROM {view} ORDER BY 1".format_map(source))
     factors = tuple(name for (name,) in metrics)
     of_task = [names.tasks[place] for place in items.task.tolist()]
@@ -77,6 +83,11 @@ def _value_grid(reader: Reader, source: dict[str, str], items: GridItems, names:
         [list(factors), list(names.judges), list(names.students), of_task, list(items.ids), len(items.ids)],
     )
     known = np.asarray(columns["student"]) >= 0
+    if samples is not None:
+        places = zip(
+            np.asarray(columns["item"]).tolist(), np.asarray(columns["sample"]).tolist(), strict=True
+        )
+        known &= [sample in samples.get(of_task[item], ()) for item, sample in places]
     value = np.ma.filled(columns["value"].astype(np.float64), np.nan)[known]
     item, student, factor, judge, sample, weight = (
         np.asarray(columns[name])[known]

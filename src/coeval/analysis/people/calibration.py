@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm_by_name, paired_difference
+from coeval.analysis.comparison.family import FamilyMember, adjust_family
+from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, mean_over_strata
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, of_interval
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -109,6 +110,14 @@ class PoweredDifference(NamedTuple):
     p: float
     weight: float
     labels: int
+    error: float
+    degrees: int
+
+    @property
+    def member(self) -> FamilyMember:
+        """As one of the comparisons that are tested together."""
+        numbers = (0.0, self.value, self.value, *self.bounds, self.error, self.degrees, self.p, self.labels)
+        return FamilyMember(Difference(*numbers, None, "paired t"))
 
 
 def best_weight(strata: Sequence[LabelledStratum]) -> float:
@@ -204,7 +213,7 @@ def powered_difference(first: LinearParts, second: LinearParts) -> PoweredDiffer
     half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
     p = float(2 * stdtr(freedom, -abs(value) / error))
     bounds = Bounds(max(value - half, -1.0), min(value + half, 1.0))
-    return PoweredDifference(value, bounds, p, weight, parts.labels)
+    return PoweredDifference(value, bounds, p, weight, parts.labels, error, freedom)
 
 
 def labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int | None:
@@ -268,7 +277,10 @@ class CalibratedPair(Entity, frozen=True):
 
     judged: Annotated[Measured, ShownAs("Difference by judges", "Judged", "judged", "points")]
     people: Annotated[
-        Measured, ShownAs("Difference on the human scale", "Human scale", "human scale", "points")
+        Measured,
+        ShownAs(
+            "Difference on the human scale; the interval belongs to p", "Human scale", "human scale", "points"
+        ),
     ]
     p: Annotated[float, ShownAs("Adjusted for the number of pairs (Holm)", "p", "p", "probability")]
 
@@ -425,12 +437,12 @@ def _pairs(
 ) -> dict[tuple[str, str], CalibratedPair]:
     parts = {name: parts_of(of, clusters) for name, of in own.items()}
     found = {(one, other): powered_difference(parts[one], parts[other]) for one, other in judged}
-    adjusted = holm_by_name({pair: people.p for pair, people in found.items()})
+    tested = adjust_family([people.member for people in found.values()])
     return {
         pair: CalibratedPair(
-            judged[pair], Measured(people.value, *people.bounds, people.labels, None), adjusted[pair]
+            judged[pair], Measured(gap.difference, *gap.ci95_adjusted, gap.n, None), gap.p_adjusted or 0.0
         )
-        for pair, people in found.items()
+        for pair, gap in zip(found, tested, strict=True)
     }
 
 

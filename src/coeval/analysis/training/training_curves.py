@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.comparison.comparison_report import shown_difference
-from coeval.analysis.comparison.family import FamilyMember, adjust_family
+from coeval.analysis.comparison.family import FamilyMember, PairDifference, adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.training.aggregate import (
     PATTERN,
@@ -35,13 +35,14 @@ from coeval.core.text import listed, numbered, p_text
 
 
 class FirstBetter(msgspec.Struct, frozen=True):
-    """``step`` is the first after ``base`` that is better at 5% (two-sided), None: none is. ``p_values``:
-    by step, of its paired difference from the base, by Holm over the checkpoints."""
+    """``step`` is the first after ``base`` that is better at 5% (two-sided), None: none is. ``gaps``:
+    by step, its paired difference from the base in ``unit``, adjusted for all checkpoints."""
 
     base: int
     step: int | None
     n_items: int
-    p_values: dict[int, float]
+    gaps: dict[int, PairDifference]
+    unit: str
     sentence: str
 
 
@@ -60,7 +61,6 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
         if step != base
     }
     tested = dict(zip(gaps, adjust_family([*gaps.values()]), strict=True))
-    p_values = {step: 1.0 if gap.p_adjusted is None else gap.p_adjusted for step, gap in tested.items()}
     better = (step for step, gap in tested.items() if step > base and gap.significant and gap.difference > 0)
     step, items = next(better, None), numbered(len(found.scores), "paired item")
     if step is None:
@@ -73,9 +73,9 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
         by = shown_difference(tested[step], found.unit)
         sentence = (
             f"step {step} is the first significantly better than step {base}: by {by} points "
-            f"({p_text(p_values[step])} over all checkpoints), {items}"
+            f"({p_text(tested[step].p_adjusted or 0.0)} over all checkpoints), {items}"
         )
-    return FirstBetter(base, step, len(found.scores), p_values, sentence)
+    return FirstBetter(base, step, len(found.scores), tested, found.unit, sentence)
 
 
 # --- Training curves: figures and conclusions by task

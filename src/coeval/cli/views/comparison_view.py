@@ -47,11 +47,13 @@ _LEGEND = (
 
 
 def print_sweeps(found: SweepComparison, console: Console) -> None:
-    from coeval.reports.training_report import choice_table, run_table
+    from coeval.reports.training_report import choice_table, last_steps, run_table
 
     for said in found.sentences:
         say(console, said)
     show_each(console, [choice_table(found).with_columns("task", "best", last="tied")])
+    if found.changes:
+        show_each(console, [last_steps(found).with_columns("run", "task")])
     table = run_table(found)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
@@ -131,7 +133,7 @@ def _table(
     columns = (
         ReportColumn("name", heading),
         *pair_columns(*pair),
-        *([ReportColumn("judges", "judges", "gap", spare=True)] * judged),
+        *([ReportColumn("judges", "judges", "gap")] * judged),
         ReportColumn("p", "p", "probability"),
         *columns_of("n", kind="count"),
         ReportColumn("least", "least", "points"),

@@ -29,7 +29,6 @@ from coeval.models.dialects.dialect import (
     ModelPage,
     read_window,
     schema_for,
-    seed_of,
 )
 from coeval.models.dialects.openai_answer import astray, decode, explain
 from coeval.models.transport.call import requested_wait_s
@@ -226,15 +225,12 @@ def _kept(make: Callable[..., T]) -> Callable[..., T]:
     def found(*of: Any) -> T:
         place = tuple(map(id, of))
         if (known := results.get(place)) is None:
-            if len(results) >= _MOST_KEPT:
+            if len(results) >= 256:
                 results.clear()
             known = results[place] = make(*of), of
         return known[0]
 
     return found
-
-
-_MOST_KEPT = 256
 
 
 @_kept  # a model is asked in few ways, each of them very often
@@ -255,7 +251,7 @@ def _drawn(
         "stop": sampling.stop,
         "logprobs": None if top_logprobs is None else True,
         "top_logprobs": top_logprobs,
-        host.seed_field: seed,
+        host.seed_field: sampling.seed if seed is None else seed,
     }
     body: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
@@ -339,10 +335,9 @@ class OpenAIChat(Dialect):
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":
             body["messages"] = said_by(request.messages, traits.system)
-        seed = seed_of(request)
-        body.update(_drawn(request.sampling, spec, host, request.top_logprobs, seed and 1))
-        if seed is not None:
-            body[host.seed_field] = seed
+        body.update(_drawn(request.sampling, spec, host, request.top_logprobs, request.seed and 1))
+        if request.seed is not None:
+            body[host.seed_field] = request.seed
         if (schema := schema_for(request, spec, structured=structured)) is not None:
             response_format = _response_format(request, schema, host, traits)
             if response_format is not None:

@@ -14,7 +14,7 @@ from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
 from coeval.analysis.run_results import bill, perhaps_billed
 from coeval.core.figures import points
 from coeval.core.plain import plain
-from coeval.core.text import dollars, numbered
+from coeval.core.text import dollars, listed, numbered
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -65,7 +65,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
         for name, what, of in (("usd", "price", priced), ("seconds", "time", timed))
         if len(of) > 1
     ]
-    said = _bargain(evidence, found, title)
+    said = (*_bargain(evidence, found, title), *_unpriced(found))
     sentences = tuple(Sentence(plain(text), table.name) for text in said)
     return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
 
@@ -147,6 +147,14 @@ def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Ite
         f"{leader} costs {prices[leader]}; the best that costs less is {best}: {dollars(usd[best])} for "
         f"{fewer} points fewer."
     )
+
+
+def _unpriced(found: Sequence[_Valued]) -> Iterator[str]:
+    """Who is not in the pictures."""
+    if unpriced := [row.student for row in found if row.usd is None]:
+        yield f"Without a known price, and so not in the picture: {listed(unpriced)}."
+    if untimed := [row.student for row in found if row.usd is not None and row.seconds is None]:
+        yield f"Without a recorded time: {listed(untimed)}."
 
 
 # --- Failures by phase, model and reason
