@@ -495,15 +495,8 @@ def _scored(reader: Reader, *_: object) -> Results:
 def _(reader: OutputReader, *_: object) -> Results:
     """A benchmark's own figures."""
     figures = task_figures(reader)
-    scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
-    left_out = [
-        f"run_{left.run} {task} is left out: {left.why}"
-        for task, found in figures.items()
-        for left in found.runs.left_out
-        if (task, left.run) in scored
-    ]
-    notes, metrics = (*reader.notes(), *left_out), metric_scores(reader, figures)
-    return Results((), (), simulated=reader.simulated, notes=notes, metrics=metrics)
+    metrics = metric_scores(reader, figures)
+    return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=metrics)
 
 
 @_scored.register

@@ -160,6 +160,29 @@ def test_a_sample_made_otherwise_is_left_out_and_told(what: str, tmp_path: Path,
     assert ended.code == 0
 
 
+@pytest.mark.process
+def test_a_sample_whose_scores_are_gone_counts_nowhere(tmp_path: Path, coeval: Command) -> None:
+    scores = drawn({1: 0.5, 2: 0.6}, items=10, samples=2)
+    write_training(tmp_path / "one", scores)
+    write_training(tmp_path / "other", scores)
+    (tmp_path / "one" / "step_1" / "run_1" / "ifeval" / "scores.jsonl").unlink()
+    ended = coeval("sweep", "aggregate", "--out", tmp_path / "one", "--n-samples", "ifeval=2")
+    found, left = read(tmp_path / "one", 1), scores[1][:, 0].mean()
+    assert ended.code == 3
+    assert (found["runs"], found["mean"], found["complete"]) == ([0], pytest.approx(left), False)
+    assert "warning: ifeval, step 1: run_1 is left out: its scores.jsonl is missing" in ended.err
+    for command, *folders in ("results", "step_1"), ("compare", "step_1", "step_2"):
+        ended = coeval(command, *(tmp_path / "one" / each for each in folders))
+        assert "run_1 ifeval is left out: its scores.jsonl is missing" in ended.err + ended.out
+        assert f"{100 * left:.1f}" in ended.out
+    ended = coeval("compare", tmp_path / "one", tmp_path / "other")
+    assert "one: ifeval, step 1: run_1 is left out: its scores.jsonl is missing" in ended.err + ended.out
+    (tmp_path / "one" / "step_1" / "run_0" / "ifeval" / "scores.jsonl").unlink()
+    ended = coeval("sweep", "aggregate", "--out", tmp_path / "one")
+    assert read(tmp_path / "one", 1)["runs"] == [0, 1]
+    assert "ifeval, step 1: run_0: its scores.jsonl is missing, so no item's score is known" in ended.err
+
+
 def _interval(scores: Any) -> list[float | None]:
     found = clustered_mean(scores.mean(axis=1), np.arange(len(scores)))
     return [found.low, found.high]

@@ -248,6 +248,10 @@ def task_summary(task: Path, kind: type[SummaryT]) -> SummaryT:
     return read_json(task / SUMMARY, kind)
 
 
+def has_scores(task: Path) -> bool:
+    return (task / SCORES).is_file()
+
+
 class TaskCounts(NamedTuple):
     """Records of a task, answers or judgments: planned, good and failed ones; ``planned`` None: nobody knows
     before the task has been summed up."""
@@ -291,7 +295,7 @@ class OutputReader(Reader):
                 {
                     "answers": [task / RESPONSES for task in self._tasks if (task / RESPONSES).is_file()],
                     "judgments": [path for task in self._tasks for path in sorted(task.glob(JUDGMENTS))],
-                    "scores": [task / SCORES for task in self._tasks if (task / SCORES).is_file()],
+                    "scores": [task / SCORES for task in self._tasks if has_scores(task)],
                 }
             )
 

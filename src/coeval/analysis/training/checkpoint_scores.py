@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, Scale, scale_of
-from coeval.analysis.readers.output_reader import OutputReader, task_summary
+from coeval.analysis.readers.output_reader import OutputReader, has_scores, task_summary
+from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical, digest, listed, numbered
 from coeval.store.jsonl import read_json_if_whole
@@ -25,6 +26,7 @@ from coeval.store.output_folder import output_tasks, sample_of
 # which the checkpoint was served.
 
 _NOT_SAMPLING = {"seed", "interface", "parameters.model", "checkpoint"}
+_GONE = "its scores.jsonl is missing, so no item's score is known"
 # The reason of a record that was not made yet.
 _MISSING = "missing"
 
@@ -134,7 +136,8 @@ def choose_runs(
     """Of a checkpoint's output folder, by task; a task without any sample that counts has none in ``runs``.
 
     Those that agree in how they were made and judged count: of several such groups the largest, of equally
-    large ones that of the lowest number. Unfinished ones count only where none is finished.
+    large ones that of the lowest number. Unfinished ones count only where none is finished, and those whose
+    ``scores.jsonl`` is gone only where no other has it: then ``summary.json`` alone says what they came to.
 
     Parameters
     ----------
@@ -172,6 +175,7 @@ def _sampled(paths: Sequence[Path], folder: Path) -> list[Path]:
 def _chosen(task: str, paths: Sequence[Path], expected: int | None, others: AbstractSet[str]) -> ChosenRuns:
     read: dict[int, RunFacts] = {}
     out: dict[int, str] = {}
+    gone = {sample_of(path) for path in paths if not has_scores(path)}
     for path in paths:
         run = sample_of(path)
         found = _facts(path)
@@ -181,6 +185,8 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None, others: Abst
             out[run] = _of_another(found)
         elif expected is not None and run >= expected:
             out[run] = f"{numbered(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
+        elif run in gone and len(gone) < len(paths):
+            out[run] = "its scores.jsonl is missing"
         else:
             read[run] = found
     finished = [run for run, facts in read.items() if not facts.not_made]
@@ -190,6 +196,7 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None, others: Abst
     kept = _alike({run: facts for run, facts in read.items() if run not in out}, out)
     notes = [f"run_{run} is left out: {why}" for run, why in sorted(out.items())]
     notes += _shortcomings(kept)
+    notes += [f"run_{run}: {_GONE}" for run in kept if run in gone]
     if expected is not None and len(kept) < expected:
         notes.append(f"{len(kept)} of the {expected} samples that were asked for are there")
     return ChosenRuns(
@@ -301,6 +308,17 @@ def _plain(name: str) -> str:
 
 # Of the items that other checkpoints have; one that lacks more is left out rather than their items.
 _MOST_LACKING = 0.1
+
+
+def sample_notes(reader: Reader) -> Iterator[str]:
+    """Say which samples with a figure do not count, and of which that do the items' scores are gone."""
+    scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
+    for runs in choose_runs(reader.folder):
+        task = runs.scored_as if runs.runs else runs.task
+        for left in runs.left_out:
+            if (task, left.run) in scored:
+                yield f"run_{left.run} {task} is left out: {left.why}"
+        yield from (f"{task}: {note}" for note in runs.notes if note.endswith(_GONE))
 
 
 class ItemColumn(NamedTuple):

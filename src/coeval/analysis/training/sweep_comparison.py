@@ -148,7 +148,14 @@ def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
         raise UsageError(
             "; ".join(["nothing to compare: no task is scored alike at a step of both", *found.notes])
         )
-    return found
+    told = (
+        f"{run.label}: {task}, step {point.step}: {note}"
+        for run in runs
+        for task, curve in run.curves.items()
+        for point in curve.points
+        for note in point.notes
+    )
+    return msgspec.structs.replace(found, notes=(*found.notes, *told))
 
 
 def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
