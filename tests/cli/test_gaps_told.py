@@ -63,6 +63,19 @@ def test_a_good_record_without_a_value_is_none_for_any_command(
 
 
 @pytest.mark.process
+def test_a_comparison_says_what_results_say_is_missing(lab: Lab, coeval: Command) -> None:
+    for path in lab.path.glob("phase5_evaluations/*.ann.evaluations.jsonl"):
+        path.unlink()
+    [lacking] = api.open_run(lab.path).results().missing
+    assert lacking.startswith("missing from the plan: 12 judgments")
+    policy = lab.path.with_name("policy.yaml")
+    policy.write_text("max_drop: 99")
+    gate = coeval("gate", lab.path, "--students", "ann,ben", "--policy", policy, "--json")
+    assert lacking in json.loads(gate.out)["notes"]
+    assert lacking in json.loads(coeval("compare", lab.path, "--json").out)["notes"]
+
+
+@pytest.mark.process
 def test_status_repair_and_results_agree_on_a_damaged_run(lab: Lab, coeval: Command) -> None:
     judged = "story__ann__00001__ben__ann"
     lab.edit("evaluation", judged, scores={"plot": "Great", "style": "High"})

@@ -38,7 +38,8 @@ def sides_of(
         notes += [
             f"{folder}: {note}" if len(found) > 1 else note
             for folder in dict.fromkeys(found)
-            for note in look_for_gaps(RunDir(folder)).notes
+            for lacks in [look_for_gaps(RunDir(folder))]
+            for note in (*lacks.sentences, *lacks.notes)
         ]
         notes += [
             f"{folder} has pairwise comparisons, which compare leaves out: coeval analyze students --run "
