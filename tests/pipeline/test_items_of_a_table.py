@@ -13,7 +13,7 @@ from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.preview import forecast
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import Needed, inspect
+from coeval.pipeline.upkeep.repair import Needed, inspect, look_for_gaps
 from coeval.store.rundir import RunDir
 
 STUDENTS = [model("ann", "student"), model("ben", "student")]
@@ -93,6 +93,30 @@ def test_a_total_uses_the_first_rows_and_a_larger_one_more(lab: Lab) -> None:
     lab.tasks[0]["sampling"] = {"total": 9}
     assert lab.run(continue_run=True).exit_code == 3
     assert lab.counts()[1] == 8
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("total", ["all", 9])
+def test_a_lost_file_of_items_is_told_and_written_again_by_continue(
+    total: str | int, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.run()
+    lab.tasks[0]["sampling"] = {"total": total}
+    lab.run(continue_run=True)
+    [items] = RunDir(lab.path).files("data_generation")
+    items.unlink()
+    missing = look_for_gaps(RunDir(lab.path))
+    assert missing.gaps is not None
+    [lost] = missing.gaps.short
+    assert (lost.missing, missing.gaps.owed, lost.gone) == (4, 4, True)
+    assert f"their file {items} is missing, and coeval run --continue writes it again" in lost.way_out
+    assert [sentence.partition("; ")[0] for sentence in missing.sentences] == [
+        "missing from the plan: 4 items"
+    ]
+    assert not inspect(RunDir(lab.path), Needed()).reasons, "no answer to these items is damaged"
+    requested = listen(monkeypatch)
+    lab.run(continue_run=True)
+    assert (sum(requested.phases()), lab.counts()[1]) == (0, 8)
 
 
 def test_rows_that_are_added_are_answered_by_continue(

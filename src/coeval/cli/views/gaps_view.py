@@ -61,7 +61,7 @@ def tell_way_on(
     for supply in short:
         noun = "answers" if supply.student else "items"
         say(console, f"No model makes the {noun} that are missing: {supply.way_out}.")
-    asks = not short or owed > sum(supply.missing for supply in short)
+    asks = not short or owed > sum(supply.missing for supply in short if not supply.gone)
     if first:
         say(console, first)
     say(console, f"{'Fill the gaps with' if asks and not first else 'After that'}: {command}")

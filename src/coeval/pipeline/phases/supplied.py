@@ -226,16 +226,22 @@ def _changed_table(items: Items, since: str) -> str:
 
 class ShortSupply(NamedTuple):
     """A benchmark teacher's file that holds fewer items than its task asks for; no model makes them. So it is
-    with a table that holds fewer answers of a ``student`` than there are items."""
+    with a table that holds fewer answers of a ``student`` than there are items. ``gone``: the file was taken
+    out of a table, and is not there."""
 
     path: Path
     task: str
     missing: int
     total: int = 0
     student: str = ""
+    gone: bool = False
 
     @property
     def way_out(self) -> str:
+        if self.gone:
+            return (
+                f"their file {self.path} is missing, and coeval run --continue writes it again, with no call"
+            )
         if self.student:
             return f"add {numbered(self.missing, 'answer')} of {self.student} to {self.path}"
         lines = numbered(self.missing, "line")
@@ -268,12 +274,15 @@ def _with_labels(config: Config, task: TaskConfig, found: Mapping[str, set[str]]
 
 def short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
     """The files that hold too few items for the plan, in its order."""
-    short = []
+    short, origins = [], read_origins(folder)
     for setup in plan.setups:
         task, total = setup.task.name, setup.task.sampling.most or 0
         for teacher, missing in plan.unsupplied(setup).items():
-            if missing:
-                short.append(ShortSupply(folder.datapoints(task, teacher), task, missing, total))
+            path, taken = folder.datapoints(task, teacher), origins.get(task, {}).get(teacher)
+            if teacher == OWN_ITEMS and taken and not path.exists():
+                short.append(ShortSupply(path, task, taken[-1].items, total, gone=True))
+            elif missing:
+                short.append(ShortSupply(path, task, missing, total))
     return short
 
 

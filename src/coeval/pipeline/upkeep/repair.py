@@ -34,7 +34,7 @@ from coeval.core.records import (
     proposal_id,
     response_id,
 )
-from coeval.pipeline.config.draft import ItemSource, item_files
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
@@ -99,6 +99,7 @@ class Examiner:
         self._items: set[str] = set()
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
+        self._gone: tuple[str, ...] = ()
         self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
         self._read_pair = decoder(Preference)
 
@@ -126,6 +127,10 @@ class Examiner:
         found = read_item(line, source.task.name, source.teacher)
         if not isinstance(found, str):
             self._replaced.add(found.item.id)
+
+    def know_gone(self, source: ItemSource) -> None:
+        """Take note of items out of a table whose file is not there: answers to them will count again."""
+        self._gone += (item_prefix(source.task.name, source.teacher),)
 
     def _flaw(self, record: Kept) -> Flaw | None:
         match record:
@@ -159,7 +164,8 @@ class Examiner:
             return flaw
         if flaw := _valued(response):
             return flaw
-        if response.datapoint_id not in self._items and response.datapoint_id not in self._replaced:
+        known = response.datapoint_id in self._items or response.datapoint_id in self._replaced
+        if not known and not response.datapoint_id.startswith(self._gone):
             return Flaw("origin", f"there is no datapoint {response.datapoint_id}")
         self._responses.add(response.id)
         return None
@@ -367,6 +373,8 @@ def examine(folder: RunDir, needed: Needed, config: Config | str) -> RepairRepor
         given = [(task.name, student) for task in config.tasks for student in config.answered_by(task)]
     examiner = Examiner(dict(rubrics(folder)), given)
     for path, source in sources.items():
+        if source.teacher == OWN_ITEMS and not path.exists():
+            examiner.know_gone(source)
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
             for _, text in whole_lines(old):
                 examiner.know_replaced(text, source)
