@@ -29,6 +29,22 @@ def graded(n: int, shift: float = 0.05, seed: int = 0) -> tuple[Floats, Floats]:
     return a, np.clip(0.5 + shift + hard + generator.normal(0, 0.1, n), 0, 1)
 
 
+@pytest.mark.parametrize("n", [2, 3, 4, 6, 10, 20, 50, 200])
+@pytest.mark.parametrize("levels", [[0.0, 1.0], [0.0, 0.5, 1.0], [0.0, 0.25, 0.5, 0.75, 1.0]])
+def test_the_interval_holds_zero_where_p_is_no_less_than_005(levels: list[float], n: int) -> None:
+    generator = np.random.default_rng(n)
+    for _ in range(100):
+        a, b = (generator.choice(levels, n, p=generator.dirichlet(np.ones(len(levels)))) for _ in range(2))
+        found = difference(a, np.where(generator.random(n) < generator.random(), b, a))
+        assert found.p is not None
+        assert (found.low <= 0 <= found.high) == (found.p >= 0.05)
+
+
+def test_two_items_that_differ_show_nothing() -> None:
+    found = difference(np.zeros(2), np.ones(2))
+    assert (found.p, found.low, found.high) == (0.5, 0.0, 1.0)
+
+
 @pytest.mark.parametrize("n", [6, 20, 541])
 def test_in_the_middle_it_is_the_paired_t_test(n: int) -> None:
     a, b = graded(n)

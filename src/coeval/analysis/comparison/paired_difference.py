@@ -165,7 +165,8 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     2008): the intervals of both means and the correlation of the items' scores.
 
     *p-value.* Of scores that are right or wrong, McNemar's exact test (1947); elsewhere the paired t test
-    where the interval is t's, and the sign-flip permutation test (Fisher 1935) where it is not.
+    where the interval is t's, and the sign-flip permutation test (Fisher 1935) where it is not. Where these
+    say 0.05 or more and the interval leaves out 0, as of few items, it is widened to reach 0.
 
     Parameters
     ----------
@@ -197,6 +198,9 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         half = float(stdtrit(spread.degrees, (1 + LEVEL) / 2)) * spread.error
         low, high = max(difference - half, -1.0), min(difference + half, 1.0)
     test: Test = "exact McNemar" if binary else "sign flips" if near or scarce else "paired t"
+    p = _p_value(test, strata, difference, spread) if n > 1 else None
+    if p is not None and p >= ALPHA:
+        low, high = min(low, 0.0), max(high, 0.0)
     detectable = _detectable(parts, mean_a, mean_b, seen if seen.error else spread, family)
     if binary:  # the exact test asks for one discordant pair more
         detectable += 1 / n
@@ -208,7 +212,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         high=high,
         error=spread.error,
         degrees=spread.degrees,
-        p=_p_value(test, strata, difference, spread) if n > 1 else None,
+        p=p,
         n=sum(len(pairs.a) for pairs in strata),
         minimum_detectable=min(detectable, 1.0) if n > 1 else None,
         test=test,
