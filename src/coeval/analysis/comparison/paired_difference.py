@@ -115,6 +115,7 @@ class Difference(msgspec.Struct, frozen=True):
     ``minimum_detectable`` is the true difference that is found four times in five by a test at 5 %,
     two-sided, shared out evenly among all comparisons of its family, as Holm's adjustment does for the first
     of them; a smaller one may be found too, less often.
+    Where ``p`` is 0.05 or more, the interval is widened to reach 0.
     ``p`` and ``minimum_detectable`` are None where a single item is all there is. ``error`` is the standard
     error over items, with its ``degrees`` of freedom. ``identical``: both score the same on every item.
     """
@@ -165,8 +166,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     2008): the intervals of both means and the correlation of the items' scores.
 
     *p-value.* Of scores that are right or wrong, McNemar's exact test (1947); elsewhere the paired t test
-    where the interval is t's, and the sign-flip permutation test (Fisher 1935) where it is not. Where these
-    say 0.05 or more and the interval leaves out 0, as of few items, it is widened to reach 0.
+    where the interval is t's, and the sign-flip permutation test (Fisher 1935) where it is not.
 
     Parameters
     ----------
@@ -183,8 +183,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     rooms = [min(one.mean_a, 1 - one.mean_a, one.mean_b, 1 - one.mean_b) for one in parts]
     near = any(room < _END and one.items * room < _FEW_AT_END for one, room in zip(parts, rooms, strict=True))
     # Of an item's difference, if its two scores were right or wrong by themselves.
-    largest = mean_a * (1 - mean_a) + mean_b * (1 - mean_b)
-    spread = _spread(parts, largest if near else 0.0)
+    spread = _spread(parts, mean_a * (1 - mean_a) + mean_b * (1 - mean_b) if near else 0.0)
     carried = sum(map(_carrying, apart))
     if abs(difference) > _OPPOSITE + _EQUAL if near else n >= _ENOUGH:
         differing = min(differing, carried)
@@ -199,11 +198,9 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         low, high = max(difference - half, -1.0), min(difference + half, 1.0)
     test: Test = "exact McNemar" if binary else "sign flips" if near or scarce else "paired t"
     p = _p_value(test, strata, difference, spread) if n > 1 else None
-    if p is not None and p >= ALPHA:
-        low, high = min(low, 0.0), max(high, 0.0)
+    low, high = (min(low, 0.0), max(high, 0.0)) if p is not None and p >= ALPHA else (low, high)
     detectable = _detectable(parts, mean_a, mean_b, seen if seen.error else spread, family)
-    if binary:  # the exact test asks for one discordant pair more
-        detectable += 1 / n
+    detectable += binary / n  # the exact test asks for one discordant pair more
     return Difference(
         mean_a=mean_a,
         mean_b=mean_b,

@@ -195,6 +195,7 @@ def write_aggregates(found: Aggregated) -> list[Path]:
 
 def _aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
     runs, expected = figures.runs, figures.runs.expected
+    made = runs.facts[0].inference
     return TaskAggregate(
         **msgspec.structs.asdict(figures.metrics[figures.headline]),
         task=runs.task,
@@ -202,7 +203,7 @@ def _aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
         model=runs.facts[0].model,
         metric=figures.headline,
         judge=runs.judge,
-        sampling=runs.sampling,
+        sampling={} if made is None else made.sampling,
         how=runs.how,
         runs=runs.runs,
         expected_runs=expected,

@@ -120,11 +120,6 @@ class ChosenRuns(msgspec.Struct, frozen=True):
         )
 
     @property
-    def sampling(self) -> dict[str, Any]:
-        requested = self.facts[0].inference
-        return {} if requested is None else requested.sampling
-
-    @property
     def missing(self) -> int:
         """Answers and judgments without a value, over all samples that count."""
         return sum(count for fact in self.facts for count in fact.missing.values())
@@ -150,8 +145,11 @@ def choose_runs(
             of_task.setdefault(path.name, []).append(path)
     found = []
     for task, paths in sorted(of_task.items()):
-        number = _expected_runs(folder / task) if expected is None else expected.get(task)
-        found.append(_chosen(task, _sampled(paths, folder), number, of_task.keys() - {task}))
+        before = read_json_if_whole(folder / task / AGGREGATE, _Aggregated) if expected is None else None
+        number = before.expected_runs if before is not None else (expected or {}).get(task)
+        # where there are ``run_<k>/``, what lies beside them is no sample of theirs
+        samples = [path for path in paths if path.parent != folder] or paths
+        found.append(_chosen(task, samples, number, of_task.keys() - {task}))
     return found
 
 
@@ -160,16 +158,6 @@ AGGREGATE = "summary_agg.json"
 
 class _Aggregated(msgspec.Struct, frozen=True):
     expected_runs: int | None = None
-
-
-def _expected_runs(task: Path) -> int | None:
-    found = read_json_if_whole(task / AGGREGATE, _Aggregated)
-    return None if found is None else found.expected_runs
-
-
-def _sampled(paths: Sequence[Path], folder: Path) -> list[Path]:
-    """Where there are ``run_<k>/``, what lies beside them is no sample of theirs."""
-    return [path for path in paths if path.parent != folder] or list(paths)
 
 
 def _chosen(task: str, paths: Sequence[Path], expected: int | None, others: AbstractSet[str]) -> ChosenRuns:
@@ -293,17 +281,16 @@ def _what(requested: _Requested | None, without: set[str]) -> dict[str, str]:
     """The parts of the recipe by their names, and the sampling as it was sent."""
     if requested is None:
         return {}
-    parts = {_plain(name): value for name, value in requested.parts.items() if name not in without}
+    parts = {  # ``temperature`` of ``parameters.temperature (student)``
+        name.removeprefix("parameters.").partition(" (")[0]: value
+        for name, value in requested.parts.items()
+        if name not in without
+    }
     sent = {name: str(value) for name, value in requested.sampling.items() if name != "seed"}
     model = {} if "parameters.model" in without else {"model": requested.model}
     refused = dict.fromkeys(requested.dropped, "refused")
     refused.pop("seed", None)
     return {**parts, **sent, **refused, **model}
-
-
-def _plain(name: str) -> str:
-    """``temperature`` of ``parameters.temperature (student)``"""
-    return name.removeprefix("parameters.").partition(" (")[0]
 
 
 # Of the items that other checkpoints have; one that lacks more is left out rather than their items.

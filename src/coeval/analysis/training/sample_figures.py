@@ -139,7 +139,9 @@ def _figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -> Sample
             bounds = _bootstrapped(items) if _is_ratio(items, unit) else None
             if bounds is None:
                 interval = clustered_mean(means, place, wide, items.totals)
-                bounds = _within(interval.low, interval.high, scale)
+                if interval.low is not None and interval.high is not None:
+                    # single scores of HealthBench may lie below its scale; its mean does not
+                    bounds = max(interval.low, scale.least), max(interval.high, scale.least)
     return SampleFigure(
         mean=mean,
         std=std,
@@ -172,10 +174,3 @@ def _own_bounds(metrics: Sequence[SampleMetric]) -> tuple[float, float] | None:
     lows = [metric.low for metric in metrics if metric.low is not None]
     highs = [metric.high for metric in metrics if metric.high is not None]
     return (fmean(lows), fmean(highs)) if lows and len(lows) == len(highs) else None
-
-
-def _within(low: float | None, high: float | None, scale: Scale) -> tuple[float, float] | None:
-    """Single scores of HealthBench may lie below its scale; its mean does not."""
-    if low is None or high is None:
-        return None
-    return max(low, scale.least), max(high, scale.least)

@@ -148,13 +148,8 @@ def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
         raise UsageError(
             "; ".join(["nothing to compare: no task is scored alike at a step of both", *found.notes])
         )
-    told = (
-        f"{run.label}: {task}, step {point.step}: {note}"
-        for run in runs
-        for task, curve in run.curves.items()
-        for point in curve.points
-        for note in point.notes
-    )
+    points = [(run.label, point) for run in runs for curve in run.curves.values() for point in curve.points]
+    told = [f"{label}: {one.task}, step {one.step}: {note}" for label, one in points for note in one.notes]
     return msgspec.structs.replace(found, notes=(*found.notes, *told))
 
 

@@ -90,7 +90,10 @@ _KIND: dict[Phase, type[Kept]] = {
 
 class Examiner:
     """Examines lines, those of an earlier phase first. ``rubrics`` holds each task's factors, if known;
-    ``given`` are (task, student) whose answers come from the user's tables."""
+    ``given`` are (task, student) whose answers come from the user's tables; ``gone`` begin the ids of items
+    out of a table whose file is not there: answers to them will count again."""
+
+    gone: tuple[str, ...] = ()
 
     def __init__(
         self, rubrics: Mapping[str, Collection[str]], given: Collection[tuple[str, str]] = ()
@@ -99,7 +102,6 @@ class Examiner:
         self._items: set[str] = set()
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
-        self._gone: tuple[str, ...] = ()
         self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
         self._read_pair = decoder(Preference)
 
@@ -127,10 +129,6 @@ class Examiner:
         found = read_item(line, source.task.name, source.teacher)
         if not isinstance(found, str):
             self._replaced.add(found.item.id)
-
-    def know_gone(self, source: ItemSource) -> None:
-        """Take note of items out of a table whose file is not there: answers to them will count again."""
-        self._gone += (item_prefix(source.task.name, source.teacher),)
 
     def _flaw(self, record: Kept) -> Flaw | None:
         match record:
@@ -165,7 +163,7 @@ class Examiner:
         if flaw := _valued(response):
             return flaw
         known = response.datapoint_id in self._items or response.datapoint_id in self._replaced
-        if not known and not response.datapoint_id.startswith(self._gone):
+        if not known and not response.datapoint_id.startswith(self.gone):
             return Flaw("origin", f"there is no datapoint {response.datapoint_id}")
         self._responses.add(response.id)
         return None
@@ -374,7 +372,7 @@ def examine(folder: RunDir, needed: Needed, config: Config | str) -> RepairRepor
     examiner = Examiner(dict(rubrics(folder)), given)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
-            examiner.know_gone(source)
+            examiner.gone += (item_prefix(source.task.name, source.teacher),)
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
             for _, text in whole_lines(old):
                 examiner.know_replaced(text, source)
