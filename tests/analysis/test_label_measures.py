@@ -148,6 +148,8 @@ def test_whose_accuracy_is_not_the_highest_is_not_said_to_have_it(tmp_path: Path
     shown = coeval("analyze", "--run", run.folder).out
     assert "whole (50.0) and part (80.0) are tied in sorting (kind)" in " ".join(shown.split())
     assert "right most often" not in shown
+    rows = json.loads(coeval("results", "--run", run.folder, "--json").out)["labels"]
+    assert [row["student"] for row in rows] == found["ranking"]["order"]
 
 
 @pytest.mark.process
