@@ -111,7 +111,7 @@ def test_a_formula_and_an_unknown_level_are_told_by_row(run: Path, tmp_path: Pat
     assert said.code == 1
     assert "row 9: the level is a formula; write the level itself" in said.err
     assert "row 10: 'Superb' is no level of plot; write one of Low, Medium, High" in said.err
-    assert "kept 7 labels of me; 1 rows without a level; 7 of 10 are labelled" in said.err
+    assert "kept 7 labels of me; 1 row without a level; 7 of 10 are labelled" in said.err
 
 
 @pytest.mark.process

@@ -27,14 +27,17 @@ _FIELDS: Mapping[str, _Field] = {
         lambda one, unit: share_of_scale(one.mean_a, unit),
     ),
     "difference": (
-        declared_column(PairDifference, "difference"),
+        msgspec.structs.replace(declared_column(PairDifference, "difference"), terminal="difference"),
         lambda one, unit: gap_in_points(one.difference, one.ci95_adjusted, unit, one.n),
     ),
     "over_judges": (
         declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
         _over_judges,
     ),
-    "p": (declared_column(PairDifference, "p_adjusted", "p"), lambda one, _: one.p_adjusted),
+    "p": (
+        msgspec.structs.replace(declared_column(PairDifference, "p_adjusted", "p"), terminal="p"),
+        lambda one, _: one.p_adjusted,
+    ),
     "p_over_judges": (
         declared_column(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
         lambda one, _: one.p_over_judges_adjusted,

@@ -136,7 +136,7 @@ def _judges_say(one: Comparison) -> str:
 
 def detected(one: Comparison, least: float) -> str:
     """``With 541 prompts, a true gap of 2.6 points would be detected four times in five``"""
-    gap = f"a true gap of {gap_text(least, one.unit)} points"
+    gap = f"a true gap of {gap_text(least, one.unit)} points" if least < one.scale else "no true gap"
     return f"With {numbered(one.n, one.counted)}, {gap} would be detected four times in five"
 
 
@@ -268,7 +268,7 @@ def shown_comparison(one: Comparison) -> tuple[str, ...]:
         shown_difference(one, one.unit),
         _NONE if one.p_adjusted is None else probability(one.p_adjusted),
         f"{one.n:,}",
-        _NONE if least is None else gap_text(least, one.unit),
+        _NONE if least is None or least >= one.scale else gap_text(least, one.unit),
     )
 
 
@@ -373,7 +373,8 @@ def _short_sentence(one: Comparison) -> str:
     """What would have been detected belongs to a tie."""
     said = sentence(one)
     short = said.rpartition(". With ")[0] or said
-    least = "" if one.minimum_detectable is None else gap_text(one.minimum_detectable, one.unit)
+    of = one.minimum_detectable
+    least = "" if of is None or of >= one.scale else gap_text(of, one.unit)
     return plain(f"{short} (detectable: {least})." if least and not one.significant else f"{short}.")
 
 

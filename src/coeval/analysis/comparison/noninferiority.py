@@ -422,8 +422,10 @@ def _gated(draft: _Draft, beyond: bool, level: _Level, sure: bool) -> GatedTask:
         verdict: Verdict = "NO-GO"
     else:
         verdict = "GO" if lower >= -drop and not why else "INCONCLUSIVE"
-    needed = items_needed(strata, drop, alpha) if verdict == "INCONCLUSIVE" and lower < -drop else None
-    if verdict == "INCONCLUSIVE" and (few or needed):
+    # where the sides do not fit, no number of items makes it a GO
+    open_to_items = verdict == "INCONCLUSIVE" and not draft.why
+    needed = items_needed(strata, drop, alpha) if open_to_items and lower < -drop else None
+    if open_to_items and (few or needed):
         needed = max(needed or 0, rule["min_items"])
     gated = GatedTask(
         draft.task,

@@ -128,7 +128,8 @@ def _read(session: LabelSession, path: Path) -> None:
         streams.warn(streams.messages(), f"and {len(found.problems) - _MOST_SHOWN:,} more rows")
     streams.say(
         streams.messages(),
-        f"kept {numbered(len(found.labels), 'label')} of {session.by}; {found.empty:,} rows without a level; "
+        f"kept {numbered(len(found.labels), 'label')} of {session.by}; "
+        f"{numbered(found.empty, 'row')} without a level; "
         f"{len(session.given):,} of {len(session.questions):,} are labelled",
     )
     if found.kept:

@@ -84,7 +84,8 @@ def print_tables(
     if parts.scores:
         say(
             console,
-            f"Means of all scores of a {parts.scores[0].by}, in points, 0 to 100, with the 95% interval over "
+            f"Means of all scores of {'an' if parts.scores[0].by == 'attribute' else 'a'} "
+            f"{parts.scores[0].by}, in points, 0 to 100, with the 95% interval over "
             "items (n); missing: possible scores that are not there, in no mean.",
             "dim",
         )
