@@ -128,7 +128,8 @@ def _judges_say(one: Comparison) -> str:
         return ""
     if one.ci95_over_judges_adjusted is None:
         return "; no item has scores from two judges for both"
-    by = half_text(one.difference, *one.ci95_over_judges_adjusted, one.unit)
+    if (by := shown_over_judges(one, one.unit, one.scale)) == NOT_KNOWN:
+        return f"; allowing for other judges it is {by}"
     if one.judges == 2:
         return f"; allowing for other judges {by}, a rough guess from two"
     return f"; allowing for other judges {by}, {one.agreeing} of {one.judges} agree"
@@ -272,15 +273,15 @@ def shown_comparison(one: Comparison) -> tuple[str, ...]:
     )
 
 
-def shown_over_judges(one: Comparison) -> str:
+def shown_over_judges(one: PairDifference, unit: str = "share", scale: float = 1.0) -> str:
     """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the adjusted interval that allows for other
     judges. As wide as the scale, it says nothing."""
     wide = one.ci95_over_judges_adjusted
     if wide is None:
         return _NONE
-    if wide[0] <= -one.scale and wide[1] >= one.scale:
+    if wide[0] <= -scale and wide[1] >= scale:
         return NOT_KNOWN
-    return half_text(one.difference, *wide, one.unit)
+    return half_text(one.difference, *wide, unit)
 
 
 def _of_missing(one: Comparison) -> str:
