@@ -160,7 +160,7 @@ def half_text(middle: float, low: float, high: float, unit: str = "share") -> st
 
 LEGEND = (
     "In points: hundredths of the metric's scale. b − a: with the interval that belongs to p, over n shared "
-    "items; judges: the interval that allows for other judges. p: adjusted for all pairs; a task is tested "
+    "items; {}p: adjusted for all pairs; a task is tested "
     "where overall is significant, a factor where its task is, a label by itself. least: the true difference "
     "that would be detected four times in five."
 )
@@ -202,7 +202,9 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     @property
     def legend(self) -> str:
         """What tables of comparisons hold."""
-        return f"{LEGEND} shared: over the items and judges that both have." if self.shared else LEGEND
+        judged = any(one.ci95_over_judges is not None for one in self.comparisons)
+        said = LEGEND.format("judges: the interval that allows for other judges. " * judged)
+        return f"{said} shared: over the items and judges that both have." if self.shared else said
 
     @property
     def sentences(self) -> tuple[str, ...]:
