@@ -338,7 +338,7 @@ def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> 
     for label in (label for label in found.labels if not label.removed):
         yield _share(label.task, f"accuracy of {label.attribute}", label.accuracy, label)
     for metric in found.metrics:
-        same = {name: getattr(metric, name, None) for name in FigureOut._fields if name != "recipes"}
+        same: dict[str, Any] = {name: getattr(metric, name, None) for name in FigureOut._fields[:-1]}
         yield FigureOut(**same | {"judges": judges.get((metric.task, metric.model), ())})
 
 
