@@ -148,6 +148,28 @@ def test_whose_accuracy_is_not_the_highest_is_not_said_to_have_it(tmp_path: Path
     shown = coeval("analyze", "--run", run.folder).out
     assert "whole (50.0) and part (80.0) are tied in sorting (kind)" in " ".join(shown.split())
     assert "right most often" not in shown
+    rows = json.loads(coeval("results", "--run", run.folder, "--json").out)["labels"]
+    assert [row["student"] for row in rows] == found["ranking"]["order"]
+
+
+@pytest.mark.process
+def test_a_right_label_has_one_interval_where_items_repeat_each_other(
+    tmp_path: Path, coeval: Command
+) -> None:
+    run = Run(tmp_path / "run", task="sorting")
+    for n in range(1, 9):
+        run.datapoint(
+            n, prompt="one text" if n < 4 else f"text {n}", sampled_target_attributes={"kind": "bill"}
+        )
+        said = {"expected": "bill", "predicted": "bill" if n < 6 else "crash", "match": n < 6}
+        run.response(n, "ann")
+        run.evaluation(n, "ann", "exact_match", {}, label_scores={"kind": said})
+    [part] = json.loads(coeval("results", "--run", run.folder, "--by", "attribute", "--json").out)[
+        "labels_by"
+    ]
+    found = measured(coeval, run)["labels"]["sorting"]["kind"]["students"]["ann"]
+    assert found["ci95"]["recall"]["bill"] == [part["low"], part["high"]]
+    assert part["low"] < proportion_confint(5, 8, method="wilson")[0]
 
 
 @pytest.mark.process

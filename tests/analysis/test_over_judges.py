@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from scipy.stats import t, ttest_rel
 from statsmodels.stats.multitest import multipletests
 
+from coeval.analysis.comparison.comparison_report import shown_over_judges
 from coeval.analysis.measures.leaders import leader_sentences, place_sentences
 from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.mean_squares import judge_cells, mean_squares
+from coeval.core.figures import NOT_KNOWN
 
 LEVELS = np.linspace(0, 1, 101)
 
@@ -168,3 +170,14 @@ def test_without_own_scores_a_pair_is_judged_by_those_who_are_neither() -> None:
     assert [gap.judges for gap in found.ranking.differences.values()] == [4, 3, 4]
     [one, *_] = ranking(grid).ranking.differences.values()
     assert one.judges == 5
+
+
+def test_an_interval_as_wide_as_the_scale_is_not_known_in_sentences_and_tables() -> None:
+    scores = np.zeros((8, 2, 2))
+    scores[:, 0, 0], scores[:, 1, 0], scores[::2, 0, 1] = 0.7, 0.1, 0.2
+    ranks, students = ranking(grid_of(scores))
+    gap = ranks.between("s0", "s1")
+    assert gap is not None
+    assert gap.ci95_over_judges_adjusted == (-1.0, 1.0)
+    assert shown_over_judges(gap) == NOT_KNOWN
+    assert " is not known: more items " in " ".join(leader_sentences(students, ranks))

@@ -293,3 +293,27 @@ def test_a_single_judge_and_nobody_scored(tmp_path: Path, coeval: Command) -> No
     ended = coeval("analyze", "--run", empty.folder)
     assert ended.code == 0
     assert "No student has a score yet." in ended.out
+
+
+@pytest.mark.process
+def test_what_is_not_shown_is_not_explained(tmp_path: Path, coeval: Command) -> None:
+    """The other judge's judgments all failed."""
+    run = Run(tmp_path / "run")
+    for n in range(1, 5):
+        for student in ("ann", "ben"):
+            run.judged(n, student, "j", {"a": "High" if n % 2 else "Low"})
+            run.evaluation(n, student, "k", {}, status="failed")
+    shown = coeval("analyze", "--run", run.folder).out
+    assert "Only one judge was used, so agreement cannot be measured." in " ".join(shown.split())
+    for said in ("Agreement between", "kappa:", "over items, judges"):
+        assert said not in shown
+    assert "judges: the interval" not in coeval("compare", run.folder).out
+
+
+@pytest.mark.process
+def test_a_single_item_is_one(tmp_path: Path, coeval: Command) -> None:
+    run = Run(tmp_path / "run")
+    for n in range(1, 5):
+        for student in ("ann", "ben"):
+            run.judged(n, student, "j", {"a": "High" if n == 1 else "Medium"})
+    assert "Of 4 items, there is 1 that all students pass" in coeval("analyze", "--run", run.folder).out

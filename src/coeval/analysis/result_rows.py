@@ -39,18 +39,19 @@ def _student_row(planned: Planned | None, name: str, one: StudentMeasures, task:
 
 
 def label_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureRow, ...]:
-    """Return accuracies by task, label and student, best first; what is removed stands last."""
+    """Return accuracies by task, label and student, best first by `Ranking`; what is removed stands last."""
     removed: Labels = {} if measures.removed is None else measures.removed.labels
     rows = []
     for labels in (measures.labels, removed):
         for task, attributes in labels.items():
             for attribute, found in attributes.items():
-                for student, one in found.students.items():
+                for student in found.order:
+                    one = found.students[student]
                     if one.accuracy.n or one.failed:
                         gone = removed_names(planned, student, task, attribute)
                         names = {"task": task, "attribute": attribute, "student": student, "removed": gone}
                         rows.append(measure_row(names, one))
-    return tuple(sorted(rows, key=_label_rank))
+    return tuple(sorted(rows, key=lambda row: (bool(row.removed), row.task, row.attribute)))
 
 
 def pair_rows(found: PairMeasures | None) -> tuple[MeasureRow, ...]:
@@ -88,8 +89,3 @@ def _student_rank(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, f
         -(row.score or 0.0),
         row.student,
     )
-
-
-def _label_rank(row: MeasureRow) -> tuple[bool, str, str, bool, float, str]:
-    accuracy = row.accuracy
-    return bool(row.removed), row.task, row.attribute, accuracy is None, -(accuracy or 0.0), row.student

@@ -79,8 +79,10 @@ class AnswerOut(NamedTuple):
 
 class FigureOut(NamedTuple):
     """A mean with its 95% interval over n items. ``judges`` gave the scores; ``recipes`` has a hash of model,
-    settings and prompt for each of them, or several with commas; ``failed`` counts those that are
-    missing; ``unit`` is ``share`` (0 to 1), ``percent`` or ``points`` (1 to 10)."""
+    settings and prompt for each of them, or several with commas; ``failed`` counts the answers and judgments
+    (of a benchmark, samples) that came to nothing, ``missing`` the single scores that are possible and not
+    there; both None where nobody counts them. ``unit`` is ``share`` (0 to 1),
+    ``percent`` or ``points`` (1 to 10)."""
 
     task: str
     model: str
@@ -90,7 +92,8 @@ class FigureOut(NamedTuple):
     high: float | None
     standard_error: float | None
     n: int
-    failed: int
+    failed: int | None
+    missing: int | None
     unit: str
     judges: tuple[str, ...]
     recipes: tuple[str, ...] = ()
@@ -227,9 +230,7 @@ def _(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> I
     made_of: tuple[By, By] = ("factor", "judge")
     for part in (part for by in made_of for part in breakdown(reader, by).scores):
         of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
-        yield _share(
-            part.task, f"{part.by} {part.part}", part.score, MeasureRow(part, failed=part.missing), of
-        )
+        yield _share(part.task, f"{part.by} {part.part}", part.score, part, of)
 
 
 def _share(
@@ -239,7 +240,7 @@ def _share(
     of: MeasureRow,
     judges: tuple[str, ...] = (),
 ) -> FigureOut:
-    counts = (of.n, of.failed, "share", judges)
+    counts = (of.n, of.get("failed"), of.missing, "share", judges)
     return FigureOut(task or "", of.student, metric, value, of.low, of.high, None, *counts)
 
 
@@ -324,6 +325,7 @@ def _(reader: RunReader) -> Iterator[FigureOut]:
                 standard_error=None,
                 n=strength.n or 0,
                 failed=sum(not pair.good for pair in pairs),
+                missing=None,
                 unit="share",
                 judges=tuple(sorted({pair.part.judge_model_id for pair in pairs})),
             )
@@ -336,10 +338,8 @@ def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> 
     for label in (label for label in found.labels if not label.removed):
         yield _share(label.task, f"accuracy of {label.attribute}", label.accuracy, label)
     for metric in found.metrics:
-        same = {
-            name: getattr(metric, name) for name in FigureOut._fields if name not in ("judges", "recipes")
-        }
-        yield FigureOut(**same, judges=judges.get((metric.task, metric.model), ()))
+        same: dict[str, Any] = {name: getattr(metric, name, None) for name in FigureOut._fields[:-1]}
+        yield FigureOut(**same | {"judges": judges.get((metric.task, metric.model), ())})
 
 
 # --- Tables
@@ -351,6 +351,7 @@ _TYPES = {
     "output_tokens": "BIGINT",
     "n": "BIGINT",
     "failed": "BIGINT",
+    "missing": "BIGINT",
 }
 _NUMBERS = ("cost_usd", "latency_s", "value", "low", "high", "standard_error")
 

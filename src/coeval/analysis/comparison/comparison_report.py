@@ -128,7 +128,8 @@ def _judges_say(one: Comparison) -> str:
         return ""
     if one.ci95_over_judges_adjusted is None:
         return "; no item has scores from two judges for both"
-    by = half_text(one.difference, *one.ci95_over_judges_adjusted, one.unit)
+    if (by := shown_over_judges(one, one.unit, one.scale)) == NOT_KNOWN:
+        return f"; allowing for other judges it is {by}"
     if one.judges == 2:
         return f"; allowing for other judges {by}, a rough guess from two"
     return f"; allowing for other judges {by}, {one.agreeing} of {one.judges} agree"
@@ -159,7 +160,7 @@ def half_text(middle: float, low: float, high: float, unit: str = "share") -> st
 
 LEGEND = (
     "In points: hundredths of the metric's scale. b − a: with the interval that belongs to p, over n shared "
-    "items; judges: the interval that allows for other judges. p: adjusted for all pairs; a task is tested "
+    "items; {}p: adjusted for all pairs; a task is tested "
     "where overall is significant, a factor where its task is, a label by itself. least: the true difference "
     "that would be detected four times in five."
 )
@@ -201,7 +202,9 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     @property
     def legend(self) -> str:
         """What tables of comparisons hold."""
-        return f"{LEGEND} shared: over the items and judges that both have." if self.shared else LEGEND
+        judged = any(one.ci95_over_judges is not None for one in self.comparisons)
+        said = LEGEND.format("judges: the interval that allows for other judges. " * judged)
+        return f"{said} shared: over the items and judges that both have." if self.shared else said
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -272,15 +275,15 @@ def shown_comparison(one: Comparison) -> tuple[str, ...]:
     )
 
 
-def shown_over_judges(one: Comparison) -> str:
+def shown_over_judges(one: PairDifference, unit: str = "share", scale: float = 1.0) -> str:
     """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the adjusted interval that allows for other
     judges. As wide as the scale, it says nothing."""
     wide = one.ci95_over_judges_adjusted
     if wide is None:
         return _NONE
-    if wide[0] <= -one.scale and wide[1] >= one.scale:
+    if wide[0] <= -scale and wide[1] >= scale:
         return NOT_KNOWN
-    return half_text(one.difference, *wide, one.unit)
+    return half_text(one.difference, *wide, unit)
 
 
 def _of_missing(one: Comparison) -> str:

@@ -19,7 +19,7 @@ from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
-from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, with_bounds
+from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, of_interval, with_bounds
 from coeval.analysis.measures.ranking import Level, Ranking, family_members, ranked_by, tested_pairs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.value_grid import label_grid
@@ -46,6 +46,10 @@ class LabelStudent(Entity, frozen=True):
         int, ShownAs("Answers that state no label, or several", "None of them", "no label", "count")
     ]
     expected: Annotated[Mapping[str, int], ShownAs("Answers by their right label", elsewhere="by-label")]
+    recall: Annotated[
+        Mapping[str, Measured],
+        ShownAs("Share of the answers due a label that state it", elsewhere="by-label"),
+    ]
     confusion: Annotated[
         Mapping[str, Mapping[str, int]], ShownAs("Answers by right and stated label", elsewhere="by-label")
     ]
@@ -232,6 +236,11 @@ def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
     alone = 1.0 if of is None or not n else len(np.unique(of)) / n
     bounds = macro_f1_bounds(table * alone, f1) if math.isfinite(f1) else None
     expected = table.sum(axis=1).astype(np.int64).tolist()
+    dues = {value: compared.expected[mine] == at for at, value in enumerate(compared.values) if expected[at]}
+    recall = {
+        value: share_of_items(compared.right[mine][due].tolist(), None if of is None else of[due])
+        for value, due in dues.items()
+    }
     return LabelStudent(
         accuracy=Measured(share.mean, share.low, share.high, n, missing),
         macro_f1=with_bounds(f1, bounds, n, missing),
@@ -239,6 +248,7 @@ def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
         correct=correct,
         none_of_the_labels=int(table[:, -1].sum()),
         expected=dict(zip(compared.values, expected, strict=True)),
+        recall={value: of_interval(share, None) for value, share in recall.items()},
         confusion={
             value: dict(zip(compared.values, row, strict=True))
             for value, row in zip(compared.values, table[:, :-1].astype(np.int64).tolist(), strict=True)

@@ -10,9 +10,9 @@ from itertools import islice
 
 from coeval.analysis.comparison.comparison_report import (
     chance_text,
-    half_text,
     lead_text,
     shown_difference,
+    shown_over_judges,
     tied_text,
 )
 from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
@@ -24,7 +24,7 @@ from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentScores
 from coeval.analysis.run_results import Bounded, missing_label_sentences
-from coeval.core.figures import points
+from coeval.core.figures import NOT_KNOWN, points
 from coeval.core.text import listed, numbered
 
 # A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
@@ -157,7 +157,8 @@ def panel_sentence(ranks: Ranking, gap: PairDifference) -> str:
     if not end and _judges_must(gap):
         end = ": more items cannot settle it, more judges can"
     guess = "; two judges give only a rough idea" if judges == 2 else ""
-    by = f"{points(one.difference)} {half_text(one.difference, *one.ci95_over_judges_adjusted)} points"
+    if (by := shown_over_judges(one)) != NOT_KNOWN:
+        by = f"{points(one.difference)} {by} points"
     return (
         f"{who}; allowing for other judges, the {'lead' if gap.significant else 'gap'} is {by}{end}{guess}."
     )

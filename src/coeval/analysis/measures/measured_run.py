@@ -234,7 +234,8 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
     students, ranks, labels = measures.students, measures.ranking, measures.labels
     compared, people, families = measures.pairs, measures.people, families_of(reader, grid)
     weighted = measures.panel is not None and measures.panel.kappa_weights is not None
-    of_judges = list(_judges(measures.judges, "weighted κ" if weighted else "κ")) if ranks.order else []
+    kappa = "weighted κ" if weighted else "κ"
+    of_judges = list(_judges(measures.judges, kappa, one=ranks.one_judge)) if ranks.order else []
     bare = not ranks.order and (labels or compared is not None)
     leads = () if bare else tuple(leader_sentences(students, ranks, grid.looks))
     rows = student_rows(measures, reader.planned)
@@ -261,8 +262,8 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
     return (Conclusion(topic, text) for topic, texts in said for text in texts)
 
 
-def _judges(judges: Mapping[str, JudgeMeasures], kappa: str) -> Iterator[str]:
-    if len(judges) < 2:
+def _judges(judges: Mapping[str, JudgeMeasures], kappa: str, *, one: bool) -> Iterator[str]:
+    if len(judges) < 2 or one:
         if judges:
             yield "Only one judge was used, so agreement cannot be measured."
         return

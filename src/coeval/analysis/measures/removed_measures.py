@@ -66,8 +66,6 @@ FROM (
     FROM answers
     UNION ALL
     SELECT task, model, 1, 0, 0, 0, 0, 0 FROM judgments WHERE failed
-    UNION ALL
-    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM scores WHERE value IS NULL
 )
 GROUP BY ALL ORDER BY ALL
 """

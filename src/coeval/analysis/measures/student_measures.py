@@ -81,7 +81,7 @@ class StudentAnswers(Record, frozen=True):
 
     answers: Annotated[int, ShownAs("Answers that did not fail", kind="count", elsewhere=FILES)] = 0
     failed: Annotated[
-        int, ShownAs("Answers, judgments and factors without a result", kind="count", elsewhere="students")
+        int, ShownAs("Answers and judgments without a result", kind="count", elsewhere="students")
     ] = 0
     truncated: Annotated[int, ShownAs("Answers that were cut off", kind="count", elsewhere=FILES)] = 0
     truncated_by_window: Annotated[

@@ -184,7 +184,7 @@ def notes(results: Results) -> list[str]:
     if results.scored:
         notes.append(
             "Scores in points, 0 to 100, with the 95% interval [low, high] of the mean over items (n); "
-            "failed: answers, judgments and factors without a result, in no mean."
+            "failed: answers and judgments without a result, in no mean."
         )
     bounds = [(score.least, score.most) for score in results.students if score.task is None]
     bounds += [(label.least, label.most) for label in results.labels]

@@ -99,7 +99,8 @@ def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
     counted = {words: sum(map(count, coverage.values())) for words, count in _WORDS.items()}
     reported = [words.format(f"{count:,}") for words, count in counted.items() if count]
     if reported:
-        yield f"Of {numbered(items, 'item')}, there are {listed(reported)}."
+        verb = "is" if next(filter(None, counted.values())) == 1 else "are"
+        yield f"Of {numbered(items, 'item')}, there {verb} {listed(reported)}."
         if any(found.near_duplicates for found in coverage.values()):
             yield "Items that nearly repeat each other count as one in every interval and test."
     elif items:

@@ -228,7 +228,7 @@ def student_table(
                 "failed",
                 "Failed",
                 "count",
-                "Answers, judgments and factors without a result, of the whole run whatever is chosen",
+                "Answers and judgments without a result, of the whole run whatever is chosen",
                 terminal="",
             ),
             ReportColumn("missing", "Missing", "count", _MISSING),

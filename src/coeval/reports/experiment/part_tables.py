@@ -44,7 +44,7 @@ _OVER_JUDGES = (
     "Scores are by these judges, over items, a sample of what these teachers write; over items, judges: "
     "judges are a sample too. "
 )
-_BOUNDS = "least, most: bounds of the score, with all that is missing counted as 0, and as 100."
+_BOUNDS = "least, most (missing at 0, at 100): bounds of the score, with all that is missing counted so."
 
 
 def scores_table(measures: RunMeasures) -> ReportTable:
@@ -131,7 +131,7 @@ def _beside_scores(measures: RunMeasures) -> ReportTable:
     rows = tuple((*row, mean) for row, mean in zip(table.rows, means, strict=True))
     known = any(one.score.value is not None or one.score.missing for one in students.values())
     bounded = any(row[-2] is not None for row in rows)
-    over = any(one.over_judges is not None for one in students.values())
+    over = any(table.columns[at].name == "over_judges" for at in table.places_in_use)
     note = (_OVER_JUDGES * over + _BOUNDS * bounded).strip()
     return msgspec.structs.replace(
         table, columns=tuple(columns), rows=rows if known else (), note=note, links={}
@@ -156,8 +156,10 @@ def _of_labels(measures: RunMeasures, *, whole: bool) -> Iterator[Shown]:
 
 def _of_judges(measures: RunMeasures | OutputMeasures, shown: Collection[str]) -> Iterator[Shown]:
     if "agreement" in shown:
-        yield agreement_table(measures.agreement)
-        if measures.panel is not None and measures.panel.kappa_weights is not None:
+        table = agreement_table(measures.agreement)
+        yield table
+        weights = None if measures.panel is None else measures.panel.kappa_weights
+        if weights is not None and any(table.columns[at].name == "kappa" for at in table.places_in_use):
             yield Sentence("kappa: Cohen's weighted κ, linear in the values of levels.")
     if "judges" in shown:
         yield judge_table(measures.judges)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from coeval.analysis.intervals import wilson
 from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measured import Measured
 from coeval.analysis.measures.ranking import Ranking
@@ -297,14 +296,11 @@ def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
         for attribute, found in attributes.items():
             for name in students:
                 one = found.students[name]
-                for value, n in one.expected.items():
-                    if not n:
-                        continue
-                    share = wilson(one.confusion[value][value], n)
+                for value, share in one.recall.items():
                     part = f"{task} · {attribute} · {value}" if several else value
                     query = {"student": name, "task": task, "attribute": f"{attribute}={value}"}
                     links[len(rows)] = urlencode(query)
-                    rows.append((name, part, Measured(share.mean, share.low, share.high, n, None), n))
+                    rows.append((name, part, share, share.n))
     return ReportTable(
         "by-label",
         "Answers by their right label",
