@@ -375,8 +375,8 @@ async def test_figures_over_samples(stopping_bench: Bench) -> None:
     show(outcome, console, console)
     shown = [line.split() for line in console.export_text().splitlines()]
     at = shown.index(["Over", "runs"])
-    assert shown[at + 1] == ["task", "metric", "mean", "std", "runs"]
-    assert shown[at + 2] == ["invented", "share_good", "77.8", "19.2", "3"]
+    assert shown[at + 1] == ["task", "metric", "mean", "SEM", "runs", "items"]
+    assert shown[at + 2] == ["invented", "share_good", "77.8", "11.1", "3", "3"]
 
 
 async def test_a_single_sample_has_no_spread(stopping_bench: Bench) -> None:
@@ -396,5 +396,5 @@ async def test_a_sample_that_was_stopped_is_not_among_those_counted(stopping_ben
     show(stopped, console, console)
     shown = [line.split() for line in console.export_text().splitlines()]
     at = shown.index(["Over", "runs"])
-    assert shown[at + 1] == ["task", "metric", "mean", "runs"], "one run has no spread"
-    assert shown[at + 2] == ["invented", "share_good", "66.7", "1"]
+    assert shown[at + 1] == ["task", "metric", "mean", "runs", "items"], "one run has no spread"
+    assert shown[at + 2] == ["invented", "share_good", "66.7", "1", "3"]

@@ -238,8 +238,8 @@ def test_a_dry_run_fits_and_says_both_records_and_calls(long_named: Lab, columns
     text = "\n".join(seen.screen)
     assert "…" not in text
     assert all(name in text for name in (*NAMES, *TASKS, "response_collection"))
-    assert re.search(r"^phase +mode +records +calls$", text, re.MULTILINE)
-    assert re.search(r"^evaluation +New +36 +24$", text, re.MULTILINE), "labels are records and no calls"
+    assert re.search(r"^phase +mode +records +missing +calls$", text, re.MULTILINE)
+    assert re.search(r"^evaluation +New +36 +36 +24$", text, re.MULTILINE), "labels are records and no calls"
 
 
 # Sentences on a narrow terminal: folded between words; paths, names and commands stay in one piece.

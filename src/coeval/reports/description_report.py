@@ -99,7 +99,9 @@ def tasks_table(foreseen: Forecast) -> ReportTable:
     columns = (
         ReportColumn("task", "Task"),
         ReportColumn("items", "Items", "count"),
-        ReportColumn("makers", "Items by", meaning="Teachers that write them, or who supplies them."),
+        ReportColumn(
+            "makers", "Items by", meaning="Teachers that write them, or who supplies them.", spare=True
+        ),
         ReportColumn(
             "evaluation", "Judged", meaning="In one call for all factors, in one for each, or pairwise."
         ),

@@ -87,7 +87,7 @@ def _value_grid(
         places = zip(
             np.asarray(columns["item"]).tolist(), np.asarray(columns["sample"]).tolist(), strict=True
         )
-        known &= [sample in samples.get(of_task[item], ()) for item, sample in places]
+        known &= np.array([sample in samples.get(of_task[item], ()) for item, sample in places], bool)
     value = np.ma.filled(columns["value"].astype(np.float64), np.nan)[known]
     item, student, factor, judge, sample, weight = (
         np.asarray(columns[name])[known]
