@@ -98,6 +98,7 @@ def test_a_judge_is_checked_on_a_run_of_code_without_that_code(coded: Lab, coeva
     counted = coeval("judges", "check", "--judge", JUDGE, "--anchor", coded.path, "--dry-run")
     assert counted.code == 0
     assert "12 calls" in counted.out
+    assert "app.py" not in counted.out
     code, found = checked(coeval, coded)
     assert (code, found["items"], found["answers"], found["missing"]) == (0, 6, 12, 0)
     assert [factor["factor"] for factor in found["factors"]] == ["tone"]

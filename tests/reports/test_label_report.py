@@ -119,6 +119,7 @@ def test_so_does_a_choice(mixed: Lab, tmp_path: Path, coeval: Command) -> None:
 def test_accuracies_are_its_result(report: Report, measures: dict[str, Any]) -> None:
     leads = report.sections[0]
     assert [table.name for table in leads.tables] == ["labels", "differences"]
+    assert leads.pictures == (), "the first screen draws the accuracies of its front table"
     found = measures["labels"]["quiz"]["colour"]["students"]
     for row in report.table("labels").records():
         student = found[row["student"]]

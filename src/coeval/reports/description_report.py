@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from coeval.analysis.measures.measured import Measured
@@ -43,7 +43,7 @@ from coeval.reports.planned_prompts import MOST_DRAWN, PlannedPrompt, planned_pr
 PROPOSED = "teachers will propose"
 
 
-def models_table(config: Config) -> ReportTable:
+def models_table(config: Config, opened: Sequence[ModelConfig]) -> ReportTable:
     rows = [
         (
             model.name,
@@ -52,7 +52,7 @@ def models_table(config: Config) -> ReportTable:
             model.cast,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
-        for model in config.models
+        for model in opened
     ]
     rows += [(name, "answers that exist", None, "student", None) for name in _answered(config)]
     columns = (
@@ -275,7 +275,7 @@ def _design(described: DescribedExperiment) -> ReportSection:
         "What is evaluated, and by whom?",
         (Sentence(f"{cast}; a model may play several roles."),),
         tables=(
-            models_table(config),
+            models_table(config, config.models),
             tasks_table(foreseen),
             attributes_table(preview),
             rubric_table(preview),

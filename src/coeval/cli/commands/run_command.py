@@ -285,7 +285,7 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     foreseen = forecast(config, options)
     for sentence in foreseen.warnings:
         warn(messages, sentence)
-    show_each(results, [models_table(config)], above=False)
+    show_each(results, [models_table(config, options.opened(config))], above=False)
     for sentence in (*choices, *own_code(options.opened(config))):
         say(results, sentence)
     show_each(results, [phases_table(config, foreseen, options), tasks_table(foreseen)])
