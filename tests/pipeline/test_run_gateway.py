@@ -191,10 +191,10 @@ def test_a_host_with_one_id_for_all_replies_loses_no_samples(tmp_path: Path, coe
 
 def test_samples_that_repeat_far_more_than_those_of_others_are_said(tmp_path: Path, coeval: Command) -> None:
     """Four distinct answers of eight, under ids of their own."""
-    number = count()
-    with in_a_thread(fake(reply=lambda _: Answer(f"red {next(number) // 2}"))) as host:
+    twice, once = count(), count()
+    with in_a_thread(fake(reply=lambda _: Answer(f"red {next(twice) // 2}"))) as host:
         cached = sampled(host, "cached-1", samples=8, max_concurrency=1)
-        with in_a_thread(fake(reply=lambda _: Answer(f"red {next(number)}"))) as other:
+        with in_a_thread(fake(reply=lambda _: Answer(f"red {next(once)}"))) as other:
             lab = lab_of(tmp_path, cached, sampled(other, "other-1", samples=8))
             ended = coeval("run", "--config", lab.file)
     assert "samples of cached-1 repeat each other in 6 of 6 items, far more" in ended.out

@@ -180,8 +180,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     apart = [pairs.summed(pairs.b - pairs.a) for pairs in strata]
     differing = float(sum((np.abs(values) > _EQUAL).sum() for values in apart))
     binary = len(strata) == 1 and _is_binary(strata[0])
-    rooms = [min(one.mean_a, 1 - one.mean_a, one.mean_b, 1 - one.mean_b) for one in parts]
-    near = any(room < _END and one.items * room < _FEW_AT_END for one, room in zip(parts, rooms, strict=True))
+    near = any(map(_near_an_end, parts))
     # Of an item's difference, if its two scores were right or wrong by themselves.
     spread = _spread(parts, mean_a * (1 - mean_a) + mean_b * (1 - mean_b) if near else 0.0)
     carried = sum(map(_carrying, apart))
@@ -198,9 +197,11 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         low, high = max(difference - half, -1.0), min(difference + half, 1.0)
     test: Test = "exact McNemar" if binary else "sign flips" if near or scarce else "paired t"
     p = _p_value(test, strata, difference, spread) if n > 1 else None
-    low, high = (min(low, 0.0), max(high, 0.0)) if p is not None and p >= ALPHA else (low, high)
+    if p is not None and p >= ALPHA:
+        low, high = min(low, 0.0), max(high, 0.0)
     detectable = _detectable(parts, mean_a, mean_b, seen if seen.error else spread, family)
-    detectable += binary / n  # the exact test asks for one discordant pair more
+    if binary:  # the exact test asks for one discordant pair more
+        detectable += 1 / n
     return Difference(
         mean_a=mean_a,
         mean_b=mean_b,
@@ -215,6 +216,12 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         test=test,
         identical=all(bool((pairs.a == pairs.b).all()) for pairs in strata),
     )
+
+
+def _near_an_end(stratum: _Stratum) -> bool:
+    """Whether one of the two means is so close to an end of the scale that few items tell it apart."""
+    room = min(stratum.mean_a, 1 - stratum.mean_a, stratum.mean_b, 1 - stratum.mean_b)
+    return room < _END and stratum.items * room < _FEW_AT_END
 
 
 def _carrying(differences: Floats) -> float:
