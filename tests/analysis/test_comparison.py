@@ -169,7 +169,7 @@ def test_attributes_in_another_order_are_the_same(tmp_path: Path) -> None:
 
 
 def test_an_interval_reaches_zero_where_the_test_sees_no_difference(tmp_path: Path) -> None:
-    """Of 20 items four differ, all to one side: the exact test has p = 2/16, the bootstrap leaves zero out."""
+    """Of 20 items four differ, all to one side: the exact test has p = 2/16, t's interval leaves 0 out."""
     run = Run(tmp_path)
     for n in range(1, 21):
         run.judged(n, "ann", "j", {"plot": "High" if n <= 10 else "Low"})
