@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.records import Request, Usage, model_of
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ class Lengths:
     def basis(self, model: str) -> str:
         """Say what a model's lengths are taken from."""
         counts = self._calls.get(model, Counter())
-        return " and ".join(numbered(n, noun) for noun, n in counts.items()) or "rules of thumb"
+        return " and ".join(pluralize(n, noun) for noun, n in counts.items()) or "rules of thumb"
 
     def expected(
         self, quantity: str, rules: Mapping[Cell, Span], of_seen: Mapping[Cell, Span] = MappingProxyType({})

@@ -182,7 +182,7 @@ class Offer(NamedTuple):
     base_model: str | None = None
 
     @property
-    def known_as(self) -> str:
+    def lookup_name(self) -> str:
         return self.base_model or self.model
 
 
@@ -216,7 +216,7 @@ class PriceBook:
             return FREE_HERE  # without reading the packaged file, which has no price of such
         named = (
             (where, name.lower())
-            for name in (offer.model, offer.known_as)
+            for name in (offer.model, offer.lookup_name)
             for where in (offer.interface.lower(), None)
         )
         own = next((price for place in named if (price := self._own.get(place)) is not None), None)
@@ -281,7 +281,7 @@ def _shared(rates: RatesT, shares: CacheMultipliers) -> RatesT:
 
 def _place(offer: Offer) -> tuple[str, str] | None:
     """Under which provider and id the library may have an offer."""
-    model = offer.known_as
+    model = offer.lookup_name
     provider = provider_at(offer.base_url) if offer.base_url is not None else None
     provider = provider or ("" if offer.local else offer.provider)
     if provider == _OF_ROUTER:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.foreign import decode
-from coeval.core.plain import plain
-from coeval.core.shown_names import ShownNames, fitted_names
+from coeval.core.plain import escape_line
+from coeval.core.shown_names import ShownNames, fit_names
 
 Spec: TypeAlias = dict[str, Any]
 """A part of a Vega-Lite specification."""
@@ -178,15 +178,16 @@ class _ShownNames(NamedTuple):
             shown = {name: name for name in self.names}
         wide, narrow = (
             _looked_up(self.of, {name: short[text] for name, text in shown.items()})
-            for short in (fitted_names(shown.values(), most) for most in (self.longest, self.narrow))
+            for short in (fit_names(shown.values(), most) for most in (self.longest, self.narrow))
         )
         return wide if wide == narrow else f"containerSize()[0] < {_NARROW} ? {narrow} : {wide}"
 
 
 def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
     """A specification in which each `shown_name` is an expression: what people read in place of a
-    model's name, as short as is wanted (`fitted_names`). Texts are `plain`: Vega makes expressions of names,
-    where U+2028 ends a line, and the name of a property that every object has (``toString``) is an error."""
+    model's name, as short as is wanted (`fit_names`). Texts went through `escape_line`: Vega makes
+    expressions of names, where U+2028 ends a line, and the name of a property that every object has
+    (``toString``) is an error."""
     match part:
         case str():
             text = _chart_text(part)
@@ -201,7 +202,7 @@ def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
 
 def _chart_text(text: str) -> str:
     """The same that ``pictures.js`` has for the rows of a page."""
-    return f"{text}{_UNSEEN}" if text in _OF_EVERY_OBJECT else plain(text)
+    return f"{text}{_UNSEEN}" if text in _OF_EVERY_OBJECT else escape_line(text)
 
 
 def _looked_up(of: str, labels: dict[str, str]) -> str:
@@ -219,7 +220,7 @@ def text_list(names: Iterable[str]) -> str:
 
 
 def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with all texts as `plain` has them."""
+    """Rows with all texts as `escape_line` has them."""
     return [
         {name: _chart_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
         for row in rows

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import UsageError
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import figures
 from coeval.store.jsonl import write_bytes_atomic
@@ -66,5 +66,5 @@ def files_reported(written: Iterable[Path], folder: Path | None) -> str:
     drawn = [path for path in paths if path.parent == folder and path.suffix in (".png", ".svg")]
     reported = [str(path) for path in paths if path not in drawn]
     if folder is not None:
-        reported.append(f"{numbered(len(drawn) // 2, 'picture')} as PNG and SVG in {folder}")
+        reported.append(f"{pluralize(len(drawn) // 2, 'picture')} as PNG and SVG in {folder}")
     return ", ".join(reported)

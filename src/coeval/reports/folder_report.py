@@ -19,7 +19,7 @@ from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.pipeline.plan.run_reading import opened
 from coeval.pipeline.upkeep.repair import Missing
 from coeval.reports.content import Report, Sentence, as_sentence
@@ -106,4 +106,4 @@ def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderRe
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(plain(as_sentence(text)) for text in texts)
+    return tuple(escape_line(as_sentence(text)) for text in texts)

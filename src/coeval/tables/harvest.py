@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir, now
 from coeval.tables.item_map import ColumnsMissing, ItemMaker, ItemMap, MappedItem, Misfit, unknown_columns
@@ -131,11 +131,13 @@ class Harvest:
     def remarks(self, chosen: Selection) -> Iterator[str]:
         """What is odd about the items: fewer than the sample, without a reference or an attribute."""
         if chosen.drawn is not None and self.made < chosen.drawn:
-            yield f"a sample of {chosen.drawn:,} is asked for of {numbered(self.made, 'item')}: all are taken"
+            yield (
+                f"a sample of {chosen.drawn:,} is asked for of {pluralize(self.made, 'item')}: all are taken"
+            )
         if self.needed.reference is not None and self.without_reference:
-            yield f"{numbered(self.without_reference, 'item')} without a reference"
+            yield f"{pluralize(self.without_reference, 'item')} without a reference"
         for name, count in self.lacking.items():
-            yield f"{numbered(count, 'item')} without a value of {name}"
+            yield f"{pluralize(count, 'item')} without a value of {name}"
 
     def problem_lines(self) -> list[str]:
         return [sentence for path, reported in self.problems.items() for sentence in reported.of(path)]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 # --- Value paths: ``question``, ``choices[0]``, ``options.A``
 
@@ -378,7 +378,7 @@ class ColumnsMissing(UsageError):
     kind = "columns_missing"
 
     def __init__(self, path: Path, missing: list[UnknownColumn]) -> None:
-        known = listed(missing[0].known, _MOST_NAMED) or "none"
+        known = join_names(missing[0].known, _MOST_NAMED) or "none"
         super().__init__(
             "\n".join([*(unknown.sentence for unknown in missing), f"{path} has the columns {known}."])
         )

@@ -16,8 +16,8 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import convert, decode
-from coeval.core.shown_url import shown_url
-from coeval.core.text import listed
+from coeval.core.shown_url import mask_url
+from coeval.core.text import join_names
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.transport.network import SourceFailed, download, read_page
 from coeval.store.jsonl import store_error
@@ -89,7 +89,7 @@ def _of_folder(choice: SourceChoice, folder: Path) -> TableSource:
     found = [entry for entry in entries if _is_table(entry)]
     if not found:
         there = sorted({f"{entry.name}/" if entry.is_dir() else entry.suffix for entry in entries} - {""})
-        held = f"; it holds {listed(there)}" if there else ""
+        held = f"; it holds {join_names(there)}" if there else ""
         raise UsageError(f"there is no table in {folder} ({', '.join(_SUFFIXES)}, plain or .gz){held}")
     by_split: dict[str | None, list[Path]] = {}
     for path in found:
@@ -115,12 +115,12 @@ def _pick_split(there: Sequence[str], needed: str | None, where: str) -> str | N
         return needed
     if len(there) <= 1:
         return next(iter(there), None)
-    raise UsageError(f"{where} has the splits {listed(there)}; choose a split")
+    raise UsageError(f"{where} has the splits {join_names(there)}; choose a split")
 
 
 def _meant(needed: str, there: Collection[str], otherwise: str) -> str:
     near = get_close_matches(needed, there, n=1)
-    return f"did you mean {near[0]}?" if near else f"{otherwise} {listed(there) or 'none'}"
+    return f"did you mean {near[0]}?" if near else f"{otherwise} {join_names(there) or 'none'}"
 
 
 def _is_table(path: Path) -> bool:
@@ -204,14 +204,14 @@ def _page(url: str, kind: Any) -> Any:
     try:
         return decode(content, kind)
     except Undecodable as error:
-        raise SourceFailed(f"{shown_url(url)} sends something else than it should: {error}") from error
+        raise SourceFailed(f"{mask_url(url)} sends something else than it should: {error}") from error
 
 
 def _pick_config(there: Sequence[str], needed: str | None, repo: str) -> str:
     if needed is None:
         if len(there) == 1 or "default" in there:
             return there[0] if len(there) == 1 else "default"
-        raise UsageError(f"{repo} has the subsets {listed(there)}; choose a subset")
+        raise UsageError(f"{repo} has the subsets {join_names(there)}; choose a subset")
     if needed not in there:
         raise UsageError(f"{repo} has no subset {needed}; {_meant(needed, there, 'it has')}")
     return needed
@@ -286,7 +286,7 @@ def find_source(choice: SourceChoice, progress: Progress | None = None) -> Table
     if choice.name.lower() in named_benchmarks():
         return _benchmark(choice, progress)
     if choice.local is not None:
-        names = listed(named_benchmarks())
+        names = join_names(named_benchmarks())
         raise UsageError(f"--from is for a benchmark's data, and {choice.name} is none; there are {names}")
     path = Path(choice.name).expanduser()
     repo = _HUB_PREFIX.sub("", choice.name)
@@ -358,6 +358,6 @@ def _nothing_there(path: Path) -> str:
     if len(path.parts) == 1 and not path.suffix:
         names = list(named_benchmarks())
         near = get_close_matches(path.name.lower(), names, n=1)
-        meant = f"did you mean {near[0]}?" if near else f"there are {listed(names, len(names))}"
+        meant = f"did you mean {near[0]}?" if near else f"there are {join_names(names, len(names))}"
         return f"there is no file {path}, and no benchmark of that name; {meant}"
     return f"there is no file {path} (looked for in {Path.cwd() if not path.is_absolute() else path.parent})"

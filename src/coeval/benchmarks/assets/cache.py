@@ -31,7 +31,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.foreign import convert
 from coeval.core.redaction import Redactor
 from coeval.core.regular_files import open_file
-from coeval.core.shown_url import url_secrets
+from coeval.core.shown_url import find_url_secrets
 from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json_if_whole, store_error, write_bytes_atomic, write_json_atomic
 
@@ -366,8 +366,8 @@ def _last_error(log: Path) -> str:
 def _without_passwords(said: str) -> str:
     """A message without what the indexes are asked with: an index may repeat it."""
     named = f"{os.environ.get('PIP_INDEX_URL', '')} {os.environ.get('PIP_EXTRA_INDEX_URL', '')}"
-    secrets = (secret for url in named.split() for secret in url_secrets(url))
-    return Redactor(secrets).message(said)
+    secrets = (secret for url in named.split() for secret in find_url_secrets(url))
+    return Redactor(secrets).redact_message(said)
 
 
 # --- String constants of Python source

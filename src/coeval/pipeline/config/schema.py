@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
-from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, answer_limits
+from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, find_answer_limits
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.local.local_transformers import ENGINE_OPTIONS
@@ -215,7 +215,7 @@ class ModelConfig(Section):
 
     def least_limit(self, role: Role) -> int | None:
         """Return the least limit on answers that the user set, by any host's name; None: there is none."""
-        limits = (limit for _, limit in answer_limits(self._merged(role)))
+        limits = (limit for _, limit in find_answer_limits(self._merged(role)))
         return min((limit for limit in limits if type(limit) is int and limit > 0), default=None)
 
     def takes_seeds(self, role: Role) -> bool:
@@ -335,7 +335,7 @@ class TaskConfig(Section):
         for factor in sorted(set(judged).difference(self.label_attributes)):
             having.setdefault(self.scale_of(factor), []).append(factor)
         having.pop(HIGH_MEDIUM_LOW, None)
-        return "; ".join(f"{', '.join(of)}: {scale.described()}" for scale, of in having.items())
+        return "; ".join(f"{', '.join(of)}: {scale.describe_levels()}" for scale, of in having.items())
 
 
 def _criterion(what: str | RubricFactor | dict[str, Any]) -> str:
@@ -461,7 +461,7 @@ class Reasons(NamedTuple):
         if not cramped:
             return ""
         return (
-            f"reasons for {numbered(self.factors, 'factor')} take about {needed:,} tokens a reply, and "
+            f"reasons for {pluralize(self.factors, 'factor')} take about {needed:,} tokens a reply, and "
             f"max_tokens allows fewer ({', '.join(cramped)}); set it to {needed} or more"
         )
 

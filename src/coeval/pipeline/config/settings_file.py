@@ -11,7 +11,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
-from coeval.core.settings import bare, declared, members
+from coeval.core.settings import read_settings, strip_range, union_members
 from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, refused, render_path
 
@@ -56,7 +56,7 @@ def settings_of(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dict[s
 def _values(data: Mapping[str, Any], record: type[msgspec.Struct]) -> tuple[dict[str, Any], list[Finding]]:
     """What is set, by name, and every mistake."""
     values: dict[str, Any] = {}
-    fields, mistakes = declared(record), list[Finding]()
+    fields, mistakes = read_settings(record), list[Finding]()
     for key, value in data.items():
         field = fields.get(key)
         findings = list(_not_among((key,), fields))
@@ -78,7 +78,7 @@ def checked(settings: R) -> R:
 
     Raises UsageError: a value is of another kind, or out of its range.
     """
-    for name, field in declared(type(settings)).items():
+    for name, field in read_settings(type(settings)).items():
         value = getattr(settings, name)
         try:
             convert(str(value) if isinstance(value, Path) else value, field.plain_kind)
@@ -89,7 +89,7 @@ def checked(settings: R) -> R:
 
 def _unknown_below(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[Finding]:
     """Keys that are none within a value whose type names its keys, and words that are none of its words."""
-    each = [*map(bare, kinds)]
+    each = [*map(strip_range, kinds)]
     words = [word for kind in each if get_origin(kind) is Literal for word in get_args(kind)]
     if words and str not in each and isinstance(value, str) and value not in words:
         yield Finding(path, _WRONG, f"'{value}' is none of its words", WayOut(value, words, "known here:"))
@@ -98,13 +98,13 @@ def _unknown_below(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[
             hints = get_type_hints(kind)
             for name, part in value.items():
                 yield from _not_among((*path, name), hints)
-                yield from _unknown_below((*path, name), part, members(hints.get(name)))
+                yield from _unknown_below((*path, name), part, union_members(hints.get(name)))
         elif get_origin(kind) is Sequence and isinstance(value, list):
             for number, part in enumerate(value):
                 yield from _unknown_below((*path, number), part, get_args(kind))
         elif get_origin(kind) is dict and isinstance(value, dict):
             for name, part in value.items():
-                yield from _unknown_below((*path, name), part, members(get_args(kind)[1]))
+                yield from _unknown_below((*path, name), part, union_members(get_args(kind)[1]))
 
 
 def _not_among(path: KeyPath, known: Collection[str]) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
 from coeval.core.scale import RubricScale, parse_scale
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.pipeline.config.findings import written
 
 MAPPING, WORD, LIST = "<mapping>", "<word>", "<list>"
@@ -70,7 +70,7 @@ def _distinct(values: list[str]) -> list[str]:
     repeated = sorted(value for value, times in Counter(values).items() if times > 1)
     if repeated:
         raise PydanticCustomError(
-            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": listed(repeated)}
+            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": join_names(repeated)}
         )
     return values
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from coeval.analysis.measures.measured import Measured
 from coeval.core.html_table import html_lines, html_table
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.reports.content import ReportTable, cell_text
 
 # --- Markdown
@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"([\\`*_|<>\[\]{}~#&!])")
 
 def escaped(text: str) -> str:
     """Foreign text that marks nothing up in Markdown."""
-    return _MARKUP.sub(r"\\\1", plain(text))
+    return _MARKUP.sub(r"\\\1", escape_line(text))
 
 
 def as_markdown(table: ReportTable) -> str:
@@ -63,7 +63,7 @@ _LATEX = {
 
 def in_latex(text: str) -> str:
     """Foreign text that is no command of LaTeX, in one line."""
-    shown = "".join(_LATEX.get(sign, sign) for sign in plain(text))
+    shown = "".join(_LATEX.get(sign, sign) for sign in escape_line(text))
     return re.sub(r"(?<=\w)\{-\}(?=\w)", "-", shown)  # a hyphen within a word may end a line
 
 

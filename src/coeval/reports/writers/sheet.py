@@ -16,7 +16,7 @@ from xlsxwriter.worksheet import Worksheet
 from coeval import __version__
 from coeval.analysis.measures.measured import Measured
 from coeval.core.figures import IN_POINTS, FigureKind
-from coeval.core.plain import looks_like_formula, plain_lines
+from coeval.core.plain import escape_lines, looks_like_formula
 from coeval.core.text import dollar_decimals
 from coeval.reports.content import Cell, ReportColumn, ReportTable
 from coeval.reports.drawn_pictures import LIGHT
@@ -31,7 +31,7 @@ LONGEST = 32_767
 def sheet_text(text: str) -> str:
     """A text as a cell takes it: what cannot be shown is written out, and what is cut has a mark that says
     so."""
-    shown = plain_lines(text)
+    shown = escape_lines(text)
     if len(shown) * 2 <= LONGEST:  # whatever the characters are
         return shown
     units = shown.encode("utf-16-le")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from coeval.core.folding import folded, folded_name
-from coeval.core.plain import plain
+from coeval.core.folding import wrap_lines, wrap_name
+from coeval.core.plain import escape_line
 from coeval.reports.content import ReportTable, cell_text
 
 _GAP = "  "
@@ -32,7 +32,7 @@ def as_terminal(table: ReportTable, width: int) -> list[Text]:
     """
     columns = _columns(table)
     names, figures = columns[: table.names], columns[table.names :]
-    lines = [Text(line, style="italic") for line in folded(plain(table.title), width) if line]
+    lines = [Text(line, style="italic") for line in wrap_lines(escape_line(table.title), width) if line]
     needed = [column for column in figures if not column.spare]
     layouts: list[Callable[[list[_TextColumn]], list[Text] | None]] = [
         lambda shown: _in_line([*names, *shown], width),
@@ -64,14 +64,14 @@ class _TextColumn(NamedTuple):
     def heading_folded(self) -> _TextColumn:
         """The same with its heading in as many lines as it takes."""
         widest = max(_LONGEST_HEADING, *map(cell_len, self.cells[1:] or [""]))
-        return self._replace(cells=[folded_name(self.cells[0], widest), *self.cells[1:]])
+        return self._replace(cells=[wrap_name(self.cells[0], widest), *self.cells[1:]])
 
 
 def _columns(table: ReportTable) -> list[_TextColumn]:
     shown = table.places_in_use
     return [
         _TextColumn(
-            [plain(column.on_terminal), *(cell_text(row[at], column.kind) for row in table.rows)],
+            [escape_line(column.on_terminal), *(cell_text(row[at], column.kind) for row in table.rows)],
             words=column.kind == "text",
             bold=frozenset(row + 1 for row, place in table.bold if place == at),
             spare=column.spare,
@@ -101,7 +101,7 @@ def _widest(column: _TextColumn) -> int:
 def _row(columns: Sequence[_TextColumn], widths: Sequence[int], row: int, begin: str = "") -> Iterator[Text]:
     """A row's lines: what is folded goes on where its column begins."""
     cells = [
-        folded(column.cells[row], wide) if column.free and row else column.cells[row].split("\n")
+        wrap_lines(column.cells[row], wide) if column.free and row else column.cells[row].split("\n")
         for column, wide in zip(columns, widths, strict=True)
     ]
     for parts in zip_longest(*cells, fillvalue=""):
@@ -130,7 +130,7 @@ def _grouped(names: Sequence[_TextColumn], figures: Sequence[_TextColumn], width
     head, lines = rows[: len(rows) - len(last.cells) + 1], rows[len(rows) - len(last.cells) + 1 :]
     groups = groupby(range(1, len(last.cells)), key=lambda row: [column.cells[row] for column in names[:-1]])
     for group, members in groups:
-        head += [Text(line) for line in folded_name(", ".join(group), width).split("\n")]
+        head += [Text(line) for line in wrap_name(", ".join(group), width).split("\n")]
         head += [lines[row - 1] for row in members]
     return head
 
@@ -148,7 +148,7 @@ def _stacked(names: Sequence[_TextColumn], figures: Sequence[_TextColumn], width
     found = []
     for row in range(len(names[0].cells)):
         name = ", ".join(column.cells[row] for column in names)
-        found += [Text(line, style=_style(names[-1], row)) for line in folded_name(name, width).split("\n")]
+        found += [Text(line, style=_style(names[-1], row)) for line in wrap_name(name, width).split("\n")]
         found += [line for line in _row(figures, widths, row, _BELOW) if line.plain.strip()]
     return found
 
