@@ -114,7 +114,7 @@ def _as_scale(value: Any) -> RubricScale:
 ScaleLevels: TypeAlias = Annotated[
     RubricScale,
     PlainValidator(_as_scale),
-    PlainSerializer(RubricScale.written),
+    PlainSerializer(RubricScale.to_config),
     WithJsonSchema(
         {
             "anyOf": [
