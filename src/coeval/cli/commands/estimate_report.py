@@ -23,7 +23,6 @@ from coeval.models.answer_store import estimated_without
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import read_accounts
-from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
@@ -36,7 +35,7 @@ from coeval.pipeline.plan.estimate.run_estimate import (
 from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_valid_start
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.partial_starts import sample_for_estimate
-from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
+from coeval.pricing.estimate import BudgetFit, Estimate, check_budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import estimate_tables
 from coeval.store.human_labels import LABELS_FILE
@@ -51,7 +50,7 @@ def estimate_and_report(
     code."""
     results, messages = streams.results(), streams.messages()
     prices = PriceBook()
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
     keys = find_keys(key_file)
@@ -129,13 +128,13 @@ def _budget_fits(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
     accounts = read_accounts(run_folder(config).usage)
     gone = {name: account.spent_usd + account.reserved_usd for name, account in accounts.items()}
     if (budget := experiment.budget_usd) is not None:
-        yield budget_fit(
+        yield check_budget_fit(
             str(BUDGET), budget, sum(gone.values()), estimate.total, priced=not estimate.unpriced
         )
     for name, quota in experiment.quota.items():
         if quota.max_cost_usd is not None and (line := estimate.by_model.get(name)) is not None:
             spent, priced = gone.get(name, 0.0), name not in estimate.unpriced
-            yield budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
+            yield check_budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
 
 
 def print_estimate(estimate: Estimate, console: Console) -> None:
