@@ -23,7 +23,7 @@ from coeval.core.errors import GAPS, UsageError
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import listed, numbered
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
-from coeval.pipeline.upkeep.repair import MissingRecords
+from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import existing_results, existing_run
 from coeval.store.rundir import RunDir

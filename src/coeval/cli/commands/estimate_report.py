@@ -23,6 +23,7 @@ from coeval.models.answer_store import estimated_without
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import read_accounts
+from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
