@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, declared
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs, field_declarations
 from coeval.core.figures import points_per, share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
 
@@ -39,7 +39,7 @@ def declared_columns(record: type[Record]) -> dict[str, ReportColumn]:
     """By field, in the order of the record."""
     return {
         name: ReportColumn(name, shown.column, shown.kind, shown.meaning, shown.terminal)
-        for name, shown in declared(record).items()
+        for name, shown in field_declarations(record).items()
         if isinstance(shown, ShownAs) and shown.column
     }
 
