@@ -31,7 +31,7 @@ from coeval.pipeline.plan.estimate.savings import EstimatedStart, estimated_star
 from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.only import sample_only
-from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
+from coeval.pricing.estimate import BudgetFit, Estimate, check_budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import estimate_tables
 from coeval.store.human_labels import LABELS_FILE
@@ -46,7 +46,7 @@ def estimate_and_report(
     code."""
     results, messages = streams.results(), streams.messages()
     prices = PriceBook()
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     for sentence in doubts(config):
         warn(messages, sentence)
     keys = find_keys(key_file)
@@ -124,13 +124,13 @@ def _budget_fits(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
     accounts = read_accounts(run_folder(config).usage)
     gone = {name: account.spent_usd + account.reserved_usd for name, account in accounts.items()}
     if (budget := experiment.budget_usd) is not None:
-        yield budget_fit(
+        yield check_budget_fit(
             str(BUDGET), budget, sum(gone.values()), estimate.total, priced=not estimate.unpriced
         )
     for name, quota in experiment.quota.items():
         if quota.max_cost_usd is not None and (line := estimate.by_model.get(name)) is not None:
             spent, priced = gone.get(name, 0.0), name not in estimate.unpriced
-            yield budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
+            yield check_budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
 
 
 def print_estimate(estimate: Estimate, console: Console) -> None:

@@ -305,7 +305,7 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
 def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
     """A file can be checked without a credential; what is wrong in it ends a dry run as it ends a run."""
     prices = PriceBook()
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     try:
         return resolved_models(config, options, find_keys(keys), prices)
     except KeyMissing as error:

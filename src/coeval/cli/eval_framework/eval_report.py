@@ -37,7 +37,7 @@ from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
-from coeval.pricing.estimate import budget_fit
+from coeval.pricing.estimate import check_budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import ReportTable, make_columns
 from coeval.reports.measure_table import (
@@ -255,7 +255,7 @@ def _tell_estimate(prepared: Prepared, messages: Console, *, as_json: bool) -> i
         accounts = read_accounts(usage_file(prepared.evaluation)).values()
         spent = sum(account.spent_usd + account.reserved_usd for account in accounts)
         priced = not estimate.unpriced
-        tell_budget(budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages)
+        tell_budget(check_budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages)
     say(messages, f"Written: {written}", "dim")
     return 0
 

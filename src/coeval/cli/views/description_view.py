@@ -87,7 +87,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     Raises UsageError: a model has no host, or items of one's own cannot be used.
     """
     prices = PriceBook()
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     options = RunOptions.so_far(config)
     start = described_start(config, options, keys, prices)
     assumed = Assumed(prices, seen_lengths(start.config, start.preview))

@@ -13,7 +13,7 @@ from coeval.cli.streams import say
 from coeval.core.figures import MISSING
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
-from coeval.pricing.tariff import sources_reported
+from coeval.pricing.tariff import join_price_sources
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 from coeval.reports.writers.terminal import terminal_lines
 
@@ -115,4 +115,4 @@ def _notes(of_all: Bill) -> Iterator[str]:
             "tokens for them, or they came before the price was known"
         )
     if of_all.sources:
-        yield f"Prices: {sources_reported(of_all.sources)}."
+        yield f"Prices: {join_price_sources(of_all.sources)}."

@@ -29,7 +29,7 @@ from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import calls, ends, tokens
 from coeval.pricing.lengths import Span
-from coeval.pricing.tariff import sources_reported
+from coeval.pricing.tariff import join_price_sources
 from coeval.reports.content import ReportColumn, make_columns
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
@@ -368,7 +368,7 @@ def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> No
     cost = f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
     say(console, f"Judging by {judge.model}: {taken}, {cost}.")
     if estimate.prices:
-        say(console, f"Prices: {sources_reported(estimate.prices)}.", "dim")
+        say(console, f"Prices: {join_price_sources(estimate.prices)}.", "dim")
 
 
 def _money(cost: Span | None) -> tuple[str, str]:

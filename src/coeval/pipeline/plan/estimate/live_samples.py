@@ -216,7 +216,7 @@ class _LiveSamples:
         for at, (name, of_model) in enumerate(places.items()):
             calls = sum(self._calls(phase, setup, each.name) for setup, each in of_model)
             cells = [Cell(setup.task.name, each.name) for setup, each in of_model]
-            shown = sum(self._lengths.items(_SHOWN_BY[phase], cell) for cell in cells)
+            shown = sum(self._lengths.count_values(_SHOWN_BY[phase], cell) for cell in cells)
             needed = max(0, min(self._share(phase, name), self._each - shown, calls))
             self._left[name] -= needed
             for number in range(at, at + needed):
@@ -243,7 +243,7 @@ class _LiveSamples:
                 if (entry := recorded.items.get(key)) is not None and entry.good:
                     item = recorded.items.load(key, Datapoint)
                     texts = {"item": item.prompt or "", "reference": item.reference_response or ""}
-                    self._lengths.know_item(item.id, {kind: len(text) for kind, text in texts.items()})
+                    self._lengths.add_item_texts(item.id, {kind: len(text) for kind, text in texts.items()})
                     yield PreparedItem(item, {})
 
     def _recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, Response]]:
