@@ -10,7 +10,7 @@ from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
 import coeval
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
 from coeval.cli.commands.run_command import count_calls
@@ -196,7 +196,8 @@ def test_checks_are_scores_of_students_and_no_part_of_judges_agreement(tmp_path:
     for lab in (of_judges, both):
         assert lab.run().exit_code == 0
     alone, measured = (
-        measure_run(RunReader(lab.path, planned_names(RunDir(lab.path)))) for lab in (of_judges, both)
+        compute_run_measures(RunReader(lab.path, planned_names(RunDir(lab.path))))
+        for lab in (of_judges, both)
     )
     assert measured.measures.units == 12 * (2 * 2 + 2)
     assert measured.measures.judges.keys() == alone.measures.judges.keys()

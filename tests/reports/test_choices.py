@@ -21,7 +21,7 @@ from reports.view_process import ViewServer, viewing
 from written_run import Run
 
 import coeval
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_choice import chosen_scores, score_choice
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid

@@ -15,7 +15,7 @@ from reports.browser import Opened, draw_all, nothing_serious, opened
 from reports.view_process import ViewServer, viewing
 from written_run import Run, append
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.reports.content import Picture, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.drawn_pictures import LIGHT, draw_figures
 from coeval.reports.plots import NOTEWORTHY, HeatMap, forest_plot, heat_map, interval_plot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 from coeval.reports.writers.markup import as_latex, as_markdown
 from coeval.reports.writers.terminal import terminal_lines

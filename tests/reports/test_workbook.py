@@ -12,7 +12,7 @@ from openpyxl.workbook import Workbook
 from pipeline.experiments import Lab, model, quiz, task
 
 import coeval as api
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.cli.commands.analyze_command import ReportPlaces, show_analysis
 from coeval.core.text import dollars

@@ -94,12 +94,12 @@ class Run:
         teachers and judges, and of how far judges agree; of an output folder of ``eval-framework``, its
         metrics."""
         need_address_space()
-        from coeval.analysis.measures.measured_run import measure
-        from coeval.analysis.measures.run_measures import plain_measures
+        from coeval.analysis.measures.compute import compute_measures
+        from coeval.analysis.measures.run_measures import measures_to_json
         from coeval.pipeline.plan.run_reading import opened
 
         with opened(self.path, shown=True) as (reader, _):
-            return plain_measures(measure(reader).measures)
+            return measures_to_json(compute_measures(reader).measures)
 
     def write_report(self, out: str | Path | None = None) -> Path:
         """Write the run's report as a page that opens without a network, ``report.html``, with

@@ -17,10 +17,10 @@ import duckdb
 from coeval import __version__
 from coeval.analysis.breakdown import By, breakdown
 from coeval.analysis.measures.pair_measures import (
-    KeptPair,
-    kept_pairs,
-    measured_pairs,
-    read_comparisons,
+    PlannedPair,
+    compute_pair_measures,
+    read_pair_comparisons,
+    read_planned_pairs,
 )
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -260,7 +260,7 @@ def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
             (task, item, sample, model),
             GivenScore(None, f"label {attribute}", None if match is None else float(match)),
         )
-    for pair in kept_pairs(reader):
+    for pair in read_planned_pairs(reader):
         part = pair.part
         students = part.first_model_id, part.second_model_id
         for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
@@ -303,10 +303,10 @@ def _strengths(reader: Reader) -> Iterator[FigureOut]:  # noqa: ARG001
 
 @_strengths.register
 def _(reader: RunReader) -> Iterator[FigureOut]:
-    if (measured := measured_pairs(read_comparisons(reader))) is None:
+    if (measured := compute_pair_measures(read_pair_comparisons(reader))) is None:
         return
-    found: defaultdict[tuple[str, str], list[KeptPair]] = defaultdict(list)
-    for pair in kept_pairs(reader):
+    found: defaultdict[tuple[str, str], list[PlannedPair]] = defaultdict(list)
+    for pair in read_planned_pairs(reader):
         for student in (pair.part.first_model_id, pair.part.second_model_id):
             found[pair.part.task_id, student].append(pair)
             found["", student].append(pair)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.figures import MISSING, FigureKind, figure, figure_text
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, bill

@@ -14,7 +14,12 @@ from pathlib import Path
 import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
-from coeval.analysis.measures.measured_run import AnalyzedFolder, analyzed_output, measure_output, measure_run
+from coeval.analysis.measures.compute import (
+    AnalyzedFolder,
+    analyze_output,
+    compute_output_measures,
+    compute_run_measures,
+)
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -83,7 +88,7 @@ def reported(reader: Reader, *_: object) -> FolderReport:
 
 @reported.register
 def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
-    measured = measure_run(reader, options=options)
+    measured = compute_run_measures(reader, options=options)
     evidence, items = evidence_of(reader, measured, notes), measured.measures.items
     report = experiment_report(evidence)
     return FolderReport(
@@ -100,9 +105,9 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
 
 @reported.register
 def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderReport:
-    measures, reported = measure_output(reader), (*reader.notes(), *notes)
+    measures, reported = compute_output_measures(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
-    return FolderReport(report, analyzed_output(measures), reported, _reported(reported), Missing(None, ()))
+    return FolderReport(report, analyze_output(measures), reported, _reported(reported), Missing(None, ()))
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:

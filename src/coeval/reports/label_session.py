@@ -137,7 +137,7 @@ def _refuse_compared(reader: RunReader, grid: ScoreGrid) -> None:
     people's.
     """
     plans = reader.planned.tasks.values() if reader.planned is not None else ()
-    if any(plan.compares for plan in plans) and not any(design.judged for design in grid.designs):
+    if any(plan.compares for plan in plans) and not any(design.judged_factors for design in grid.designs):
         raise UsageError(
             f"{reader.folder}: judges compare its answers pairwise, and people label single answers; a task "
             "with `judging: scores` can be labelled"

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, declared
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs, field_declarations
 from coeval.core.figures import points_per, share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 
@@ -40,7 +40,7 @@ def columns_by_field(record_type: type[Record]) -> dict[str, ReportColumn]:
     """Return the declared columns of a record, in its order."""
     return {
         field: ReportColumn(field, display.column, display.kind, display.meaning, display.terminal)
-        for field, display in declared(record_type).items()
+        for field, display in field_declarations(record_type).items()
         if isinstance(display, ShownAs) and display.column
     }
 

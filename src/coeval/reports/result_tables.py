@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from coeval.analysis.doubtful_answers import ServedModel
+from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
 from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.measure_rows import row_record
-from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
-from coeval.analysis.measures.pair_measures import PairStudent, group_sentences
+from coeval.analysis.measures.measure_tree import Measured
+from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
 from coeval.analysis.planned_names import BeyondTotal, LeftOut
 from coeval.analysis.readers.output_reader import OutputReader
@@ -479,7 +479,7 @@ def sweep_paper_table(run: TrainingRun, found: SweepComparison) -> ReportTable:
 # and tasks that it no longer names keep their figures, marked; a task of these is in no overall score.
 
 
-def results(reader: Reader, notes: Sequence[str] = (), measured: MeasuredRun | None = None) -> Results:
+def results(reader: Reader, notes: Sequence[str] = (), measured: AnalyzedRun | None = None) -> Results:
     """The scores of what is read, and perhaps ``measured``; ``notes``: what else is to be known of them."""
     try:
         costs = model_costs(reader.folder / "usage.json")
@@ -503,8 +503,8 @@ def _(reader: OutputReader, *_: object) -> Results:
 
 
 @_scored.register
-def _(reader: RunReader, measured: MeasuredRun | None) -> Results:
-    measures, grid, _ = measured or measure_run(reader, _PARTS)
+def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
+    measures, grid, _ = measured or compute_run_measures(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
     leads = leader_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
@@ -513,7 +513,7 @@ def _(reader: RunReader, measured: MeasuredRun | None) -> Results:
         sampled=tuple(sample_rows(measures.samples)),
         pairs=pair_rows(pairs),
         people=people_rows(measures.people),
-        leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
+        leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),
         left_out=reader.left_out,

@@ -8,7 +8,7 @@ from itertools import cycle, islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (

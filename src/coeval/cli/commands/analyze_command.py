@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 import typer
 
 from coeval.analysis.load import need_run
-from coeval.analysis.measures.measured import Analysis
-from coeval.analysis.measures.measured_run import measure
+from coeval.analysis.measures.compute import compute_measures
+from coeval.analysis.measures.measure_tree import Analysis
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import Measures, write_measures
 from coeval.analysis.readers.reader import Reader
@@ -197,7 +197,9 @@ def show_analysis(
             found = _write_report(reader, notes, name, files, options)
             measured, missing, notes = found.measured, found.missing, found.notes
         else:
-            measured = measure(reader, NAMES[name].analysis if places.out is None else "all", options)
+            measured = compute_measures(
+                reader, NAMES[name].analysis if places.out is None else "all", options
+            )
             notes, missing = (*reader.notes(), *notes), look_for_gaps(RunDir(folder))
         names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
     for note in without_incomparable(notes, messages) if shown else notes:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
-from coeval.analysis.measures.measured import Analysis, leaves
-from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, plain_measures, shown_parts
+from coeval.analysis.measures.measure_tree import Analysis, iterate_leaves
+from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, measures_to_json, select_parts
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
 from coeval.cli.views.results_view import json_text
@@ -35,7 +35,7 @@ _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missi
 
 
 def as_json(measures: Measures, analysis: Analysis) -> str:
-    return json_text(plain_measures(measures, analysis), indent=2) + "\n"
+    return json_text(measures_to_json(measures, analysis), indent=2) + "\n"
 
 
 def as_csv(measures: Measures, analysis: Analysis) -> str:
@@ -45,8 +45,8 @@ def as_csv(measures: Measures, analysis: Analysis) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for name, part in shown_parts(measures, analysis):
-        for leaf in leaves(name, part):
+    for name, part in select_parts(measures, analysis):
+        for leaf in iterate_leaves(name, part):
             place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
             writer.writerow([*map(guarded, place), *("" if v is None else v for v in leaf.measured)])
     return text.getvalue()
@@ -70,7 +70,7 @@ class _ShownAnalysis(NamedTuple):
 
 
 def _shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
-    shown = dict(shown_parts(measures, analysis))
+    shown = dict(select_parts(measures, analysis))
     scored = "students" in shown and isinstance(measures, RunMeasures) and measures.units > 0
     match measures:
         case RunMeasures():

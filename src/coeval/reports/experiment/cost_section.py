@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note

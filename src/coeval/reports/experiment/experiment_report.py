@@ -131,7 +131,7 @@ def examples(evidence: RunEvidence) -> Iterator[Example]:
     if len(order) < 2:
         return
     first, second = order[:2]
-    shared = SharedScores(evidence.measured.grid).by_item(first, second)
+    shared = SharedScores(evidence.measured.grid).means_by_item(first, second)
     for ahead, behind, turned in ((first, second, False), (second, first, True)):
         gaps = {item: (b - a if turned else a - b) for item, (a, b) in shared.items()}
         item = min(gaps, key=lambda one: (-round(gaps[one], 9), one), default=None)

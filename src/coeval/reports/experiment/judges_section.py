@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
-from coeval.analysis.measures.measured import ShownAs, declared
+from coeval.analysis.measures.measure_tree import ShownAs, field_declarations
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.measures.score_grid import LevelCounts
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
@@ -55,7 +55,9 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
 
 # Of each bias, what its rows are called.
 _BIASES = {
-    name: reported.column for name, reported in declared(JudgeBiases).items() if isinstance(reported, ShownAs)
+    name: reported.column
+    for name, reported in field_declarations(JudgeBiases).items()
+    if isinstance(reported, ShownAs)
 }
 _WITHOUT_VERDICT = (
     "Without an interval there is no verdict: to say what is usual takes answers of three families, and more "
@@ -169,7 +171,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         length_table(measures.length),
         level_table("judge-levels", "Levels that judges give", given),
     )
-    weighted = not grid.three_levels
+    weighted = not grid.has_default_scale
     return section_of_judges(measures, said or [_NO_JUDGMENT], evidence.models, more, weighted=weighted)
 
 

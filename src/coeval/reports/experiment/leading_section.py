@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.comparison.family import PairDifference
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores

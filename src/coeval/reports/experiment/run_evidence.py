@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, answer_figures
-from coeval.analysis.measures.measured_run import MeasuredRun
+from coeval.analysis.measures.compute import AnalyzedRun
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.shown_names import short_names
 from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
@@ -20,7 +20,7 @@ class RunEvidence(NamedTuple):
     missing."""
 
     reader: RunReader
-    measured: MeasuredRun
+    measured: AnalyzedRun
     results: Results
     missing: Missing
     answers: AnswerFigures
@@ -50,7 +50,7 @@ class RunEvidence(NamedTuple):
         return list(dict.fromkeys((*self.students, *grid.judges, *grid.teachers)))
 
 
-def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]) -> RunEvidence:
+def evidence_of(reader: RunReader, measured: AnalyzedRun, notes: tuple[str, ...]) -> RunEvidence:
     """Of a reader that is open already, and what was measured of it."""
     found, missing = results(reader, notes, measured), look_for_gaps(reader.run)
     items = measured.grid.items.ids

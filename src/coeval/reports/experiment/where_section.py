@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.label_measures import Labels, LabelStudent
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.student_measures import Named, StudentMeasures
 from coeval.core.figures import points

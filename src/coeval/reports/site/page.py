@@ -26,7 +26,7 @@ import vl_convert
 from markupsafe import Markup
 
 from coeval import __version__
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.plain import plain
 from coeval.reports.chart_spec import resolve_short_names
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, format_cell, format_rows

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.plain import plain
 from coeval.reports.content import ReportTable, format_cell

@@ -14,7 +14,7 @@ from xlsxwriter.format import Format
 from xlsxwriter.worksheet import Worksheet
 
 from coeval import __version__
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.figures import IN_POINTS, FigureKind
 from coeval.core.plain import looks_like_formula, plain_lines
 from coeval.core.text import dollar_decimals
