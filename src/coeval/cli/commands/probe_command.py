@@ -20,7 +20,7 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import asked_as
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.start.only import probe_only
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 
 
 def probe(
@@ -79,7 +79,7 @@ def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
         (result.name, models[result.name].interface, _found(result), asked_as(models[result.name]))
         for result in results
     ]
-    show_rows(console, "", columns_of("model", "interface", "found", "asked as"), rows)
+    show_rows(console, "", make_columns("model", "interface", "found", "asked as"), rows)
 
 
 def _found(result: ProbeResult) -> str:
