@@ -149,11 +149,11 @@ class Run:
         Raises UsageError: there is no such picture.
         """
         need_address_space()
-        from coeval.reports.drawn_pictures import figure
+        from coeval.reports.drawn_pictures import draw_figure
         from coeval.reports.folder_report import folder_report
 
         with folder_report(self.path) as found:
-            return figure(found.report, name)
+            return draw_figure(found.report, name)
 
     def _standing(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What of the plan is not there, and what there is of another configuration: as ``coeval results``

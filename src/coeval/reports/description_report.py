@@ -37,9 +37,9 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    as_sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
+    warning_to_sentence,
 )
 from coeval.reports.planned_prompts import MOST_DRAWN, PlannedPrompt, planned_prompts, planned_values
 
@@ -121,7 +121,7 @@ def attributes_table(preview: Preview) -> ReportTable:
     """One row for each attribute, with its values."""
     rows = tuple(row for setup in preview.plan.setups for row in _attributes(setup.task, preview))
     columns = (
-        *columns_of("Task", "Attribute"),
+        *make_columns("Task", "Attribute"),
         ReportColumn("kind", "Kind", meaning="Target: must be covered. Nuanced: keeps items varied."),
         ReportColumn("values", "Values"),
     )
@@ -156,7 +156,7 @@ def rubric_table(preview: Preview) -> ReportTable:
             weight = None if compared else task.weights.get(factor)
             rows.append((task.name, factor, " ".join(said.split()), levels, weight))
     columns = (
-        *columns_of("Task", "Factor"),
+        *make_columns("Task", "Factor"),
         ReportColumn("criterion", "What the best level means"),
         ReportColumn("levels", "Levels", meaning="From worst to best, with what each counts."),
         ReportColumn("weight", "Weight", "number", "In an item's score; 1 where none is given"),
@@ -215,7 +215,7 @@ def description_report(described: DescribedExperiment) -> Report:
         _design(described),
         _prompts(prompts),
         _coverage(values, preview),
-        section_of(
+        make_section(
             "takes", "What will it take?", tuple(map(Sentence, told)), (), tuple(estimate_tables(estimate))
         ),
     )
@@ -226,7 +226,7 @@ def description_report(described: DescribedExperiment) -> Report:
         facts=tuple(_facts(described)),
         lead=tuple(_lead(described, values)),
         sections=sections,
-        alerts=(Alert(as_sentence(SIMULATED)),) if simulated else (),
+        alerts=(Alert(warning_to_sentence(SIMULATED)),) if simulated else (),
         labels=_shown_names(described),
     )
 
@@ -318,7 +318,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         for prompt in prompts
     )
     columns = (
-        *columns_of("Task", "Phase"),
+        *make_columns("Task", "Phase"),
         ReportColumn("what", "Asked for"),
         ReportColumn("models", "Sent to", meaning="All of these are sent the same words."),
         ReportColumn("characters", "Characters known", "count"),
@@ -348,7 +348,7 @@ def _coverage(values: ReportTable, preview: Preview) -> ReportSection:
     said += [
         f"{setup.task.name}: {sentence}" for setup in preview.plan.setups for sentence in setup.shortfalls()
     ]
-    return section_of("coverage", "What will the items cover?", tuple(map(Sentence, said)), (), (values,))
+    return make_section("coverage", "What will the items cover?", tuple(map(Sentence, said)), (), (values,))
 
 
 def _values(preview: Preview) -> ReportTable:
@@ -359,7 +359,7 @@ def _values(preview: Preview) -> ReportTable:
     ]
     counted = f"Of a teacher's first {MOST_DRAWN:,}, and of those that exist"
     columns = (
-        *columns_of("Task", "Kind", "Attribute", "Value"),
+        *make_columns("Task", "Kind", "Attribute", "Value"),
         ReportColumn("items", "Items", "count", counted),
     )
     return ReportTable("values", "Items by value", columns, tuple(rows))

@@ -27,7 +27,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.plain import plain
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.pipeline.upkeep.repair import MissingRecords
-from coeval.reports.content import Report, Sentence, as_sentence
+from coeval.reports.content import Report, Sentence, warning_to_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_choices import RunChoices, run_choices
@@ -113,4 +113,4 @@ def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderRe
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(plain(as_sentence(text)) for text in texts)
+    return tuple(plain(warning_to_sentence(text)) for text in texts)

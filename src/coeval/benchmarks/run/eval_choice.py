@@ -13,7 +13,7 @@ from yarl import URL
 
 from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
-from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, kind_of
+from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, benchmark_class
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec, judge_name
 from coeval.core.options import TASK_OPTION, setting
@@ -163,7 +163,7 @@ def _request(name: str, settings: EvalSettings, options: Mapping[str, Any]) -> T
     responses = _with_responses(options).get(name)
     if responses is not None and not responses.is_file():
         raise UsageError(f"{_taking_responses()[name].flag}: there is no file {responses}")
-    given = kind_of(name).found_files(values) | row.given_files(values)
+    given = benchmark_class(name).find_files(values) | row.own_files(values)
     return msgspec.structs.replace(request, given=given, options=values, responses=responses)
 
 
@@ -176,7 +176,7 @@ def _problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str
             f"{setting('local')} loads the model in this process and {setting('base_url')} names a server; "
             "give one of them"
         )
-    ruled = [name for name in names if name in TASKS and not kind_of(name).needs_judge]
+    ruled = [name for name in names if name in TASKS and not benchmark_class(name).needs_judge]
     if settings.judge_only and ruled:
         yield (
             f"{setting('judge_only')}: {', '.join(ruled)} are scored by rules, without a judge; leave them "

@@ -262,7 +262,7 @@ def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) 
     stem = "report" if name == "all" else name
     book, page = (out if needed == kind else None for kind in ("excel", "html"))
     files = ReportFiles(book / f"{stem}.xlsx" if book is not None else None, figures, page)
-    files.check()
+    files.check_paths()
     return files
 
 
@@ -270,7 +270,7 @@ def _write_report(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
-    from coeval.reports.files import files_reported, write_files
+    from coeval.reports.files import describe_written_files, write_report_files
     from coeval.reports.folder_report import reported
     from coeval.reports.site.report_file import PAGE, write_report_page
 
@@ -279,13 +279,13 @@ def _write_report(
         report = found.cut_to(section) if section else found.report
         if not report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
-        written += write_files(report, files)
+        written += write_report_files(report, files)
     if files.page is not None:
         write_report_page(found, reader, files.page)
         written.append(files.page / f"{PAGE}{section and '#'}{section}")
     if (beside := files.page if files.excel is None else files.excel.parent) is not None:
         written.append(write_measures(found.measured.measures, beside))
-    streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
+    streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
     return found
 
 

@@ -46,7 +46,7 @@ from coeval.pipeline.upkeep.new_experiment import (
     experiment_from_table,
     experiment_text,
 )
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.tables.harvest import Selection
 from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, unknown_columns, usual_map
@@ -88,7 +88,7 @@ def _place(flags: IngestFlags) -> IngestTarget | None:
 def list_benchmarks() -> None:
     """The benchmarks that have a name here."""
     rows = [(name, row.license, row.about) for name, row in named_benchmarks().items()]
-    show_rows(streams.results(), "", columns_of("benchmark", "licence", "about"), rows)
+    show_rows(streams.results(), "", make_columns("benchmark", "licence", "about"), rows)
 
 
 def take_in(name: str, flags: IngestFlags) -> NewItems | None:

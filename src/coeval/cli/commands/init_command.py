@@ -13,7 +13,7 @@ import typer
 
 from coeval.api import find_keys
 from coeval.benchmarks.run.eval_settings import listed_names
-from coeval.benchmarks.task_registry import kind_of as kind_of_task
+from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
 from coeval.cli.commands.ingest_command import take_in

@@ -20,7 +20,7 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import model_id_or_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.start.partial_starts import probe_config
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 
 
 def probe(
@@ -79,7 +79,7 @@ def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
         (result.name, models[result.name].interface, _found(result), model_id_or_code(models[result.name]))
         for result in results
     ]
-    show_rows(console, "", columns_of("model", "interface", "found", "asked as"), rows)
+    show_rows(console, "", make_columns("model", "interface", "found", "asked as"), rows)
 
 
 def _found(result: ProbeResult) -> str:

@@ -30,7 +30,7 @@ from coeval.models.metering.account_file import ModelAccount, Spent, read_accoun
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_quickly, load_run_config
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import ErrorLine, Meta, RunDir
 
@@ -385,8 +385,8 @@ def _show_phases(
         complete = name in (ended or ()) if of.owed is None else not of.owed
         counts = (of.planned, of.good, of.failed, of.owed)
         rows.append((name, None if ended is None else complete, *counts))
-    figures = columns_of("planned", "good", "failed", "missing", kind="count")
-    show_rows(console, "", (*columns_of(heading, "complete"), *figures), rows)
+    figures = make_columns("planned", "good", "failed", "missing", kind="count")
+    show_rows(console, "", (*make_columns(heading, "complete"), *figures), rows)
 
 
 def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console: Console) -> None:
@@ -427,7 +427,7 @@ def _show_errors(errors: Path, console: Console) -> None:
     if not last:
         return
     rows = [(*of_kind, times) for of_kind, times in groups.most_common(_MOST_ROWS)]
-    columns = (*columns_of("phase", "model", "error"), *columns_of("times", kind="count"))
+    columns = (*make_columns("phase", "model", "error"), *make_columns("times", kind="count"))
     show_rows(console, "Errors so far", columns, rows)
     if (left_out := len(groups) - _MOST_ROWS) > 0:
         console.print(f"… and {left_out:,} more kinds")

@@ -11,7 +11,7 @@ from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import BatchLost
 from coeval.core.text import numbered
 from coeval.pipeline.upkeep.gaps import continue_command, read_unscored_checks
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +48,7 @@ def show_lacking_files(
     """Print which files lack how many records, those that lack most first, and return how many more do."""
     shown = sorted(lacking, key=lambda file: -file[1])[:most]
     if shown:
-        columns = (*columns_of("missing", kind="count"), *columns_of("of file"))
+        columns = (*make_columns("missing", kind="count"), *make_columns("of file"))
         show_rows(console, title, columns, ((count, name) for name, count in shown))
     return len(lacking) - len(shown)
 
@@ -84,7 +84,7 @@ def show_unscored_checks(folder: RunDir, console: Console) -> None:
     if not reasons:
         return
     rows = [(f"{task}, {factor}", n, why) for (task, factor, why), n in reasons[:_MOST_REASONS]]
-    columns = (*columns_of("check"), *columns_of("answers", kind="count"), *columns_of("why"))
+    columns = (*make_columns("check"), *make_columns("answers", kind="count"), *make_columns("why"))
     show_rows(console, "Checks without a score", columns, rows)
     if len(reasons) > len(rows):
         say(console, f"… and {numbered(len(reasons) - len(rows), 'more reason')}")
@@ -98,8 +98,8 @@ def tell_gaps(summary: RunSummary, messages: Console) -> None:
         if outcome.missing:
             counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
             rows.append((phase, *counts, _why(outcome, interrupted=summary.interrupted)))
-    counted = columns_of("planned", "there", "missing", kind="count")
-    show_rows(messages, "", (*columns_of("phase"), *counted, *columns_of("why")), rows)
+    counted = make_columns("planned", "there", "missing", kind="count")
+    show_rows(messages, "", (*make_columns("phase"), *counted, *make_columns("why")), rows)
 
 
 _GAPS = {BatchLost.kind: "the batch job failed (reason above)"}

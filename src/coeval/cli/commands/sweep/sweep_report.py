@@ -30,7 +30,7 @@ from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
 from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import join_price_sources
-from coeval.reports.content import ReportColumn, columns_of
+from coeval.reports.content import ReportColumn, make_columns
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, TaskStatus
@@ -263,7 +263,7 @@ def _tell_table(table: JobTable, console: Console) -> int:
             rows.append((str(checkpoint.step), *map(_cell, status)))
     title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
     tasks = (ReportColumn(task.label, task.label, "count", "", task.label) for task in plan.tasks)
-    show_rows(console, title, (*columns_of("step"), *tasks), rows[:_MOST_ROWS])
+    show_rows(console, title, (*make_columns("step"), *tasks), rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
     if missing:
@@ -344,7 +344,7 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
         for task, one in estimate.tasks.items()
     ]
     if rows:
-        show_rows(console, "", (*columns_of("task"), *columns_of(*_PLAN_HEADINGS, kind="count")), rows)
+        show_rows(console, "", (*make_columns("task"), *make_columns(*_PLAN_HEADINGS, kind="count")), rows)
     _tell_judging(sweep, estimate, console)
     return 0
 
