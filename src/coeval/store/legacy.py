@@ -92,8 +92,8 @@ def is_legacy(folder: Path) -> bool:
 
 
 def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
-    """Read the records of a phase 3–5 in the current form, one per id (see `coeval.core.records.by_id`), in
-    file order.
+    """Read the records of a phase 3–5 in the current form, in file order, one per id: see
+    `coeval.core.records.choose_counting`.
 
     ``dropped`` gets a sentence on each line that is no record. Reads current layouts too.
     """

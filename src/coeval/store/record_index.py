@@ -204,8 +204,8 @@ PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 
 class RecordColumn(Generic[KeyT, EntryT]):
-    """Entries of records by key. Of several records the one counts that `coeval.core.records.by_id` chooses:
-    a good one before others, else the last.
+    """Entries of records by key. Of several records, the one that `coeval.core.records.choose_counting`
+    chooses counts: a good one before others, else the last.
 
     Equal entries should be one object.
     """
