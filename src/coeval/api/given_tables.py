@@ -15,8 +15,8 @@ import msgspec
 from coeval.core.errors import UsageError
 from coeval.core.text import listed
 from coeval.pipeline.config.document import Document, read_document
-from coeval.pipeline.config.load_file import given_document
-from coeval.pipeline.config.names import name_problem
+from coeval.pipeline.config.load_file import document_from_mapping
+from coeval.pipeline.config.names import find_name_problem
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.rundir import in_file_name
 from coeval.tables.item_map import USUAL, guess_columns
@@ -41,7 +41,7 @@ def with_tables(
     ``items`` are those of the only task, or by task; ``answers`` by student: rows, or a mapping from prompt
     to answer. Raises ConfigError, UsageError: the experiment cannot be read, or a table lacks a column.
     """
-    document = given_document(source) if isinstance(source, Mapping) else read_document(Path(source))
+    document = document_from_mapping(source) if isinstance(source, Mapping) else read_document(Path(source))
     folder = _folder(document.data)
     for task, rows in _by_task(document.data, items).items():
         section = _entry(document.data, "tasks", task)
@@ -81,7 +81,7 @@ def _need(found: Mapping[str, Any], key: str, what: str, names: tuple[Iterable[s
 
 def _usable(name: str, *, is_student: bool = False) -> str:
     """A name of a task or student, which names a file too."""
-    if (problem := name_problem(name, is_model=is_student)) is not None:
+    if (problem := find_name_problem(name, is_model=is_student)) is not None:
         raise UsageError(problem)
     return name
 

@@ -3,7 +3,7 @@
 ``severity`` is how much lower a judge scores than the others do, over the (answer, factor) that it has in
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
-(`coeval.analysis.measures.measured_run`). All are in units of a score from 0 to 1. What judges think of
+(`coeval.analysis.measures.compute`). All are in units of a score from 0 to 1. What judges think of
 long answers is a matter between two of them (`length_contrasts`).
 """
 
@@ -20,7 +20,7 @@ from scipy.special import stdtr, stdtrit
 
 from coeval.analysis.comparison.paired_difference import holm_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
-from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.core.figures import points, points_text
 

@@ -122,7 +122,7 @@ def _function_findings(draft: Draft) -> Iterator[Finding]:
                 yield Finding(path, "V-39", str(error))
 
 
-def code_of_checks(config: Config) -> Iterator[str]:
+def describe_check_code(config: Config) -> Iterator[str]:
     """What a run of this configuration executes besides asking models, a sentence for each check."""
     for task in config.tasks:
         for factor, options in task.checks.items():
@@ -136,7 +136,7 @@ _RESCUE = (
 )
 
 
-def check_start(config: Config, options: RunOptions) -> None:
+def refuse_bad_start(config: Config, options: RunOptions) -> None:
     """Check a configuration that was loaded before it was known how its run is to start.
 
     Raises ConfigError: the run cannot start so; nothing has been created.
