@@ -202,7 +202,7 @@ def test_by_id(lab: Lab) -> None:
     )
     lab.students = [{"name": "prod-v7", "responses": {"path": "answers.csv", "id": "item", "response": "a"}}]
     found = "\n".join(warnings(lab))
-    assert "answers.csv:4: the id 2 stood on line 3 already" in found
+    assert "answers.csv:4: the id 2 is on line 3 already" in found
     assert "answers.csv:5: no item has this id" in found
     assert lab.run().exit_code == 3
     assert set(lab.records("response_collection")) == {

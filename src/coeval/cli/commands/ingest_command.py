@@ -49,7 +49,7 @@ from coeval.pipeline.upkeep.new_experiment import (
 from coeval.reports.content import make_columns
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.tables.harvest import Selection
-from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, unknown_columns, usual_map
+from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, find_unknown_columns, guess_columns
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource, find_source, named_benchmarks
 
@@ -109,7 +109,7 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
         source = find_source(choice, progress)
     if flags.license is not None:
         source = replace(source, license=flags.license)
-    tables = source.tables()
+    tables = source.open_tables()
     first = next(tables)
     with _closed_if_refused(first):
         item_map = _map(flags, source, first, place)
@@ -215,7 +215,7 @@ def _map(flags: IngestFlags, source: TableSource, first: Table, place: IngestTar
         source.map or ItemMap(prompt=""),
         *map(flags.one, ("prompt", "label", "choices")),
     )
-    usual = usual_map(first.columns) if source.map is None and given is None else {}
+    usual = guess_columns(first.columns) if source.map is None and given is None else {}
     prompt = given or known.prompt or usual.get("prompt")
     if not prompt:
         raise UsageError(
@@ -252,7 +252,7 @@ def _responses(flags: IngestFlags, first: Table, place: IngestTarget | None) -> 
     for name in found:
         if (problem := find_name_problem(name, is_model=True)) is not None:
             raise UsageError(f"--response: {problem}")
-    missing = unknown_columns(ItemMap(prompt=first.columns[0], attributes=found), first.columns)
+    missing = find_unknown_columns(ItemMap(prompt=first.columns[0], attributes=found), first.columns)
     if lacking := [unknown._replace(key=("response",)) for unknown in missing]:
         raise ColumnsMissing(first.path, lacking)
     return found

@@ -155,7 +155,7 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
         return new
     prompt = flags.answers_prompt or table.map.prompt
     columns = _columns(source, flags.encoding)
-    if not is_template(prompt) and FieldPath.among(prompt, columns).root not in columns:
+    if not is_template(prompt) and FieldPath.parse(prompt, columns).root not in columns:
         raise UsageError(
             f"which column of {source} holds the prompts? Name it with --answers-prompt COLUMN; there are "
             f"{listed(columns, 30)}"
@@ -178,7 +178,7 @@ def _answer_column(path: str, encoding: str | None) -> str:
 
 
 def _columns(path: str, encoding: str | None) -> Sequence[str]:
-    table = next(find_source(SourceChoice(name=path, encoding=encoding)).tables())
+    table = next(find_source(SourceChoice(name=path, encoding=encoding)).open_tables())
     table.close()
     return table.columns
 

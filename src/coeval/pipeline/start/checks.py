@@ -28,7 +28,7 @@ from coeval.pipeline.phases.item_file import item_map, source_of
 from coeval.pipeline.run_options import RunOptions
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
-from coeval.tables.item_map import ItemMap, is_condition, unknown_columns
+from coeval.tables.item_map import ItemMap, find_unknown_columns, is_condition
 from coeval.tables.table_source import TableSource
 
 # --- Item tables exist and have their columns (V-33)
@@ -81,9 +81,9 @@ def _columns(items: Items, path: KeyPath) -> Iterator[Finding]:
 
 def _unknown(source: TableSource, needed: ItemMap) -> Iterator[tuple[tuple[str, ...], str, Suggestion]]:
     """Columns that the first of the files lacks: their places in the map, and what is wrong."""
-    table = next(source.tables())
+    table = next(source.open_tables())
     table.close()
-    for key, column, known in unknown_columns(needed, table.columns):
+    for key, column, known in find_unknown_columns(needed, table.columns):
         yield key, f"{table.path} has no column '{column}'", Suggestion(column, known, "columns:")
 
 

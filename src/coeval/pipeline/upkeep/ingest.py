@@ -29,9 +29,9 @@ from coeval.tables.harvest import (
     HarvestedItem,
     ItemOrigin,
     Selection,
+    draw_sample,
     read_origins,
-    remember_origin,
-    sampled,
+    write_origin,
 )
 from coeval.tables.item_map import ItemMap, MappedItem
 from coeval.tables.table import Table
@@ -171,12 +171,12 @@ def import_items(
             read_origins(place.folder)  # where they cannot be read, it is told before anything is written
         stands = place is not None and place.path.exists()
         harvest = Harvest(needed.tables, needed.map)
-        items = harvest.items(needed.needed.first)
+        items = harvest.read_items(needed.needed.read_limit)
         head = list(islice(items, 3))
         ours = needed.replace or not stands  # else nothing will be written
-        if ours and not go_on(IngestPreview([found.item for found in head], harvest.problem_lines())):
+        if ours and not go_on(IngestPreview([found.item for found in head], harvest.describe_problems())):
             return None
-        stream = sampled(chain(head, items), needed.needed)
+        stream = draw_sample(chain(head, items), needed.needed)
         if place is None or needed.dry_run:
             return _counted(stream, harvest, needed)
         return _put(stream, harvest, needed, place, stands=stands)
@@ -218,7 +218,7 @@ def _put(
                 replaced = move_to_replaced(place.folder, [place.path])
     except _SameAsBefore:
         return _outcome(harvest, needed, items)._replace(same=True)
-    remember_origin(place.folder, names, ItemOrigin.of(needed.source, harvest, needed.needed, items))
+    write_origin(place.folder, names, ItemOrigin.from_harvest(needed.source, harvest, needed.needed, items))
     return _outcome(harvest, needed, items)._replace(written=True, replaced=replaced)
 
 
@@ -241,7 +241,7 @@ def _refuse_flawed(harvest: Harvest, needed: IngestOptions, items: int) -> None:
         flawed = "1 row makes" if harvest.flawed == 1 else f"{harvest.flawed:,} rows make"
         raise ConfigError(
             [
-                *harvest.problem_lines(),
+                *harvest.describe_problems(),
                 f"{flawed} no item, of {numbered(harvest.rows, 'row')}. Correct the table, or leave such "
                 "rows out with --skip-bad. Nothing was written.",
             ]
@@ -252,6 +252,6 @@ def _refuse_flawed(harvest: Harvest, needed: IngestOptions, items: int) -> None:
 
 
 def _outcome(harvest: Harvest, needed: IngestOptions, items: int) -> IngestOutcome:
-    sentences = [*harvest.problem_lines(), *harvest.remarks(needed.needed)]
-    cut = needed.needed.first == items
+    sentences = [*harvest.describe_problems(), *harvest.describe_gaps(needed.needed)]
+    cut = needed.needed.read_limit == items
     return IngestOutcome(False, False, harvest.rows, items, harvest.flawed, sentences, cut)

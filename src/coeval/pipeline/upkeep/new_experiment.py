@@ -12,7 +12,7 @@ from coeval.core.plain import shortened
 from coeval.core.yaml_text import yaml_line
 from coeval.judging.labels import LabelValues
 from coeval.tables.harvest import Selection
-from coeval.tables.item_map import ItemMap, usual_ids
+from coeval.tables.item_map import ItemMap, guess_id_columns
 from coeval.tables.source_bytes import TableRow
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource
@@ -61,7 +61,7 @@ class IdColumnFinder:
 
     def __init__(self, columns: Collection[str]) -> None:
         self.rejected: dict[str, str] = {}
-        self._seen: dict[str, set[bytes]] = {name: set() for name in usual_ids(columns)}
+        self._seen: dict[str, set[bytes]] = {name: set() for name in guess_id_columns(columns)}
 
     @property
     def found(self) -> str | None:
