@@ -116,7 +116,7 @@ def _parse_scale_value(value: Any) -> RubricScale:
 ScaleLevels: TypeAlias = Annotated[
     RubricScale,
     PlainValidator(_parse_scale_value),
-    PlainSerializer(RubricScale.written),
+    PlainSerializer(RubricScale.to_config),
     WithJsonSchema(
         {
             "anyOf": [
