@@ -210,7 +210,7 @@ async def _flow(
     for (phase, _, name), count in found.by_model.items():
         works[phase, model_of(name)] += count.owed
     for (phase, model), owed in works.items():
-        running.session.foresee(phase, model, owed)
+        running.session.announce_works(phase, model, owed)
     runner = CheckRunner(sandboxed=not running.options.allow_unsandboxed, home=running.home)
     async with aclosing(runner) as checks:
 
@@ -220,7 +220,7 @@ async def _flow(
             return flow
 
         await _round(running, run_flow(found.open), renewed, short)
-        while await running.session.another_round():
+        while await running.session.await_next_round():
             plan.read_again(running.folder, renewed or set())
             await _round(running, run_flow(count_plan(plan).open), renewed, short)
 
@@ -233,14 +233,14 @@ async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | Non
         if done.record is None or not done.good:
             short.add(done.work.key)
             for phase, records in run_flow.cut_off(done.work).items():
-                running.board.cut_off(phase, records)
+                running.board.count_cut_off(phase, records)
             continue
         if not run_flow.builds_on_records or (renewed is None and done.work.at_once):
             continue  # nothing was to follow from it
         replaces = renewed is not None and run_flow.replaces(done.work, done.record, renewed)
         if not (replaces and running.options.phase_barriers):  # behind a barrier, it is counted anew
             for spared in run_flow.spared(done.work, done.record):
-                running.board.stands(spared.phase, spared.records, spared.calls)
+                running.board.count_as_recorded(spared.phase, spared.records, spared.calls)
         if replaces and renewed is not None:
             renewed.add(done.record.id)
 
@@ -253,7 +253,7 @@ def _sum_up(start: StartedRun, plan: Plan, found: PlanCount) -> None:
         setups = [build_setup(running.config, task, UNKNOWN) for task in start.blocked]
         blocked = count_plan(make_plan(running.config, running.options, setups, Recorded()))
         for place, count in blocked.by_model.items():
-            found.of(*place).planned += count.planned
+            found.count_for(*place).planned += count.planned
         if not summary.interrupted:
             names = ", ".join(task.name for task in start.blocked)
             summary.notes.append(f"phases 1–2 are not finished for {names}: nothing could follow from them")
