@@ -24,7 +24,7 @@ from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.local.local_transformers import ENGINE_OPTIONS
-from coeval.pipeline.config.findings import closest
+from coeval.pipeline.config.findings import closest_word
 
 LOCAL = "huggingface"
 _BATCHED: Mapping[Purpose, str] = {"response_collection": "batch", "evaluation": "judge_batch"}
@@ -109,7 +109,7 @@ def read_task_options(settings: SharedSettings) -> dict[str, Any]:
     for name, value in texts.items():
         option = options.get(name.replace("_", "-").removeprefix("--"))
         if option is None:
-            near = closest(name, options)
+            near = closest_word(name, options)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(options)}"
             raise UsageError(f"{TASK_OPTION} {name}: no task has such an option; {hint}")
         values[option.name] = _convert_option(option, value)

@@ -60,7 +60,7 @@ from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
 from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.recipes import task_fields
-from coeval.pipeline.plan.task_setup import judge_form
+from coeval.pipeline.plan.task_setup import build_judge_form
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
@@ -234,7 +234,7 @@ class CoevalRun(Benchmark):
     def _prepare_task(self, task: TaskConfig) -> RunTask:
         """Collect what scores an answer to a task: rubric, judge's form, checks and labels."""
         rubric = self._read_rubric(task)
-        settled = {"rationale": self._config.reasons(task, len(rubric)).given}
+        settled = {"rationale": self._config.decide_reasons(task, len(rubric)).are_given}
         checks = {  # a factor named like a label is compared, not checked
             factor: read_check(options)
             for factor, options in task.checks.items()
@@ -245,7 +245,7 @@ class CoevalRun(Benchmark):
         return RunTask(
             task,
             rubric,
-            judge_form(task.model_copy(update=settled), rubric),
+            build_judge_form(task.model_copy(update=settled), rubric),
             computed,
             tuple(checks.keys() - computed.keys()),
             {name: values.get(name, []) for name in task.label_attributes},

@@ -18,7 +18,7 @@ from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.upkeep.gaps import continue_command
-from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, Needed, RepairReport
+from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, RepairOptions, RepairReport
 from coeval.pipeline.upkeep.repair import repair as repair_run
 from coeval.reports.content import make_columns
 from coeval.store.output_folder import existing_run
@@ -58,7 +58,7 @@ def repair(
     """
     phases = PHASES if phase is None else (_phase(phase),)
     folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
-    report = repair_run(folder, Needed(phases, dry_run, examples))
+    report = repair_run(folder, RepairOptions(phases, dry_run, examples))
     console = streams.results()
     _show_phases(report, phases, console)
     if stats:
