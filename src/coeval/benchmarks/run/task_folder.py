@@ -19,10 +19,10 @@ import msgspec
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment, file_name
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, decoder
-from coeval.core.records import Completion, Kept, Message, Request, by_id, is_good
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import digest, listed, numbered
+from coeval.core.foreign import decode, make_decoder
+from coeval.core.records import Completion, Kept, Message, Request, choose_counting, is_good
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import digest, join_names, pluralize
 from coeval.engine.model_work import ModelWork, RoleModel, differences, spoken
 from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
@@ -53,7 +53,7 @@ class AnswerWork(ModelWork[Answer]):
         return Request(self.item.messages, labels=self.item.labels)
 
     def read(self, completion: Completion) -> dict[str, Any]:
-        sent = self.role_model.sampling.without(completion.dropped).named()
+        sent = self.role_model.sampling.without(completion.dropped).to_dict()
         return {"response": completion.text or completion.refusal or "", "sampling": sent}
 
     def identity(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class TaskFolder:
         parts = self.recipe_parts(answer.recipe)
         names = differences(parts, tested.recipe.parts) if parts else []
         keys = [name.removeprefix("parameters.").removesuffix(" (student)") for name in names]
-        return f"other settings ({listed(keys)})" if keys else "other settings"
+        return f"other settings ({join_names(keys)})" if keys else "other settings"
 
     def recipe_parts(self, recipe: str) -> dict[str, str]:
         """Return the recipe's parts from the last summary, if known."""
@@ -262,7 +262,7 @@ class TaskFolder:
     def read_summary(self) -> SummaryExcerpt:
         """Read the last summary; empty where it is missing, damaged or another program's."""
         try:
-            return decode(file_bytes(self.summary), SummaryExcerpt)
+            return decode(read_file_bytes(self.summary), SummaryExcerpt)
         except (FileNotFoundError, Undecodable):
             return SummaryExcerpt()
         except OSError as error:
@@ -326,7 +326,7 @@ class TaskFolder:
         mine = self._read_records(self.responses if tested is None else self._answers_path(tested), Answer)
         if self.whole is None:
             return mine
-        return by_id((*self.whole.read_answers(tested).values(), *mine.values()))
+        return choose_counting((*self.whole.read_answers(tested).values(), *mine.values()))
 
     def _answers_path(self, tested: RoleModel) -> Path:
         """Return the file with answers of this recipe, if any: the one that `switch_recipe` makes
@@ -342,13 +342,13 @@ class TaskFolder:
     def _read_records(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
         records = list(_yield_records(path, kind))
         self._damaged[path] = records.count(None)
-        return by_id(record for record in records if record is not None)
+        return choose_counting(record for record in records if record is not None)
 
     def damage_remarks(self) -> Iterator[str]:
         """Yield a sentence on each file with damaged lines."""
         for path, lines in self._damaged.items():
             if lines:
-                damage = numbered(lines, "damaged line")
+                damage = pluralize(lines, "damaged line")
                 yield f"{path} has {damage}; what is lost by that is asked for again"
 
     def _aside_path(self, model: str, recipe: str) -> Path:
@@ -369,7 +369,7 @@ def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
 
 def _yield_records(path: Path, kind: type[RecordT]) -> Iterator[RecordT | None]:
     """Yield a file's records; None for a damaged line: it is owed again, like one never written."""
-    read = decoder(kind)
+    read = make_decoder(kind)
     for _, line in whole_lines(path):
         try:
             yield read(line)

@@ -13,10 +13,10 @@ import msgspec
 
 from coeval.analysis.planned_names import NameKind, Planned
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decode, make_decoder
 from coeval.core.options import CONTINUE
 from coeval.core.regular_files import open_file
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.pipeline.config.draft import find_resume_folder, locate_item_files
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
@@ -105,7 +105,7 @@ def _rubric_names(config: Config, source: RunDir) -> Iterator[Name]:
 
 
 def _names_on_record(source: RunDir, phase: Phase) -> set[Name]:
-    read = decoder(_Named)
+    read = make_decoder(_Named)
     names: set[Name] = set()
     pairs = source.files(PAIRS) if phase == "evaluation" else []
     for path in (*source.files(phase), *pairs):
@@ -181,7 +181,7 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
         nouns: dict[str, str] = {of: "file" if of in PHASES[:2] else "record" for of in phases}
-        counts = ", ".join(f"{numbered(n, nouns[of])} of {of}" for of, n in converted.counts.items())
+        counts = ", ".join(f"{pluralize(n, nouns[of])} of {of}" for of, n in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
         return Taken(done, _left_out(converted.dropped))
     if "data_generation" in phases:
