@@ -105,7 +105,7 @@ def test_one_comparison_in_the_published_order(shelf: Shelf) -> None:
             ),
         )
         assert request.top_logprobs == 5
-    assert panel.benchmark.judge_sampling().named() == {"temperature": 0.0, "max_tokens": 1}
+    assert panel.benchmark.judge_sampling().to_dict() == {"temperature": 0.0, "max_tokens": 1}
 
 
 def test_preferences_become_official_figures(shelf: Shelf) -> None:
@@ -249,7 +249,7 @@ async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shel
 )
 async def test_a_judge_without_is_asked_in_words_in_both_orders(shelf: Shelf, behaviour: Behaviour) -> None:
     task, _ = await met(shelf, behaviour)
-    assert task.judge_sampling().named() == {"temperature": 0.0, "max_tokens": LONG_REPLY}
+    assert task.judge_sampling().to_dict() == {"temperature": 0.0, "max_tokens": LONG_REPLY}
     panel = Panel(task, ours)
     requests = panel.requests()
     assert len(requests) == 12

@@ -22,7 +22,7 @@ from coeval.api.given_tables import Rows, with_tables
 from coeval.api.run_handle import Run, compare, gate, open_run
 from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
-from coeval.core.settings import taking
+from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Watcher
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.keys import Keys
@@ -80,7 +80,7 @@ class RunCall(_ExperimentCall, frozen=True, kw_only=True):
     interrupt: asyncio.Event | None = None
 
 
-@taking(RunCall)
+@with_keywords_of(RunCall)
 def run(call: RunCall) -> Run:
     """Run an experiment as far as it goes; what fails is recorded, and counted in ``Run.summary``.
 
@@ -139,7 +139,7 @@ def run(call: RunCall) -> Run:
     return wait_for(lambda: _run_as_called(call, event), event)
 
 
-@taking(RunCall)
+@with_keywords_of(RunCall)
 async def arun(call: RunCall) -> Run:
     """`run` as a coroutine, with the same parameters and errors.
 

@@ -18,7 +18,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import BATCH
 from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
-from coeval.core.regular_files import file_bytes
+from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest
 from coeval.engine.model_work import Recipe, RoleModel, base_seed, recipe
 from coeval.engine.probing import Probing
@@ -190,7 +190,7 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
             folder = TaskFolder(folder.path / shard.folder, whole=folder)
         task_run = TaskRun(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
-            written = digest(file_bytes(request.responses).decode(errors="replace"))
+            written = digest(read_file_bytes(request.responses).decode(errors="replace"))
             made = Recipe.of({"model": settings.model, "responses": written})
             task_run.tested = RoleModel(name="", model=settings.model, role="student", recipe=made)
             task_run.answers, task_run.given = read_given(request.responses, prompts, items, task_run.tested)

@@ -33,7 +33,7 @@ from coeval.core.errors import AskError, BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
 from coeval.core.model import Model
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
-from coeval.core.text import fill
+from coeval.core.text import fill_template
 from coeval.judging.verdict import (
     ORDERS,
     Order,
@@ -228,7 +228,9 @@ class AlpacaEval(Benchmark):
     def _request(self, instruction: str, pair: Shown) -> Request:
         values = {"instruction": instruction, "output_1": pair.first, "output_2": pair.second}
         return Request(
-            tuple(Message(message.role, fill(message.content, values)) for message in self._messages),
+            tuple(
+                Message(message.role, fill_template(message.content, values)) for message in self._messages
+            ),
             top_logprobs=None if self.manner == "words" else TOP_LOGPROBS,
         )
 

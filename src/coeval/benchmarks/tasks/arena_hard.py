@@ -39,7 +39,7 @@ from coeval.benchmarks.run.judgment_outcomes import settle, with_responses
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
-from coeval.core.text import fill
+from coeval.core.text import fill_template
 from coeval.judging.verdict import ORDERS, Order, parse_label, shown
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
@@ -138,7 +138,7 @@ class ArenaHard(Benchmark):
 
         def request() -> Request:
             values = {"QUESTION": item.fields["prompt"], "ANSWER_A": first, "ANSWER_B": second}
-            return Request((Message("system", system), Message("user", fill(self._prompt, values))))
+            return Request((Message("system", system), Message("user", fill_template(self._prompt, values))))
 
         def parse(completion: Completion) -> dict[str, Any]:
             return {"verdict": parse_label(completion.text, VERDICTS)}

@@ -23,8 +23,8 @@ from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
 from coeval.cli.streams import say, warn
 from coeval.cli.views.description_view import described_experiment
 from coeval.core.errors import UsageError
-from coeval.core.settings import declared
-from coeval.core.text import listed
+from coeval.core.settings import read_settings
+from coeval.core.text import join_names
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.models.local.callables import find_callable
@@ -158,7 +158,7 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
     if not is_template(prompt) and FieldPath.parse(prompt, columns).root not in columns:
         raise UsageError(
             f"which column of {source} holds the prompts? Name it with --answers-prompt COLUMN; there are "
-            f"{listed(columns, 30)}"
+            f"{join_names(columns, 30)}"
         )
     answers = {"path": source, "prompt": prompt, "response": response}
     encoding = {"encoding": flags.encoding} if flags.encoding else {}
@@ -173,7 +173,7 @@ def _answer_column(path: str, encoding: str | None) -> str:
     columns = _columns(path, encoding)
     if found := [name for name in _ANSWER_COLUMNS if name in columns]:
         return found[0]
-    known = listed(columns, 30)
+    known = join_names(columns, 30)
     raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {known}")
 
 
@@ -296,7 +296,7 @@ def init(
     """
     given = set_flags(context, InitFlags)
     for name in given:
-        if (field := declared(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
+        if (field := read_settings(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
             raise UsageError(f"{field.flags[0]} does not apply to {kind}; see --help")
     if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
         file, source = Path(source), None

@@ -76,12 +76,12 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         and not task.summary.comparable
         and not task.summary.not_measured
     ]
-    show_incomparable(shown.renamed(incomparable), results)
+    show_incomparable(shown.shorten_in(incomparable), results)
     results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
     _tell_bad_answers(outcome, results)
-    show_costs(shown.renamed(outcome.costs), results)
+    show_costs(shown.shorten_in(outcome.costs), results)
     say_names(results, shown)
     for reason in outcome.stopped.values():
         warn(messages, reason)

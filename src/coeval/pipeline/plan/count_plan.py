@@ -159,7 +159,7 @@ def _changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[s
     except ConfigError:
         return {}
     return {
-        (setup.task.name, factor): f": its scale was {was.spelled()}, now {now.spelled()}"
+        (setup.task.name, factor): f": its scale was {was.levels_text()}, now {now.levels_text()}"
         for setup in setups
         if setup.task.name in before
         for factor in setup.criteria

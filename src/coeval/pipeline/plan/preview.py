@@ -13,7 +13,7 @@ from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.records import model_of, task_prefix
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.answer_file import read_answer_files
@@ -65,8 +65,8 @@ class Preview:
             owed = self.plan_count.total("data_generation", task=task.name).owed
             if task.documents is not None and owed and not setup.space.passages:
                 raise UsageError(
-                    f"{numbered(owed, 'item')} of {task.name} are missing, and the documents cannot be read: "
-                    f"put {task.documents.path} back, or lower sampling.total"
+                    f"{pluralize(owed, 'item')} of {task.name} are missing, and the documents cannot be "
+                    f"read: put {task.documents.path} back, or lower sampling.total"
                 )
         if options.overwrite and options.only_models and not self.plan_count.total().owed:
             raise UsageError(
@@ -306,7 +306,7 @@ def build_forecast(config: Config, preview: Preview) -> Forecast:
     warnings = [sentence for setup in preview.plan.setups for sentence in setup.clippings()]
     warnings += preview.supply.remarks()
     for short in short_answers(preview.plan_count.unanswered, config):
-        answers = numbered(short.missing, "answer")
+        answers = pluralize(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)

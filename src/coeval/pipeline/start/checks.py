@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import ALLOW_UNSANDBOXED, CONTINUE, ONLY_MODELS, OVERWRITE
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.judging.checks.check_options import check_problems, code_of, read_check
 from coeval.judging.checks.check_runner import sandbox_problem
 from coeval.judging.checks.rubric_check import CommandCheck, PythonCheck
@@ -247,7 +247,7 @@ def _check_folder_is_free(run: RunDir, draft: Draft) -> Iterator[Finding]:
     if supplied and standing == ["data_generation"] and not run.meta.exists():
         message = (
             f"{others[0]} belongs to no benchmark teacher of this file; items are read from "
-            f"{listed(map(str, supplied))}: rename it, or move it away"
+            f"{join_names(map(str, supplied))}: rename it, or move it away"
         )
         yield Finding(("experiment", "id"), "V-11", message)
     elif standing:

@@ -13,10 +13,10 @@ import msgspec
 
 from coeval.analysis.planned_names import NameKind, Planned
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decode, make_decoder
 from coeval.core.options import CONTINUE
 from coeval.core.regular_files import open_file
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.pipeline.config.draft import find_resume_folder, locate_item_files
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
@@ -105,7 +105,7 @@ def _read_rubric_names(config: Config, source: RunDir) -> Iterator[InheritedName
 
 
 def _read_record_names(source: RunDir, phase: Phase) -> set[InheritedName]:
-    read = decoder(_NameFields)
+    read = make_decoder(_NameFields)
     names: set[InheritedName] = set()
     pairs = source.files(PAIRS) if phase == "evaluation" else []
     for path in (*source.files(phase), *pairs):
@@ -185,7 +185,7 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
         nouns: dict[str, str] = {of: "file" if of in PHASES[:2] else "record" for of in phases}
-        counts = ", ".join(f"{numbered(n, nouns[of])} of {of}" for of, n in converted.counts.items())
+        counts = ", ".join(f"{pluralize(n, nouns[of])} of {of}" for of, n in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
         return CopyResult(done, _describe_dropped_lines(converted.dropped))
     if "data_generation" in phases:

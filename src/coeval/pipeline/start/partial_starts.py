@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
-from coeval.core.text import dollars, listed
+from coeval.core.text import dollars, join_names
 from coeval.engine.model_work import RoleModel
 from coeval.engine.probing import ProbeResult, Probing, probe_models, try_models
 from coeval.engine.progress import Board, Calls
@@ -264,4 +264,4 @@ def _find_silent_teachers(config: Config, proposals: _ProposalBlueprint, result:
             if teacher.name not in part.authors
         ]
         if silent:
-            yield f"{part.task}: {part.kind} is without what {listed(silent)} would have proposed"
+            yield f"{part.task}: {part.kind} is without what {join_names(silent)} would have proposed"

@@ -14,7 +14,7 @@ import msgspec
 from coeval.core.errors import ConfigError, StoreError
 from coeval.core.records import CHECK
 from coeval.core.shown_url import HIDDEN
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
@@ -71,9 +71,13 @@ class Gaps:
     def sentences(self, *, files: bool = True) -> Iterator[str]:
         """What of the plan is not there, for people; and where, unless all ``files`` are shown beside it."""
         if self.unsettled:
-            yield f"phases 1–2 are not finished for {listed(self.unsettled)}"
+            yield f"phases 1–2 are not finished for {join_names(self.unsettled)}"
         if said := describe_missing_records({phase: self.missing(phase) for phase in _NOUNS}):
-            yield f"{said}; see {listed((name for name, _ in self.lacking), _MOST_NAMED)}" if files else said
+            yield (
+                f"{said}; see {join_names((name for name, _ in self.lacking), _MOST_NAMED)}"
+                if files
+                else said
+            )
 
 
 # Files in a sentence.
@@ -88,8 +92,8 @@ _NOUNS: dict[Phase, str] = {
 
 def describe_missing_records(counts: Mapping[Phase, int]) -> str:
     """How many records of phases 3–5 are not there, in words; empty: none."""
-    parts = [numbered(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
-    return f"missing from the plan: {listed(parts)}" if parts else ""
+    parts = [pluralize(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
+    return f"missing from the plan: {join_names(parts)}" if parts else ""
 
 
 def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Collection[Path] = ()) -> Gaps:

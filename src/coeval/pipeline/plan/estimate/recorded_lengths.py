@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.core.errors import Undecodable
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.core.records import Usage, model_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
@@ -68,7 +68,7 @@ def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
 
 def _records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[SeenRecord]:
     """Read the records of a file, or those that are to stand in it."""
-    read = decoder(SeenRecord)
+    read = make_decoder(SeenRecord)
     size = path.stat().st_size if supplied is None else sum(map(len, supplied))
     lines = (line.text for line in whole_lines(path)) if supplied is None else supplied
     for line in islice(lines, 0, None, max(1, size // _READ_WHOLE)):
