@@ -99,13 +99,12 @@ def differing_parts(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]
 class RoleModel:
     """A model in one role at one task.
 
-    ``name`` is who makes its records, ``model`` its provider's identifier; ``variant_of`` the name of the
-    model that is asked, where that is another: the variants of a student's prompt share one. ``seed`` is what
-    the seeds of its requests derive from (`choose_base_seed`), None where none is sent; ``sample`` counts from 0, of
-    the ``samples`` that a run's student gives of its answer to an item. ``droppable`` names what of
-    ``sampling`` nobody asked for; a host's refusal changes the record (`Kept.dropped`), and neither the
-    recipe nor what is owed. ``template`` and ``fields``, the values in it that no item changes, are there
-    where prompts are made of a template; ``labels``: see `Request`.
+    ``name`` makes the records; ``model`` is the provider's identifier; ``variant_of`` the configured model
+    that is called instead of ``name``, shared by the variants of a student. Seeds of requests derive from
+    ``seed`` (`choose_base_seed`); None: none is sent. ``sample`` is the index, from 0, of one of ``samples``
+    answers per item. ``droppable`` names parameters of ``sampling`` that no user set: if a host refuses one,
+    `Kept.dropped` says so, and the recipe and what is owed stay. ``fields`` are the values of ``template``
+    that no item changes. ``labels``: see `Request`.
     """
 
     name: str

@@ -128,11 +128,11 @@ async def probe_models(
     owing: Collection[str] | None,
     requested: Iterable[RequestedUnder] = (),
 ) -> None:
-    """Probe the models as `probe_and_record` does, before a start, and ask for the windows of those ``requested``.
+    """Probe the models before a start, as `probe_and_record` does, and check that the answers of those
+    ``requested`` fit into their windows.
 
-    Raises ModelUnavailable: one does not answer, and that is to end the start; WindowExceeded: answers of the
-    length that is requested do not fit into a model's window, likewise; Draining: somebody interrupted it
-    meanwhile.
+    Raises, if ``probing.on_fail`` is ``abort``, ModelUnavailable: a model does not answer; WindowExceeded:
+    its window is smaller than its answers may be. Draining: the user interrupted it.
     """
     watcher = session.context.watcher
     results = await probe_and_record(session, probing, owing)

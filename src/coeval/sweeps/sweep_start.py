@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
-from coeval.benchmarks.run.runner import accounts_of, prepare
+from coeval.benchmarks.run.runner import locate_accounts, prepare_evaluation
 from coeval.core.errors import Draining, ModelUnavailable, UsageError
 from coeval.core.options import NO_JUDGE, spell
 from coeval.core.plain import escape_line
@@ -157,7 +157,7 @@ async def _meet_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: a
     if judge is None or not judged or not (request.settings.inference and request.settings.judge):
         return
     account = msgspec.structs.replace(sweep.evaluation, account=sweep.own_folder / ACCOUNTS / "probe")
-    accounts = accounts_of(account, {})
+    accounts = locate_accounts(account, {})
     context = SessionContext(request.keys, _Told(watcher), interrupt)
     terms = make_terms([judge], {}, PriceBook())
     try:
@@ -242,7 +242,7 @@ def estimate_sweep(
     prices: set[str] = set()
     for key, (checkpoint, owed) in first.items():
         evaluation, times = request.sweep.whole(checkpoint, owed.conclusions), alike[key]
-        prepared = prepare(evaluation, watcher)
+        prepared = prepare_evaluation(evaluation, watcher)
         estimate = estimate_evaluation(prepared, PriceBook())
         for run in prepared.task_runs:
             requested = estimate.by_phase.get(run.label) if settings.inference else None

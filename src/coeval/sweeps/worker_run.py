@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare
+from coeval.benchmarks.run.runner import Prepared, ask_owed, lock_task_folders, prepare_evaluation
 from coeval.core.errors import (
     CoevalError,
     Draining,
@@ -321,7 +321,7 @@ class _WorkerRun:
         tested = msgspec.structs.replace(tested, access_key=self._key)
         await asyncio.to_thread(end_leftover, worker.folder)
         evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
-        prepared = await asyncio.to_thread(prepare, evaluation, self.count)
+        prepared = await asyncio.to_thread(prepare_evaluation, evaluation, self.count)
         async with self._held(prepared):
             for task_run in prepared.task_runs:
                 task_run.read_answers()
@@ -341,7 +341,7 @@ class _WorkerRun:
         with ExitStack() as stack:
             while True:
                 try:
-                    stack.enter_context(held(prepared))
+                    stack.enter_context(lock_task_folders(prepared))
                     break
                 except UsageError:
                     if time.monotonic() > until or await _set_within(self._interrupt, LOOK_S):
