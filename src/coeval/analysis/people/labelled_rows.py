@@ -171,7 +171,7 @@ def _against(
     levels: tuple[NDArray[np.int8], NDArray[np.int8]],
 ) -> AgainstPeople:
     names = grid_level_names(grid)
-    human, own = (names.place[grid.task, grid.factor, column] for column in levels)
+    human, own = (names.positions[grid.task, grid.factor, column] for column in levels)
     used = [at for at in range(len(names.names)) if (human == at).any() or (own == at).any()]
     return AgainstPeople(
         bias=measured_from_interval(clustered_mean(distances, grid.cluster, _SIGNED), None),
