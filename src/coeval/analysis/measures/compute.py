@@ -103,8 +103,8 @@ from coeval.core.text import listed, numbered
 # an unbiased judge, 1 for one that always picks the first.
 #
 # Where a judge saw each pair in both orders, its two verdicts on an answer are paired (`paired_difference`).
-# Where it saw each pair once, in a random order, the prompts of both orders are two random halves, whose means
-# are compared by MOVER (Zou and Donner 2008) and Welch's test.
+# Where it saw each pair once, in a random order, the prompts of both orders are random halves, and their means
+# compared by MOVER (Zou and Donner 2008) and Welch's test.
 
 # One value has no variance.
 _FEWEST_ITEMS = 2

@@ -37,11 +37,11 @@ from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
     StudentScores,
+    adjust_student_score,
     item_scores,
-    mean_scores,
-    over_judges,
+    score_over_judges,
     score_scatters,
-    student_score,
+    unadjusted_scores,
 )
 from coeval.analysis.panel.mean_squares import ByJudge
 from coeval.core.records import model_of
@@ -127,7 +127,7 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
     covered. Two are compared on all scores that both have, but those of the judges ``left_out``."""
     shared, left_out = SharedScores(grid), left_out or _nobody
     found = item_scores(grid)
-    recorded = mean_scores(grid, found)
+    recorded = unadjusted_scores(grid, found)
     place = {name: at for at, name in enumerate(grid.students)}
     means = {name: one.score.value for name, one in recorded.items() if one.score.value is not None}
     known = sorted(means)
@@ -161,8 +161,8 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
         score_scatters(grid, found.mean, shared.cells) if left_out is _nobody else {},
     )
     for name in known:
-        adjusted = student_score(grid, found.mean[place[name]], recorded[name], moves[name])
-        over = over_judges(adjusted.score, scatters[name]) if name in scatters else None
+        adjusted = adjust_student_score(grid, found.mean[place[name]], recorded[name], moves[name])
+        over = score_over_judges(adjusted.score, scatters[name]) if name in scatters else None
         scores[name] = msgspec.structs.replace(adjusted, over_judges=over)
     one_judge = int(grid.valid.any(axis=0).sum()) == 1
     return Ranked(_with_lead_factor(grid, msgspec.structs.replace(whole, one_judge=one_judge)), scores)

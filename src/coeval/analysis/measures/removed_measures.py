@@ -16,8 +16,8 @@ from coeval.analysis.measures.student_measures import (
     StudentCounts,
     StudentMeasures,
     item_scores,
-    mean_scores,
     student_measures,
+    unadjusted_scores,
 )
 from coeval.analysis.readers.run_reader import RunReader
 
@@ -52,7 +52,7 @@ def _students(reader: RunReader, everything: ScoreGrid, counts: StudentCounts) -
 
 
 def _measured(grid: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
-    return student_measures(grid, mean_scores(grid, item_scores(grid)), counts)
+    return student_measures(grid, unadjusted_scores(grid, item_scores(grid)), counts)
 
 
 _COUNTS = """
