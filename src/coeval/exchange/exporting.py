@@ -29,8 +29,8 @@ from coeval.core.errors import UsageError
 from coeval.core.html_table import MeasureRow
 from coeval.core.records import item_prefix
 from coeval.core.text import canonical, digest
-from coeval.pipeline.plan.count_plan import known_recipes
-from coeval.pipeline.plan.run_reading import opened
+from coeval.pipeline.plan.count_plan import read_recipes
+from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.reports.result_tables import Results, results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
@@ -208,7 +208,7 @@ class Export:
 @contextmanager
 def export_of(folder: Path) -> Iterator[Export]:
     """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
-    with opened(existing_results(folder), shown=True) as (reader, notes):
+    with open_folder_reader(existing_results(folder), shown=True) as (reader, notes):
         yield Export(reader, tuple(notes))
 
 
@@ -282,7 +282,7 @@ def _setups(reader: Reader) -> list[dict[str, str]]:  # noqa: ARG001
 
 @_setups.register
 def _(reader: RunReader) -> list[dict[str, str]]:
-    return list(known_recipes(reader.run).values())
+    return list(read_recipes(reader.run).values())
 
 
 @singledispatch

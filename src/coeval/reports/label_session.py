@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
 from coeval.analysis.people.label_questions import (
     DrawnAnswer,
     LabelQuestion,
@@ -25,7 +25,7 @@ from coeval.analysis.people.label_questions import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.store.human_labels import HumanLabel, add_labels, human, read_labels
 from coeval.store.rundir import RunDir
 
@@ -60,8 +60,8 @@ class LabelSession:
         self.path: Path = folder.path
         self.by = request.by
         judge = human(request.by)
-        with reading(folder) as (reader, _):
-            grid = score_grid(reader)
+        with open_run_reader(folder) as (reader, _):
+            grid = read_score_grid(reader)
             _refuse_compared(reader, grid)
             factors = judged_factors(grid, request.factors)
             known = of_person(read_labels(self.path), judge)

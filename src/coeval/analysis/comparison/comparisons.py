@@ -38,7 +38,7 @@ from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
 from coeval.analysis.comparison.side import Side, judged_apart, read_sides
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, joined
-from coeval.analysis.measures.ranking import factor_parts, ranking
+from coeval.analysis.measures.ranking import factor_parts, rank_students
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
 from coeval.analysis.readers.reader import Reader
@@ -267,7 +267,7 @@ def _are_shared(one: ComparedPair) -> bool:
         or pairing.evenly_covered(a.grids["factor"].grid.students)
     ):
         return False
-    scores = ranking(a.grids["factor"].grid).scores
+    scores = rank_students(a.grids["factor"].grid).scores
     means = [
         (side.model, found.task, mean)
         for found in comparisons

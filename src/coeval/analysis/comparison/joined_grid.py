@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.side import Measure, RequestedItem, Side
-from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
+from coeval.analysis.measures.near_duplicates import NearDuplicate, group_duplicates
 from coeval.analysis.measures.score_grid import (
     UNSCORED,
     Codes,
@@ -81,7 +81,7 @@ def shared_items(a: Side, b: Side) -> SharedItems:
         notes += _other_items(a, b, task, items)
         notes += _other_making(a, b, task, items)
     alike = [pair for side, own in zip((a, b), codes, strict=True) for pair in _alike(side, own)]
-    clusters = groups(alike, len(tasks)) if alike else None
+    clusters = group_duplicates(alike, len(tasks)) if alike else None
     of_a, of_b = (np.array(own, np.int64) for own in codes)
     return SharedItems((of_a, of_b), tasks, clusters, tuple(notes))
 

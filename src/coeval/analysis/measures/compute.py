@@ -13,22 +13,22 @@ from scipy.special import stdtr
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import Floats, clustered_mean
 from coeval.analysis.measures.agreement import LEVELS, Reweighting
-from coeval.analysis.measures.benchmark_measures import benchmark_measures
+from coeval.analysis.measures.benchmark_measures import measure_benchmark
 from coeval.analysis.measures.judge_measures import (
     FEWEST_COMMON,
     JudgeMeasures,
-    judge_agreement,
-    judge_measures,
-    judge_pairs,
-    pair_measures,
-    panel_measures,
+    agreement_by_judge,
+    combine_judge_measures,
+    compare_judge_pairs,
+    measure_judge_pairs,
+    measure_panel,
 )
-from coeval.analysis.measures.label_measures import label_measures
+from coeval.analysis.measures.label_measures import measure_planned_labels
 from coeval.analysis.measures.leaders import (
     label_sentences,
     leader_sentences,
     partial_sentences,
-    place_sentences,
+    significance_sentences,
 )
 from coeval.analysis.measures.measure_tree import NOT_MEASURED, Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import (
@@ -37,15 +37,15 @@ from coeval.analysis.measures.pair_measures import (
     read_pair_comparisons,
 )
 from coeval.analysis.measures.ranking import (
-    NOBODY,
-    OthersAlone,
+    EMPTY_RANKING,
+    ExcludingSelfJudgments,
     Ranking,
-    ranking,
+    rank_excluding_self_judgments,
+    rank_students,
     task_verdict,
-    without_own_measures,
 )
-from coeval.analysis.measures.removed_measures import answer_counts, removed_measures
-from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
+from coeval.analysis.measures.removed_measures import count_answers, measure_removed
+from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, measure_robust_set
 from coeval.analysis.measures.run_measures import (
     OutputMeasures,
     RunMeasures,
@@ -56,17 +56,17 @@ from coeval.analysis.measures.score_grid import (
     GridItems,
     ScoreGrid,
     TaskDesign,
-    levels_by_judge,
-    score_grid,
+    count_levels_by_judge,
+    read_score_grid,
     unscored_levels,
 )
 from coeval.analysis.measures.student_measures import (
     StudentMeasures,
     StudentScores,
-    check_measures,
-    student_measures,
+    measure_checks,
+    measure_students,
 )
-from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.measures.teacher_measures import measure_teachers
 from coeval.analysis.panel.bias_ledger import UNKNOWN, Bias, judge_biases, length_findings, severities
 from coeval.analysis.panel.g_study import g_study
 from coeval.analysis.panel.panel_findings import family_judges, family_teachers, panel_findings, reliability
@@ -103,8 +103,8 @@ from coeval.core.text import listed, numbered
 # an unbiased judge, 1 for one that always picks the first.
 #
 # Where a judge saw each pair in both orders, its two verdicts on an answer are paired (`paired_difference`).
-# Where it saw each pair once, in a random order, the prompts of both orders are random halves, and their means
-# compared by MOVER (Zou and Donner 2008) and Welch's test.
+# Where it saw each pair once, in a random order, the prompts of both orders are random halves, with their
+# means compared by MOVER (Zou and Donner 2008) and Welch's test.
 
 # One value has no variance.
 _FEWEST_ITEMS = 2
@@ -261,7 +261,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", unscored_notes(reader, grid)),
         ("leads", label_sentences(labels)),
         ("leads", family_judges(grid, ranks, families)),
-        ("leads", place_sentences(ranks)),
+        ("leads", significance_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
         ("where", task_leader_sentences(grid, students, ranks)),
         ("where", family_teachers(grid, ranks, families)),
@@ -391,14 +391,14 @@ def compute_run_measures(
 ) -> AnalyzedRun:
     """Compute ``parts`` of a run's measures, named by fields of `RunMeasures` (None: all); other parts stay
     empty."""
-    grid, robust_options = score_grid(reader), options or RobustOptions()
+    grid, robust_options = read_score_grid(reader), options or RobustOptions()
     judge_scores, reweighting = grid.judge_scores, Reweighting(len(grid.items.ids), cluster=grid.items.alike)
-    pairs = cache(lambda: judge_pairs(judge_scores, reweighting))
-    agreement = cache(lambda: judge_agreement(judge_scores, pairs()))
-    benchmark = cache(lambda: benchmark_measures(reader, grid))
-    ranked = cache(lambda: ranking(grid))
-    counts = cache(lambda: answer_counts(reader))
-    students = cache(lambda: student_measures(grid, ranked().scores, counts()))
+    pairs = cache(lambda: compare_judge_pairs(judge_scores, reweighting))
+    agreement = cache(lambda: agreement_by_judge(judge_scores, pairs()))
+    benchmark = cache(lambda: measure_benchmark(reader, grid))
+    ranked = cache(lambda: rank_students(grid))
+    counts = cache(lambda: count_answers(reader))
+    students = cache(lambda: measure_students(grid, ranked().scores, counts()))
 
     def compute_part(name: str, compute: Callable[[], _PartT], default: _PartT) -> _PartT:
         return compute() if parts is None or name in parts else default
@@ -407,13 +407,13 @@ def compute_run_measures(
         findings=(),
         simulated=reader.simulated,
         units=int(grid.sum_scores(equal_weights=True).units.sum()),
-        agreement=compute_part("agreement", lambda: pair_measures(pairs()), {}),
-        panel=compute_part("panel", lambda: panel_measures(judge_scores, reweighting), None),
+        agreement=compute_part("agreement", lambda: measure_judge_pairs(pairs()), {}),
+        panel=compute_part("panel", lambda: measure_panel(judge_scores, reweighting), None),
         judges=compute_part(
             "judges",
-            lambda: judge_measures(
+            lambda: combine_judge_measures(
                 agreement(),
-                levels_by_judge(judge_scores),
+                count_levels_by_judge(judge_scores),
                 biases_of(reader, judge_scores),
                 consistency_of(reader, judge_scores, reweighting),
             ),
@@ -421,25 +421,27 @@ def compute_run_measures(
         ),
         length=compute_part("length", lambda: contrasts_of(reader, judge_scores), {}),
         g_study=compute_part("g_study", lambda: g_study(judge_scores), None),
-        teachers=compute_part("teachers", lambda: teacher_measures(grid, reweighting), {}),
+        teachers=compute_part("teachers", lambda: measure_teachers(grid, reweighting), {}),
         students=compute_part("students", students, {}),
-        ranking=compute_part("ranking", lambda: ranked().ranking, NOBODY),
-        labels=compute_part("labels", lambda: label_measures(reader, grid), {}),
+        ranking=compute_part("ranking", lambda: ranked().ranking, EMPTY_RANKING),
+        labels=compute_part("labels", lambda: measure_planned_labels(reader, grid), {}),
         without_own=compute_part(
-            "without_own", lambda: without_own_measures(grid), OthersAlone(False, (), {}, NOBODY)
+            "without_own",
+            lambda: rank_excluding_self_judgments(grid),
+            ExcludingSelfJudgments(False, (), {}, EMPTY_RANKING),
         ),
         robust=compute_part(
             "robust",
-            lambda: robust_measures(grid, agreement(), robust_options),
+            lambda: measure_robust_set(grid, agreement(), robust_options),
             RobustMeasures(False, robust_options),
         ),
         coverage=compute_part("coverage", lambda: benchmark().coverage, {}),
         items=compute_part("items", lambda: benchmark().items, {}),
-        checks=compute_part("checks", lambda: check_measures(grid, students()), None),
+        checks=compute_part("checks", lambda: measure_checks(grid, students()), None),
         samples=compute_part("samples", lambda: sample_measures(reader), None),
         pairs=compute_part("pairs", lambda: compute_pair_measures(read_pair_comparisons(reader)), None),
         people=compute_part("people", lambda: people_measures(reader, grid, reweighting), None),
-        removed=compute_part("removed", lambda: removed_measures(reader, grid, counts()), None),
+        removed=compute_part("removed", lambda: measure_removed(reader, grid, counts()), None),
     )
     conclusions = compute_part(
         "findings", lambda: tuple(draw_conclusions(reader, grid, measures)), tuple[Conclusion, ...]()
@@ -471,22 +473,22 @@ def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     [(count,)] = reader.rows("SELECT count(*) FROM scores WHERE value IS NOT NULL")
     grid, requested = _read_judged_levels(reader)
     reweighting = Reweighting(len(grid.items.ids))
-    pairs = judge_pairs(grid, reweighting)
+    pairs = compare_judge_pairs(grid, reweighting)
     ledger = {
         judge: {"severity": severity, "position": _position_bias(reader, judge)}
         for judge, severity in severities(grid).items()
     }
-    judges = judge_measures(
-        judge_agreement(grid, pairs),
-        levels_by_judge(grid),
+    judges = combine_judge_measures(
+        agreement_by_judge(grid, pairs),
+        count_levels_by_judge(grid),
         judge_biases(ledger),
         consistency(grid.judges, requested, reweighting),
     )
     return OutputMeasures(
         findings=tuple(panel_findings(judges)),
         units=count,
-        agreement=pair_measures(pairs),
-        panel=panel_measures(grid, reweighting) if len(grid.judges) > 1 else None,
+        agreement=measure_judge_pairs(pairs),
+        panel=measure_panel(grid, reweighting) if len(grid.judges) > 1 else None,
         judges=judges,
         teachers={},
         students={},

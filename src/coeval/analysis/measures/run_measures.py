@@ -28,7 +28,7 @@ from coeval.analysis.measures.measure_tree import (
     part_to_json,
 )
 from coeval.analysis.measures.pair_measures import PairMeasures
-from coeval.analysis.measures.ranking import OthersAlone, Ranking
+from coeval.analysis.measures.ranking import ExcludingSelfJudgments, Ranking
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
@@ -87,7 +87,7 @@ class RunMeasures(Record, frozen=True):
     students: Annotated[Mapping[str, StudentMeasures], Part("Of each student", ("students",))]
     ranking: Annotated[Ranking, Part("Who stands before whom", ("students",))]
     labels: Annotated[Labels, Part("How often labels are right", ("labels",))]
-    without_own: Annotated[OthersAlone, Part("Students by the scores of others", ("students",))]
+    without_own: Annotated[ExcludingSelfJudgments, Part("Students by the scores of others", ("students",))]
     robust: Annotated[RobustMeasures, Part("Where the best-agreeing judges agree", ("robust",))]
     coverage: Annotated[Mapping[str, TaskCoverage], Part("Of each task", ("coverage", "items"))]
     items: Annotated[Mapping[str, ItemMeasures], Part("Of each datapoint", ("items",))]

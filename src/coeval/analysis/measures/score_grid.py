@@ -289,7 +289,7 @@ class ScoreGrid(NamedTuple):
                 self.items.task[items],
                 self.items.teacher[items],
                 {value: number[rows[items[rows]]] for value, rows in self.items.attributes.items()},
-                None if self.items.alike is None else _renumber_clusters(self.items.alike[items]),
+                None if self.items.alike is None else renumber_codes(self.items.alike[items]),
             ),
         )
 
@@ -358,7 +358,7 @@ def _level_codes(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
     return names, np.where(grid.valid, codes, UNSCORED)
 
 
-def levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
+def count_levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
     names, codes = _level_codes(grid)
     return {
         judge: names.count_levels(column[column >= 0])
@@ -366,15 +366,18 @@ def levels_by_judge(grid: ScoreGrid) -> dict[str, LevelCounts]:
     }
 
 
-def levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
+def count_levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     """Count each student's scores at each level, in the order of the grid's students."""
     names, codes = _level_codes(grid)
     columns = [codes[grid.student == student_code] for student_code in range(len(grid.students))]
     return [names.count_levels(column[column >= 0]) for column in columns]
 
 
-def _renumber_clusters(alike: Codes) -> Codes:
-    return np.unique(alike, return_inverse=True)[1]
+def renumber_codes(codes: Codes) -> Codes:
+    """Renumber codes, 0 and above, without gaps and in their order; faster than `np.unique`, which sorts."""
+    present = np.zeros(int(codes.max(initial=-1)) + 1, bool)
+    present[codes] = True
+    return (np.cumsum(present) - 1)[codes]
 
 
 def unscored_levels(shape: tuple[int, int], levels: int) -> NDArray[np.int8]:
@@ -387,7 +390,7 @@ def unscored_levels(shape: tuple[int, int], levels: int) -> NDArray[np.int8]:
 _GRIDS: WeakKeyDictionary[RunReader, ScoreGrid] = WeakKeyDictionary()
 
 
-def score_grid(reader: RunReader) -> ScoreGrid:
+def read_score_grid(reader: RunReader) -> ScoreGrid:
     """Return a run's score grid, read once per reader."""
     if reader not in _GRIDS:
         _GRIDS[reader] = _read_grid(reader, include_removed=False)
@@ -462,9 +465,9 @@ def _distinct_names(reader: RunReader, column: str, view: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def grid_with_removed(reader: RunReader) -> ScoreGrid:
+def read_grid_with_removed(reader: RunReader) -> ScoreGrid:
     """Return the grid with the scores of removed students and tasks added, if there are any."""
-    grid = score_grid(reader)
+    grid = read_score_grid(reader)
     on_record = {*_distinct_names(reader, "task", "planned"), *_distinct_names(reader, "student", "response")}
     return grid if on_record <= {*grid.tasks, *grid.students} else _read_grid(reader, include_removed=True)
 
@@ -579,7 +582,7 @@ def _read_items(
     }
     ids = columns["id"][kept].tolist()
     alike = reader.clusters_of(ids)
-    clusters = None if alike is None else _renumber_clusters(alike)
+    clusters = None if alike is None else renumber_codes(alike)
     return GridItems(ids, task[kept], teacher[kept], attributes, clusters), number_of
 
 

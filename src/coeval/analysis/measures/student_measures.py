@@ -40,7 +40,7 @@ from coeval.analysis.measures.score_grid import (
     LevelCounts,
     RowSums,
     ScoreGrid,
-    levels_by_student,
+    count_levels_by_student,
 )
 from coeval.analysis.panel.mean_squares import (
     ByJudge,
@@ -137,7 +137,9 @@ class CheckMeasures(Entity, frozen=True):
 # numbers of halves, all sums are exact.
 
 
-def group_means(group: Codes, item: Codes, groups: int, cluster: Codes, sums: RowSums) -> list[Interval]:
+def compute_group_means(
+    group: Codes, item: Codes, groups: int, cluster: Codes, sums: RowSums
+) -> list[Interval]:
     """Compute the mean of each group, 0 to 1, with an interval clustered by item.
 
     Parameters
@@ -179,7 +181,7 @@ def group_means(group: Codes, item: Codes, groups: int, cluster: Codes, sums: Ro
 Counts = NDArray[np.int64]
 
 
-def item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only: bool = True) -> RowSums:
+def sum_item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only: bool = True) -> RowSums:
     """Sum the scores of each student and item, (S, I), of all judges and checks, or of one judge; several
     answers are pooled. ``complete_only`` as in `ScoreGrid.sum_scores`."""
     own = None if judge is None else grid.levels[:, judge : judge + 1]
@@ -192,15 +194,15 @@ def item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only: boo
 
 def _recorded_scores(grid: ScoreGrid, scores: RowSums) -> RowSums:
     """Sum all recorded scores, those of answers that lack a factor included."""
-    return item_scores(grid, complete_only=False) if grid.is_weighted else scores
+    return sum_item_scores(grid, complete_only=False) if grid.is_weighted else scores
 
 
-def student_measures(
+def measure_students(
     grid: ScoreGrid, ranked_scores: Mapping[str, StudentScores], counts: StudentCounts | None = None
 ) -> dict[str, StudentMeasures]:
     """Compute all measures of each student. ``ranked_scores``: as `ranking` computes them; ``counts``: of
     their answers."""
-    scores = item_scores(grid)
+    scores = sum_item_scores(grid)
     recorded = _recorded_scores(grid, scores)
     everything = np.zeros(len(grid.items.ids), np.int32)
 
@@ -213,7 +215,7 @@ def student_measures(
     by_factor, by_part = _means_by_factor(grid)
     by_judge = _merge_mappings(grid, (_means_by_judge(grid, at) for at in range(len(grid.judges))))
     by_value = _merge_mappings(grid, (means_by_group(*values) for values in _attribute_values(grid.items)))
-    bounds, levels = score_bounds(grid, recorded), levels_by_student(grid)
+    bounds, levels = bound_scores(grid, recorded), count_levels_by_student(grid)
     units = recorded.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
     partial = np.logical_not(grid.is_assigned[:, np.unique(grid.task)].all(axis=1)).tolist()
     return {
@@ -277,22 +279,19 @@ def _widen_to_score(ends: LeastAndMost | None, score: Measured) -> LeastAndMost 
     return ends if ends[1] - ends[0] > _ROUNDING else (score.value, score.value)
 
 
-def check_measures(
+def measure_checks(
     grid: ScoreGrid, students: Mapping[str, StudentMeasures]
 ) -> dict[tuple[str, str], CheckMeasures] | None:
     """Compute each student's mean by task and check; None where a run has no checks."""
-    measures = {
+    means = {
         (task, name): CheckMeasures(
-            {
-                student: student_measures.by_task_aspect[task][name]
-                for student, student_measures in students.items()
-            }
+            {student: measures.by_task_aspect[task][name] for student, measures in students.items()}
         )
         for task, design in zip(grid.tasks, grid.designs, strict=True)
         for name in sorted(design.checks)
-        if all(name in student_measures.by_task_aspect[task] for student_measures in students.values())
+        if all(name in measures.by_task_aspect[task] for measures in students.values())
     }
-    return measures or None
+    return means or None
 
 
 _Named = dict[str, Measured]
@@ -318,7 +317,7 @@ class _Bounds(NamedTuple):
 _NO_BOUNDS = _Bounds(None, {})
 
 
-def score_bounds(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
+def bound_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
     """Bound each student's score over the tasks in which anybody has a score, with missing scores at 0, and
     at 1.
 
@@ -375,7 +374,7 @@ def _student_group_means(
     each item; a group in which nobody needs a score is left out."""
     groups, inside = len(names), rows.group >= 0
     which = np.where(inside, rows.student.astype(np.int64) * groups + rows.group, -1)
-    means = group_means(which, rows.item, needed.size, grid.items.cluster, rows.sums)
+    means = compute_group_means(which, rows.item, needed.size, grid.items.cluster, rows.sums)
     units = np.bincount(which[inside], rows.units[inside], needed.size).astype(np.int64)
     missing = grid.answers_per_item[:, None] * needed - units.reshape(needed.shape)
     possible = np.asarray(needed.any(axis=0), bool)
@@ -423,7 +422,7 @@ def _means_by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Nam
 
 
 def _means_by_judge(grid: ScoreGrid, judge_code: int) -> list[_Named]:
-    scores, judge = item_scores(grid, judge_code), grid.judges[judge_code]
+    scores, judge = sum_item_scores(grid, judge_code), grid.judges[judge_code]
     due = np.array(
         [len(design.judged_factors) * (judge in design.judges) for design in grid.designs], np.int64
     )
@@ -492,7 +491,9 @@ def adjust_student_score(
     return msgspec.structs.replace(recorded, score=score, score_by_task=by_task)
 
 
-def score_scatters(grid: ScoreGrid, means: Floats, cells: Sequence[Floats]) -> dict[str, JudgeScatter | None]:
+def estimate_judge_scatters(
+    grid: ScoreGrid, means: Floats, cells: Sequence[Floats]
+) -> dict[str, JudgeScatter | None]:
     """Estimate how much judges, in severity and leaning, add to each judged student's error.
 
     One variance is pooled over students; None if it cannot be estimated, as with one judge. ``means`` (S,

@@ -52,12 +52,12 @@ class _Names(NamedTuple):
     teachers: tuple[str, ...] = ()
 
 
-def label_grid(reader: Reader, grid: ScoreGrid) -> ScoreGrid:
+def read_label_grid(reader: Reader, grid: ScoreGrid) -> ScoreGrid:
     """Read whether each label was matched, 0 or 1, for the items and students of a run's ``grid``."""
     return _read_value_grid(reader, _LABELS, grid.items, _Names(grid.students, (), grid.tasks, grid.teachers))
 
 
-def metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> ScoreGrid:
+def read_metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> ScoreGrid:
     """Read the scores of a benchmark's items, each on its metric's scale. ``samples``: by task, those that
     count."""
     item_keys = reader.rows("SELECT DISTINCT task, item FROM items ORDER BY task, item")

@@ -18,10 +18,10 @@ from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.figures import MISSING
 from coeval.core.plain import guarded
 from coeval.core.shown_names import ShownNames
-from coeval.reports.content import ReportTable, Sentence, row_texts
+from coeval.reports.content import ReportTable, Sentence, format_rows
 from coeval.reports.experiment.part_tables import output_tables, run_tables, scores_table
 from coeval.reports.writers.markup import as_markdown as table_as_markdown
-from coeval.reports.writers.markup import escaped
+from coeval.reports.writers.markup import escape_markdown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +85,7 @@ def _shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
 def _says_something(table: ReportTable) -> bool:
     """A table of nothing but counts does not."""
     figures = [at for at, column in enumerate(table.columns) if at >= table.names and column.kind != "count"]
-    texts = row_texts(table.columns, table.rows)
+    texts = format_rows(table.columns, table.rows)
     known = table.name == "confusion" or any(row[at] not in ("", MISSING) for row in texts for at in figures)
     return known and bool(table.rows)
 
@@ -93,15 +93,15 @@ def _says_something(table: ReportTable) -> bool:
 def as_markdown(measures: Measures, analysis: Analysis) -> str:
     """Findings as a list, then the tables, each below its title."""
     shown = _shown(measures, analysis)
-    parts = [f"**{escaped(SIMULATED)}**"] if shown.simulated else []
+    parts = [f"**{escape_markdown(SIMULATED)}**"] if shown.simulated else []
     if shown.findings:
-        parts.append("\n".join(f"- {escaped(finding)}" for finding in shown.findings))
+        parts.append("\n".join(f"- {escape_markdown(finding)}" for finding in shown.findings))
     parts.append(f"Scores that count (units): {measures.units:,}.")
     for part in (*([shown.scores] if shown.scores is not None else []), *shown.parts):
         if isinstance(part, Sentence):
-            parts.append(escaped(part.text))
+            parts.append(escape_markdown(part.text))
         else:
-            parts += [f"### {escaped(part.title)}", table_as_markdown(part)]
+            parts += [f"### {escape_markdown(part.title)}", table_as_markdown(part)]
     return "\n\n".join(parts) + "\n"
 
 

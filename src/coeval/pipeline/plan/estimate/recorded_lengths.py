@@ -49,7 +49,7 @@ class SeenRecord(msgspec.Struct):
     status: str = "ok"
 
 
-def seen_lengths(config: Config, preview: Preview) -> Lengths:
+def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
     """Collect what records show, those of a table included that the run will put in its folder. Lines that
     are no records are passed over."""
     lengths, setups = Lengths(), preview.plan.setups
