@@ -54,7 +54,7 @@ def models_table(config: Config, opened: Sequence[ModelConfig]) -> ReportTable:
             model.name,
             model.interface,
             _identifier(model),
-            model.cast,
+            model.roles_text,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
         for model in opened
@@ -82,12 +82,12 @@ def _identifier(model: ModelConfig) -> str | None:
 
 def _answered(config: Config) -> list[str]:
     """The students whom nobody asks."""
-    return list(dict.fromkeys(name for task in config.tasks for name in config.answered_by(task)))
+    return list(dict.fromkeys(name for task in config.tasks for name in config.students_with_answers(task)))
 
 
 def _judged(setup: TaskSetup) -> str:
     if setup.judges:
-        return setup.task.way_of_judging
+        return setup.task.judging_mode
     scored = {"labels are compared": setup.labels, "checks are computed": setup.checks}
     return ", ".join([*(what for what, of in scored.items() if of), "no judge is asked"])
 

@@ -217,7 +217,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
 
 
 def _unlent_spread(parts: Sequence[_Stratum], carried: float) -> _Spread | None:
-    """Return the spread of what was seen, raised for what few items do not show; None where nothing differs."""
+    """Return the spread seen, raised for what few items do not show; None where nothing differs."""
     spread = _spread(parts, 0.0)
     raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(carried, 1.0)))
     return raised if spread.error else None

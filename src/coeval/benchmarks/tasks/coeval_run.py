@@ -234,7 +234,7 @@ class CoevalRun(Benchmark):
 
     def _read(self, task: TaskConfig) -> RunTask:
         rubric = self._rubric(task)
-        settled = {"rationale": self._config.reasons(task, len(rubric)).given}
+        settled = {"rationale": self._config.decide_reasons(task, len(rubric)).are_given}
         checks = {  # a factor named like a label is compared, not checked
             factor: read_check(options)
             for factor, options in task.checks.items()

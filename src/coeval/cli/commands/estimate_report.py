@@ -104,7 +104,7 @@ def _labels_needed(folder: RunDir) -> Iterator[str]:
 def _shortfalls(start: PreviewedStart) -> Iterator[str]:
     """What the items of each task cannot cover, though it is declared; and that judges give reasons."""
     for setup in start.preview.plan.setups:
-        if setup.judges and setup.reasons.given and setup.reasons.limits:
+        if setup.judges and setup.reasons.are_given and setup.reasons.limits:
             yield f"{setup.task.name}: judges give reasons (`rationale`); their max_tokens is sent unchanged"
         yield from (f"{setup.task.name}: {sentence}" for sentence in setup.shortfalls())
 

@@ -37,7 +37,7 @@ from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.load_file import LoadedConfig, read_config
-from coeval.pipeline.config.resolve import Resolved
+from coeval.pipeline.config.resolve import ResolvedConfig
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.preview import forecast_start
@@ -290,7 +290,7 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
         say(results, sentence)
     show_each(results, [phases_table(config, foreseen, options), tasks_table(foreseen)])
     for task in config.tasks:
-        if scales := task.described_scales():
+        if scales := task.describe_custom_scales():
             say(results, f"Levels of {task.name}: {scales}")
     results.print()
     for sentence in describe_check_code(config):
@@ -302,7 +302,7 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     return 0
 
 
-def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
+def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> ResolvedConfig:
     """A file can be checked without a credential; what is wrong in it ends a dry run as it ends a run."""
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
@@ -310,7 +310,7 @@ def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: 
         return resolve_hosts(config, options, find_keys(keys), prices)
     except KeyMissing as error:
         warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
-        return Resolved(config)
+        return ResolvedConfig(config)
 
 
 def run_and_report(

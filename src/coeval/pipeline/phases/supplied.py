@@ -15,7 +15,7 @@ from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
 from coeval.core.regular_files import file_bytes
 from coeval.core.text import listed, numbered
-from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files, item_writers
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_item_writers, locate_item_files
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.answer_file import AnswerFile
@@ -266,7 +266,7 @@ def with_found_labels(config: Config, supply: Supply) -> Config:
 
 def _with_labels(config: Config, task: TaskConfig, found: Mapping[str, set[str]]) -> TaskConfig:
     declared = task.target_attributes
-    if not isinstance(declared, dict) or item_writers(config, task):
+    if not isinstance(declared, dict) or list_item_writers(config, task):
         return task
     undeclared = {label: sorted(values) for label, values in found.items() if label not in declared}
     return task.model_copy(update={"target_attributes": {**declared, **undeclared}}) if undeclared else task
@@ -305,7 +305,7 @@ def _table_of(config: Config, task: str, student: str) -> Path:
 def stored_supply(config: Config, folder: RunDir) -> Supply:
     """What lies in the run's folder, whatever has become of the tables that it was taken out of."""
     supply = Supply([], {})
-    for path, source in item_files(config, folder).items():
+    for path, source in locate_item_files(config, folder).items():
         if path.exists():
             supply.files.append(ItemFile(path, source).read())
         else:
@@ -320,7 +320,7 @@ def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> 
     An older layout is read where it is converted. Documents that are gone leave the items made from them.
     """
     supply = Supply([], {}, documents=dict(_documents(config, folder)))
-    for path, source in item_files(config, folder).items():
+    for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
             supply.files.append(table_items(ItemFile(path, source), folder))
             continue
@@ -338,7 +338,7 @@ def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocumen
     for task in config.tasks:
         if (section := task.documents) is None:
             continue
-        writers = item_writers(config, task)
+        writers = list_item_writers(config, task)
         try:
             found = read_documents(Path(section.path), section.chunk)
         except UsageError as error:

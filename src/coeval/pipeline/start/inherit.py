@@ -17,7 +17,7 @@ from coeval.core.foreign import decode, decoder
 from coeval.core.options import CONTINUE
 from coeval.core.regular_files import open_file
 from coeval.core.text import numbered
-from coeval.pipeline.config.draft import item_files, resume_folder
+from coeval.pipeline.config.draft import find_resume_folder, locate_item_files
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
     read_json,
@@ -143,7 +143,7 @@ def source_folder(config: Config) -> RunDir | None:
     experiment = config.experiment
     if experiment.resume_from is None:
         return None
-    return RunDir(resume_folder(experiment.storage_folder, experiment.resume_from))
+    return RunDir(find_resume_folder(experiment.storage_folder, experiment.resume_from))
 
 
 def inherited_phases(config: Config) -> list[Phase]:
@@ -240,8 +240,10 @@ def cleared(config: Config, folder: RunDir) -> Cleared:
 
 def _supplied_files(config: Config, folder: RunDir) -> set[Path]:
     """Files of items and answers that people supply."""
-    answers = (folder.responses(task.name, of) for task in config.tasks for of in config.answered_by(task))
-    return {*item_files(config, folder), *answers}
+    answers = (
+        folder.responses(task.name, of) for task in config.tasks for of in config.students_with_answers(task)
+    )
+    return {*locate_item_files(config, folder), *answers}
 
 
 def give_way(config: Config, folder: RunDir) -> Path | None:

@@ -27,7 +27,7 @@ from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, obstacle
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of, sent_in_roles
+from coeval.pipeline.config.resolve import ResolvedConfig, list_role_parameters, list_routes, resolve_models
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FED_BY
@@ -79,13 +79,13 @@ def owing(preview: Preview) -> set[str] | None:
     return None if preview.unsettled else set(map(model_of, preview.plan_count.owing()))
 
 
-def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
+def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> ResolvedConfig:
     """The configuration with ``auto`` resolved; a run that goes on stays with the hosts it began with.
 
     Raises UsageError: some model has no host that can be asked.
     """
     if all(model.interface != "auto" for model in config.models):
-        return Resolved(config)
+        return ResolvedConfig(config)
     before = _routes_before(run_folder(config)) if options.continue_run else {}
     return resolve_models(config, lambda interface: obstacle(interface, keys) is None, prices, before)
 
@@ -93,7 +93,7 @@ def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: Price
 def _routes_before(folder: RunDir) -> dict[str, Route]:
     """The hosts that a run's models had at its last start; none where that can no longer be read."""
     try:
-        return routes_of(load_config(folder.config))
+        return list_routes(load_config(folder.config))
     except (ConfigError, StoreError):
         return {}
 
@@ -105,7 +105,7 @@ def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
     """
     quotas = config.experiment.quota
     ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
-    sent = {model.name: sent_in_roles(model) for model in config.models}
+    sent = {model.name: list_role_parameters(model) for model in config.models}
     terms = terms_of([model.spec() for model in config.models], ceilings, prices, sent)
     refuse_boundless(requested_under(config), terms, config.experiment.budget_usd)
     return terms

@@ -13,7 +13,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.config.document import parse_document, read_text
+from coeval.pipeline.config.document import parse_document, read_config_text
 from coeval.pipeline.config.load_file import LoadedConfig, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.phases.blueprint import Kind
@@ -46,7 +46,7 @@ def insert_proposed_parts(
     hidden = _settle(data, loaded.config, parts)
     expected = read_config(data).config
     try:
-        edited = yaml.load(read_text(file))
+        edited = yaml.load(read_config_text(file))
         _settle(edited, loaded.config, parts)
         text = _dumped(yaml, edited)
         kept = read_config(parse_document(text, file)).config == expected

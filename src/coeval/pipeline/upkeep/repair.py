@@ -34,7 +34,7 @@ from coeval.core.records import (
     proposal_id,
     response_id,
 )
-from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, locate_item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
@@ -367,8 +367,10 @@ def examine(folder: RunDir, needed: RepairOptions, config: Config | str) -> Repa
     """
     report, sources, given = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
     if not isinstance(config, str):
-        sources = item_files(config, folder)
-        given = [(task.name, student) for task in config.tasks for student in config.answered_by(task)]
+        sources = locate_item_files(config, folder)
+        given = [
+            (task.name, student) for task in config.tasks for student in config.students_with_answers(task)
+        ]
     examiner = Examiner(dict(rubrics(folder)), given)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():

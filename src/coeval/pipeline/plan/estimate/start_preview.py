@@ -9,7 +9,7 @@ import msgspec
 from coeval.core.errors import KeyMissing
 from coeval.core.text import listed
 from coeval.models.keys import Keys
-from coeval.pipeline.config.resolve import Resolved, resolve_models
+from coeval.pipeline.config.resolve import ResolvedConfig, resolve_models
 from coeval.pipeline.config.schema import BATCH_INTERFACES, Config
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import Preview, build_forecast, preview_run
@@ -52,7 +52,7 @@ def preview_any_start(config: Config, options: RunOptions, keys: Keys, prices: P
 
 def _resolved(
     config: Config, options: RunOptions, keys: Keys, prices: PriceBook
-) -> tuple[Resolved, tuple[str, ...]]:
+) -> tuple[ResolvedConfig, tuple[str, ...]]:
     """Without a credential for any of its hosts, ``auto`` is priced as the cheapest of them."""
     try:
         return resolve_hosts(config, options, keys, prices), ()
