@@ -242,8 +242,8 @@ class Conclusion(NamedTuple):
 _PartT = TypeVar("_PartT")
 
 
-def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterator[Conclusion]:
-    """Yield what the measures come to, in sentences, the most important first."""
+def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> tuple[Conclusion, ...]:
+    """Say in sentences what the measures come to, the most important first."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
     compared, people, families = measures.pairs, measures.people, families_of(reader, grid)
     weighted = measures.panel is not None and measures.panel.kappa_weights is not None
@@ -274,7 +274,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", answer_warnings(rows)),
         ("leads", answer_notes(rows)),
     )
-    return (Conclusion(topic, text) for topic, texts in sentences for text in texts)
+    return tuple(Conclusion(topic, text) for topic, texts in sentences for text in texts)
 
 
 def _agreement_sentence(judges: Mapping[str, JudgeMeasures], kappa: str, *, only_one: bool) -> Iterator[str]:
@@ -389,8 +389,7 @@ def analyze_output(measures: OutputMeasures) -> AnalyzedFolder:
 def compute_run_measures(
     reader: RunReader, parts: Collection[str] | None = None, options: RobustOptions | None = None
 ) -> AnalyzedRun:
-    """Compute ``parts`` of a run's measures, named by fields of `RunMeasures` (None: all); other parts stay
-    empty."""
+    """Compute ``parts`` of `RunMeasures`, named by field (None: all); the other parts stay empty."""
     grid, robust_options = read_score_grid(reader), options or RobustOptions()
     judge_scores, reweighting = grid.judge_scores, Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     pairs = cache(lambda: compare_judge_pairs(judge_scores, reweighting))
@@ -400,16 +399,16 @@ def compute_run_measures(
     counts = cache(lambda: count_answers(reader))
     students = cache(lambda: measure_students(grid, ranked().scores, counts()))
 
-    def compute_part(name: str, compute: Callable[[], _PartT], default: _PartT) -> _PartT:
+    def measure(name: str, compute: Callable[[], _PartT], default: _PartT) -> _PartT:
         return compute() if parts is None or name in parts else default
 
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
         units=int(grid.sum_scores(equal_weights=True).units.sum()),
-        agreement=compute_part("agreement", lambda: measure_judge_pairs(pairs()), {}),
-        panel=compute_part("panel", lambda: measure_panel(judge_scores, reweighting), None),
-        judges=compute_part(
+        agreement=measure("agreement", lambda: measure_judge_pairs(pairs()), {}),
+        panel=measure("panel", lambda: measure_panel(judge_scores, reweighting), None),
+        judges=measure(
             "judges",
             lambda: combine_judge_measures(
                 agreement(),
@@ -419,33 +418,31 @@ def compute_run_measures(
             ),
             {},
         ),
-        length=compute_part("length", lambda: contrasts_of(reader, judge_scores), {}),
-        g_study=compute_part("g_study", lambda: g_study(judge_scores), None),
-        teachers=compute_part("teachers", lambda: measure_teachers(grid, reweighting), {}),
-        students=compute_part("students", students, {}),
-        ranking=compute_part("ranking", lambda: ranked().ranking, EMPTY_RANKING),
-        labels=compute_part("labels", lambda: measure_planned_labels(reader, grid), {}),
-        without_own=compute_part(
+        length=measure("length", lambda: contrasts_of(reader, judge_scores), {}),
+        g_study=measure("g_study", lambda: g_study(judge_scores), None),
+        teachers=measure("teachers", lambda: measure_teachers(grid, reweighting), {}),
+        students=measure("students", students, {}),
+        ranking=measure("ranking", lambda: ranked().ranking, EMPTY_RANKING),
+        labels=measure("labels", lambda: measure_planned_labels(reader, grid), {}),
+        without_own=measure(
             "without_own",
             lambda: rank_excluding_self_judgments(grid),
             ExcludingSelfJudgments(False, (), {}, EMPTY_RANKING),
         ),
-        robust=compute_part(
+        robust=measure(
             "robust",
             lambda: measure_robust_set(grid, agreement(), robust_options),
             RobustMeasures(False, robust_options),
         ),
-        coverage=compute_part("coverage", lambda: benchmark().coverage, {}),
-        items=compute_part("items", lambda: benchmark().items, {}),
-        checks=compute_part("checks", lambda: measure_checks(grid, students()), None),
-        samples=compute_part("samples", lambda: sample_measures(reader), None),
-        pairs=compute_part("pairs", lambda: compute_pair_measures(read_pair_comparisons(reader)), None),
-        people=compute_part("people", lambda: people_measures(reader, grid, reweighting), None),
-        removed=compute_part("removed", lambda: measure_removed(reader, grid, counts()), None),
+        coverage=measure("coverage", lambda: benchmark().coverage, {}),
+        items=measure("items", lambda: benchmark().items, {}),
+        checks=measure("checks", lambda: measure_checks(grid, students()), None),
+        samples=measure("samples", lambda: sample_measures(reader), None),
+        pairs=measure("pairs", lambda: compute_pair_measures(read_pair_comparisons(reader)), None),
+        people=measure("people", lambda: people_measures(reader, grid, reweighting), None),
+        removed=measure("removed", lambda: measure_removed(reader, grid, counts()), None),
     )
-    conclusions = compute_part(
-        "findings", lambda: tuple(draw_conclusions(reader, grid, measures)), tuple[Conclusion, ...]()
-    )
+    conclusions = measure("findings", lambda: draw_conclusions(reader, grid, measures), ())
     texts = tuple(conclusion.text for conclusion in conclusions)
     return AnalyzedRun(msgspec.structs.replace(measures, findings=texts), grid, conclusions)
 

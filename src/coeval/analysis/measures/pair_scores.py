@@ -93,7 +93,7 @@ class SharedScores:
         """Return, (I,) each, a student's means over all recorded scores, NaN where there is none, and the
         share of a whole score that they cover: below 1 where factors are weighted and some are missing."""
         grid, rows = self.grid, self._rows[self._student_code[student]]
-        sums, items = grid.sum_scores(rows, complete_only=False), len(grid.items.ids)
+        sums, items = grid.select_rows(rows).sum_scores(complete_only=False), len(grid.items.ids)
         total, share = (np.bincount(grid.item[rows], column, items) for column in sums[:2])
         total_weights = np.array([sum(design.weights.values()) for design in grid.designs])[grid.items.task]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -190,7 +190,7 @@ class SharedScores:
         )
         levels = np.where(counts, grid.levels[rows], UNSCORED)
         checked = None if grid.checked is None else np.where(in_other[:, -1], grid.checked[rows], np.nan)
-        sums = grid.sum_scores(rows, levels, checked)
+        sums = grid.select_rows(rows)._replace(levels=levels, checked=checked).sum_scores()
         levels[sums.units == 0] = UNSCORED  # of an answer that lacks a factor
         item, item_weights = grid.item[rows], np.ones(items)
         share = np.bincount(item, sums.share, items)

@@ -178,15 +178,9 @@ class ScoreGrid(NamedTuple):
 
     def select_rows(self, rows: NDArray[np.bool_] | Codes) -> ScoreGrid:
         """Select some of the rows, (C,); items and names stay."""
-        return self._replace(
-            item=self.item[rows],
-            student=self.student[rows],
-            factor=self.factor[rows],
-            levels=self.levels[rows],
-            checked=None if self.checked is None else self.checked[rows],
-            sample=None if self.sample is None else self.sample[rows],
-            weight=None if self.weight is None else self.weight[rows],
-        )
+        names = ("item", "student", "factor", "levels", "checked", "sample", "weight")
+        columns = {name: column for name in names if (column := getattr(self, name)) is not None}
+        return self._replace(**{name: column[rows] for name, column in columns.items()})
 
     @property
     def values(self) -> Floats:
@@ -204,46 +198,28 @@ class ScoreGrid(NamedTuple):
         """Check whether all judged factors are on the default scale."""
         return self.scales == (HIGH_MEDIUM_LOW,)
 
-    def sum_scores(
-        self,
-        rows: Codes | None = None,
-        levels: NDArray[np.int8] | None = None,
-        checked: Floats | None = None,
-        *,
-        equal_weights: bool = False,
-        complete_only: bool = True,
-    ) -> RowSums:
+    def sum_scores(self, *, equal_weights: bool = False, complete_only: bool = True) -> RowSums:
         """Sum the scores of each row.
 
         A score's share is 1; in tasks with weights or checks, unless ``equal_weights``, it is the factor's
-        weight over the number of its scores, so that a factor counts once by the mean over its judges.
-
-        Parameters
-        ----------
-        rows : which; None: all
-        levels, checked : the scores of these rows, if other than the grid's
-        complete_only : in tasks with weights or checks, skip answers that lack a factor
+        weight over the number of its scores, so that a factor counts once by the mean over its judges. There,
+        ``complete_only`` skips answers that lack a factor.
         """
-        if levels is None:
-            levels, checked = self.levels, self.checked
-            if rows is not None:
-                levels, checked = levels[rows], None if checked is None else checked[rows]
-        total, units, values = np.zeros(len(levels)), np.zeros(len(levels), np.int64), self.values
-        for column in levels.T:
+        total, units, values = np.zeros(len(self.item)), np.zeros(len(self.item), np.int64), self.values
+        for column in self.levels.T:
             total += values[column]
             units += column >= 0
-        if checked is not None:
-            has_check = np.isfinite(checked)
-            total += np.where(has_check, checked, 0.0)
+        if self.checked is not None:
+            has_check = np.isfinite(self.checked)
+            total += np.where(has_check, self.checked, 0.0)
             units += has_check
         weights = None if equal_weights else self._weights
         if weights is None:
             return RowSums(total, units.astype(np.float64), units)
-        selected = self if rows is None else self.select_rows(rows)
-        weight = weights[selected.task, selected.factor]
+        weight = weights[self.task, self.factor]
         share = np.where(np.isfinite(weight), weight / np.maximum(units, 1), 1.0)
         if complete_only:
-            units = units * (np.isnan(weight) | selected._is_complete(units > 0))
+            units = units * (np.isnan(weight) | self._is_complete(units > 0))
         return RowSums(total * share * (units > 0), np.asarray(units * share, np.float64), units)
 
     def _is_complete(self, has_score: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -374,7 +350,7 @@ def count_levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
 
 
 def renumber_codes(codes: Codes) -> Codes:
-    """Renumber codes, 0 and above, without gaps and in their order; faster than `np.unique`, which sorts."""
+    """Renumber codes, 0 and above, without gaps, in order; faster than ``np.unique``, which sorts."""
     present = np.zeros(int(codes.max(initial=-1)) + 1, bool)
     present[codes] = True
     return (np.cumsum(present) - 1)[codes]

@@ -184,8 +184,8 @@ Counts = NDArray[np.int64]
 def sum_item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only: bool = True) -> RowSums:
     """Sum the scores of each student and item, (S, I), of all judges and checks, or of one judge; several
     answers are pooled. ``complete_only`` as in `ScoreGrid.sum_scores`."""
-    own = None if judge is None else grid.levels[:, judge : judge + 1]
-    sums = grid.sum_scores(levels=own, complete_only=complete_only and judge is None)
+    own = grid if judge is None else grid._replace(levels=grid.levels[:, judge : judge + 1], checked=None)
+    sums = own.sum_scores(complete_only=complete_only and judge is None)
     place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
     shape = (len(grid.students), len(grid.items.ids))
     total, share, units = (np.bincount(place, column, shape[0] * shape[1]).reshape(shape) for column in sums)
