@@ -87,8 +87,8 @@ from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import metric_scores, task_figures
-from coeval.core.figures import figure_text, kappa_word, points
-from coeval.core.text import listed, numbered
+from coeval.core.figures import figure_with_interval, format_points, kappa_word
+from coeval.core.text import join_names, pluralize
 
 # --- Judges of an output folder of ``eval-framework``
 #
@@ -239,6 +239,7 @@ class Conclusion(NamedTuple):
     text: str
 
 
+_NO_CONCLUSIONS: tuple[Conclusion, ...] = ()
 _PartT = TypeVar("_PartT")
 
 
@@ -290,7 +291,7 @@ def _agreement_sentence(judges: Mapping[str, JudgeMeasures], kappa: str, *, only
         return
     mean = sum(values.values()) / len(values)
     worst = min(values, key=lambda name: (values[name], name))
-    lowest = f"{kappa} {figure_text('coefficient', values[worst], *kappas[worst][1:3])}"
+    lowest = f"{kappa} {figure_with_interval('coefficient', values[worst], *kappas[worst][1:3])}"
     prefix = f"lowest {worst}, " if len(values) > 2 else ""
     yield f"Agreement between the judges is {kappa_word(mean)} ({prefix}{lowest})."
 
@@ -299,7 +300,7 @@ def _why_agreement_unknown(judges: Mapping[str, JudgeMeasures]) -> str:
     if any(not judge.degenerate for judge in judges.values()):
         return "those with enough scores in common gave a single level"
     most = max(judge.count for judge in judges.values())
-    return f"they have at most {numbered(most, 'score')} in common, fewer than {FEWEST_COMMON}"
+    return f"they have at most {pluralize(most, 'score')} in common, fewer than {FEWEST_COMMON}"
 
 
 def _missing_scores_sentences(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iterator[str]:
@@ -311,7 +312,7 @@ def _missing_scores_sentences(students: Mapping[str, StudentMeasures], *, adjust
     named = [
         f"{name} {count:,}" for name, count in sorted(lacking.items(), key=lambda item: -item[1]) if count
     ]
-    yield f"Missing: {total:,} of {numbered(possible, 'score')} ({listed(named)})."
+    yield f"Missing: {total:,} of {pluralize(possible, 'score')} ({join_names(named)})."
     if adjusted:
         yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
@@ -332,12 +333,14 @@ def task_leader_sentences(
         )
         if name != leader:
             verdict = task_verdict(grid, ranks, leader, name, task) or "not tested"
-            elsewhere.append(f"{name} in {task} ({points(best)}, {leader} {points(own_score)}: {verdict})")
+            elsewhere.append(
+                f"{name} in {task} ({format_points(best)}, {leader} {format_points(own_score)}: {verdict})"
+            )
     if elsewhere:
         why = (
             "; tasks are tested where the overall gap is significant" if "not tested" in elsewhere[0] else ""
         )
-        yield f"Other students have the highest score in some tasks: {listed(elsewhere)}{why}."
+        yield f"Other students have the highest score in some tasks: {join_names(elsewhere)}{why}."
     elif len(tasks) > 1:
         every = "both tasks" if len(tasks) == 2 else f"all {len(tasks)} tasks"
         yield f"{leader} has the highest score in {every}."
@@ -442,7 +445,7 @@ def compute_run_measures(
         people=measure("people", lambda: people_measures(reader, grid, reweighting), None),
         removed=measure("removed", lambda: measure_removed(reader, grid, counts()), None),
     )
-    conclusions = measure("findings", lambda: draw_conclusions(reader, grid, measures), ())
+    conclusions = measure("findings", lambda: draw_conclusions(reader, grid, measures), _NO_CONCLUSIONS)
     texts = tuple(conclusion.text for conclusion in conclusions)
     return AnalyzedRun(msgspec.structs.replace(measures, findings=texts), grid, conclusions)
 

@@ -15,7 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from coeval.core.errors import ConfigError
 from coeval.core.regular_files import open_file
-from coeval.core.yaml_text import Mapping, Scalar, Sequence, Unusable, YamlNode, compose
+from coeval.core.yaml_text import Mapping, Scalar, Sequence, Unusable, YamlNode, compose_yaml
 from coeval.pipeline.config.findings import Finding, KeyPath, LineIndex, Location, Problem
 
 # Experiment files nest about eight deep; the readers above recurse once a level.
@@ -100,7 +100,7 @@ def read_config_text(path: Path, sections: str = SECTIONS) -> str:
 def _parse_yaml(text: str, file: str) -> YamlNode | None:
     """Parse YAML into nodes; raise ConfigError with the line of the first error."""
     try:
-        return compose(text, MAX_DEPTH, MAX_VALUES)
+        return compose_yaml(text, MAX_DEPTH, MAX_VALUES)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)

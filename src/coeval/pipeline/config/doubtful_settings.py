@@ -6,7 +6,7 @@ import difflib
 import itertools
 from collections.abc import Iterator
 
-from coeval.core.model import NO_LIMIT, answer_limits
+from coeval.core.model import NO_LIMIT, find_answer_limits
 from coeval.pipeline.config.draft import BENCHMARK
 from coeval.pipeline.config.findings import MOST_SHOWN, Suggestion
 from coeval.pipeline.config.schema import OPTIONS, Config, ModelConfig
@@ -57,7 +57,7 @@ def _find_unlimited_answers(config: Config) -> Iterator[str]:
     """Find limits on answers that mean "no limit"."""
     for model in config.models:
         for section, values in _list_parameter_sections(model):
-            for path, limit in answer_limits(values):
+            for path, limit in find_answer_limits(values):
                 if limit in NO_LIMIT:
                     yield (
                         f"models.{model.name}.{section}.{'.'.join(path)} is {limit}: the host may refuse it, "

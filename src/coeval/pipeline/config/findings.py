@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.errors import ConfigError
-from coeval.core.plain import shortened
+from coeval.core.plain import cut_middle
 from coeval.core.redaction import Redactor
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """From the top of the file to a value: ``("models", 2, "roles")``."""
@@ -61,7 +61,7 @@ class Suggestion(NamedTuple):
         meant = closest_word(self.word, self.known)
         first = f"did you mean '{meant}'?" if meant else self.otherwise
         if first.endswith(":"):
-            first += f" {listed(self.known, _MOST_LISTED) or '(none)'}"
+            first += f" {join_names(self.known, _MOST_LISTED) or '(none)'}"
         return f"{first} {self.always}".strip()
 
 
@@ -88,8 +88,8 @@ class Problem(NamedTuple):
     def render(self) -> str:
         path, rule, message = render_path(self.finding.path), self.finding.rule, self.finding.message
         between = f"  {rule}  "
-        path, _, message = _redactor.message(f"{path}{between}{message}").partition(between)
-        path, message = shortened(path, _LONGEST_PATH), shortened(message, _LONGEST_MESSAGE)
+        path, _, message = _redactor.redact_message(f"{path}{between}{message}").partition(between)
+        path, message = cut_middle(path, _LONGEST_PATH), cut_middle(message, _LONGEST_MESSAGE)
         return f"{self.location}  {path}{between}{message}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.records import CHECK, EXACT_MATCH, Role, model_of
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, KeyPath
@@ -92,7 +92,7 @@ def _check_labels(draft: Draft) -> Iterator[Finding]:
         if not isinstance(label, str):
             continue
         path = (section, index, "label")
-        if label != plain(label).strip():
+        if label != escape_line(label).strip():
             yield Finding(
                 path, "V-02", f"'{label}' begins or ends with a blank, or holds what cannot be shown"
             )

@@ -69,10 +69,10 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.core.model import NO_LIMIT, answer_limits, is_own_address
+from coeval.core.model import NO_LIMIT, find_answer_limits, is_own_address
 from coeval.core.options import CONTINUE
 from coeval.core.redaction import Redactor
-from coeval.core.shown_url import HIDDEN, KNOWN_KEY, credential_fields, is_credential_name
+from coeval.core.shown_url import HIDDEN, KNOWN_KEY, find_credential_fields, is_credential_name
 from coeval.core.text import placeholders
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
@@ -121,7 +121,7 @@ def find_credentials(
 
     ``names`` are the model's own names, which may occur anywhere.
     """
-    credential_paths = {(*path, *where) for where in credential_fields(parameters)}
+    credential_paths = {(*path, *where) for where in find_credential_fields(parameters)}
     for where in sorted(credential_paths, key=str):
         message = f"'{where[-1]}' would be sent with every request, and kept with the results; {_WAY_OUT}"
         yield Finding(where, "V-26", message)
@@ -134,7 +134,9 @@ def find_credentials(
             yield from _check_base_url((*path, name), value)
         elif name not in _PROSE:
             for where, text in _walk_texts((*path, name), value):
-                if where not in credential_paths and (KNOWN_KEY.search(text) or own.answer(text) != text):
+                if where not in credential_paths and (
+                    KNOWN_KEY.search(text) or own.redact_answer(text) != text
+                ):
                     message = f"holds a key, which would be sent and kept with the results; {_WAY_OUT}"
                     yield Finding(where, "V-26", message)
 
@@ -571,7 +573,7 @@ def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str,
     url = draft.raw("models", index, "parameters", "base_url")
     if host is not None and host.local and not (isinstance(url, str) and not is_own_address(url)):
         budget = None  # it costs nothing; one that does all the same is refused when its price is known
-    for keys, limit in answer_limits(own):
+    for keys, limit in find_answer_limits(own):
         if type(limit) is not int or limit >= 1 or (budget is None and limit in NO_LIMIT):
             continue
         why = f", which bounds no answer, and {budget} needs a bound" if budget is not None else ""

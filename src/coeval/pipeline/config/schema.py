@@ -11,11 +11,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
-from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, answer_limits
+from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, find_answer_limits
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.local.local_transformers import ENGINE_OPTIONS
@@ -204,7 +204,7 @@ class ModelConfig(Section):
     def lowest_answer_limit(self, role: Role) -> int | None:
         """Return the lowest limit on answers that the user set, under any host's name; None if there is
         none."""
-        limits = (limit for _, limit in answer_limits(self._merge_parameters(role)))
+        limits = (limit for _, limit in find_answer_limits(self._merge_parameters(role)))
         return min((limit for limit in limits if type(limit) is int and limit > 0), default=None)
 
     def accepts_run_seed(self, role: Role) -> bool:
@@ -324,7 +324,9 @@ class TaskConfig(Section):
         for factor in sorted(set(judged).difference(self.label_attributes)):
             having.setdefault(self.scale_of(factor), []).append(factor)
         having.pop(HIGH_MEDIUM_LOW, None)
-        return "; ".join(f"{', '.join(factors)}: {scale.described()}" for scale, factors in having.items())
+        return "; ".join(
+            f"{', '.join(factors)}: {scale.describe_levels()}" for scale, factors in having.items()
+        )
 
 
 def _describe_criterion(what: str | RubricFactor | dict[str, Any]) -> str:
@@ -450,7 +452,7 @@ class ReasonSetting(NamedTuple):
         if not cramped:
             return ""
         return (
-            f"reasons for {numbered(self.factors, 'factor')} take about {needed:,} tokens a reply, and "
+            f"reasons for {pluralize(self.factors, 'factor')} take about {needed:,} tokens a reply, and "
             f"max_tokens allows fewer ({', '.join(cramped)}); set it to {needed} or more"
         )
 

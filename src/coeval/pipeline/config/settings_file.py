@@ -11,7 +11,7 @@ import msgspec
 
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
-from coeval.core.settings import bare, declared, members
+from coeval.core.settings import read_settings, strip_range, union_members
 from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, build_config_error, render_path
 
@@ -61,7 +61,7 @@ def _parse_values(
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Return the settings by name, and every mistake."""
     values: dict[str, Any] = {}
-    fields, mistakes = declared(record), list[Finding]()
+    fields, mistakes = read_settings(record), list[Finding]()
     for key, value in data.items():
         field = fields.get(key)
         findings = list(_check_key((key,), fields))
@@ -83,7 +83,7 @@ def check_settings(settings: R) -> R:
 
     Raises UsageError: a value has not.
     """
-    for name, field in declared(type(settings)).items():
+    for name, field in read_settings(type(settings)).items():
         value = getattr(settings, name)
         try:
             convert(str(value) if isinstance(value, Path) else value, field.plain_kind)
@@ -94,7 +94,7 @@ def check_settings(settings: R) -> R:
 
 def _find_unknown_keys(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[Finding]:
     """Find unknown keys, and words that are none of a Literal, below a value of these types."""
-    types = [*map(bare, kinds)]
+    types = [*map(strip_range, kinds)]
     words = [word for kind in types if get_origin(kind) is Literal for word in get_args(kind)]
     if words and str not in types and isinstance(value, str) and value not in words:
         yield Finding(
@@ -105,13 +105,13 @@ def _find_unknown_keys(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Itera
             hints = get_type_hints(kind)
             for name, part in value.items():
                 yield from _check_key((*path, name), hints)
-                yield from _find_unknown_keys((*path, name), part, members(hints.get(name)))
+                yield from _find_unknown_keys((*path, name), part, union_members(hints.get(name)))
         elif get_origin(kind) is Sequence and isinstance(value, list):
             for number, part in enumerate(value):
                 yield from _find_unknown_keys((*path, number), part, get_args(kind))
         elif get_origin(kind) is dict and isinstance(value, dict):
             for name, part in value.items():
-                yield from _find_unknown_keys((*path, name), part, members(get_args(kind)[1]))
+                yield from _find_unknown_keys((*path, name), part, union_members(get_args(kind)[1]))
 
 
 def _check_key(path: KeyPath, known_keys: Collection[str]) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
 from coeval.core.scale import RubricScale, parse_scale
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.pipeline.config.findings import format_value
 
 MAPPING, WORD, LIST = "<mapping>", "<word>", "<list>"
@@ -72,7 +72,7 @@ def _require_distinct(values: list[str]) -> list[str]:
     repeated = sorted(value for value, times in Counter(values).items() if times > 1)
     if repeated:
         raise PydanticCustomError(
-            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": listed(repeated)}
+            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": join_names(repeated)}
         )
     return values
 
@@ -116,7 +116,7 @@ def _parse_scale_value(value: Any) -> RubricScale:
 ScaleLevels: TypeAlias = Annotated[
     RubricScale,
     PlainValidator(_parse_scale_value),
-    PlainSerializer(RubricScale.written),
+    PlainSerializer(RubricScale.to_config),
     WithJsonSchema(
         {
             "anyOf": [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen, Undecodable
-from coeval.core.foreign import decode, decoder, utf8
+from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.core.regular_files import open_file
 from coeval.judging.labels import normalise
@@ -88,7 +88,7 @@ class _Record(Datapoint, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """An item as its record stands, field by field."""
 
 
-_read_record = decoder(_Record)
+_read_record = make_decoder(_Record)
 
 
 def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
@@ -108,7 +108,7 @@ def _read_written(text: bytes, task: str, teacher: str) -> OwnItem | str:
     """The same of a line that a person or a program wrote."""
     text = text.removeprefix(BOM)
     try:
-        utf8(text)
+        decode_utf8(text)
     except Undecodable as error:
         return f"{error}; save the file as UTF-8"
     try:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import listed, numbered
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_item_writers, locate_item_files
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import Config, TaskConfig
@@ -66,7 +66,7 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
         file.changed_since = before.taken_at
         file.said.append(
             f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
-            f"{numbered(before.items, 'item')} then, {len(file.ids):,} now"
+            f"{pluralize(before.items, 'item')} then, {len(file.ids):,} now"
         )
     return file
 
@@ -87,10 +87,10 @@ def _take(file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selectio
     file.rewritten = True
     (file.said if skip_bad else file.flaws).extend(harvest.describe_problems())
     if skip_bad and harvest.flawed:
-        file.said.append(f"{source.name}: {numbered(harvest.flawed, 'row')} without an item left out")
+        file.said.append(f"{source.name}: {pluralize(harvest.flawed, 'row')} without an item left out")
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
-        file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")
+        file.flaws.append(f"{source.name}: of {pluralize(harvest.rows, 'row')} none makes an item{unwanted}")
     file.said += [f"{source.name}: {sentence}" for sentence in harvest.describe_gaps(chosen)]
     file.origin = ItemOrigin.from_harvest(source, harvest, chosen, len(file.ids))
 
@@ -184,7 +184,7 @@ class Supply:
                 task, teacher = file.source.task.name, file.source.teacher
                 place = folder.datapoints(task, teacher)
                 taken = file.origin is not None and place.exists()
-                if taken and not b"".join(file.lines).startswith(file_bytes(place)):
+                if taken and not b"".join(file.lines).startswith(read_file_bytes(place)):
                     move_to_replaced(folder, [place])
                 with replaced_whole(place) as target:
                     target.writelines(file.lines)
@@ -209,8 +209,8 @@ def _untold_labels(file: ItemFile) -> Iterator[str]:
         if isinstance(declared, dict) and label not in declared:
             yield (
                 f"the students of {task.name} are not told which values {label} has "
-                f"({listed(sorted(values), _NAMED)}): name them in its output_description, or declare them "
-                "in target_attributes"
+                f"({join_names(sorted(values), _NAMED)}): name them in its output_description, or declare "
+                "them in target_attributes"
             )
 
 
@@ -243,8 +243,8 @@ class ShortSupply(NamedTuple):
                 f"their file {self.path} is missing, and coeval run --continue writes it again, with no call"
             )
         if self.student:
-            return f"add {numbered(self.missing, 'answer')} of {self.student} to {self.path}"
-        lines = numbered(self.missing, "line")
+            return f"add {pluralize(self.missing, 'answer')} of {self.student} to {self.path}"
+        lines = pluralize(self.missing, "line")
         there = self.total - self.missing
         return (
             f"add {lines} to {self.path} (docs/items.md), or set sampling.total of {self.task} to {there:,}"
@@ -348,6 +348,6 @@ def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocumen
         if len(found.passages) < section.per_item:
             raise UsageError(
                 f"tasks.{task.name}.documents.per_item is {section.per_item}, and {section.path} makes "
-                f"{numbered(len(found.passages), 'passage')} only"
+                f"{pluralize(len(found.passages), 'passage')} only"
             )
         yield task.name, found

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.draft import BenchmarkTeachers
 from coeval.pipeline.config.findings import Suggestion
@@ -102,7 +102,7 @@ def _only_one(
             raise UsageError(f"the task {task} takes its items from {table.path}; change `items` of it")
         whom = f"the task {task}" if task is not None else "any task"
         raise UsageError(f"{file} has no benchmark teacher that serves {whom}. {_HOW}")
-    choices = listed(f"--task {p.task.name} --teacher {p.teacher}" for p in found)
+    choices = join_names(f"--task {p.task.name} --teacher {p.teacher}" for p in found)
     raise UsageError(f"{file} has several places for items: {choices}; name one")
 
 
@@ -242,13 +242,13 @@ def _refuse_flawed(harvest: Harvest, needed: IngestOptions, items: int) -> None:
         raise ConfigError(
             [
                 *harvest.describe_problems(),
-                f"{flawed} no item, of {numbered(harvest.rows, 'row')}. Correct the table, or leave such "
+                f"{flawed} no item, of {pluralize(harvest.rows, 'row')}. Correct the table, or leave such "
                 "rows out with --skip-bad. Nothing was written.",
             ]
         )
     if not items:
         unwanted = f", {harvest.unwanted:,} of which do not meet --where" if harvest.unwanted else ""
-        raise UsageError(f"there are no items in {numbered(harvest.rows, 'row')}{unwanted}")
+        raise UsageError(f"there are no items in {pluralize(harvest.rows, 'row')}{unwanted}")
 
 
 def _outcome(harvest: Harvest, needed: IngestOptions, items: int) -> IngestOutcome:

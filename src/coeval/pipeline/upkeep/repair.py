@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen, StoreError, Undecodable, UsageError
-from coeval.core.foreign import decode, decoder, utf8
+from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import (
     LEVELS,
     Datapoint,
@@ -102,8 +102,8 @@ class Examiner:
         self._items: set[str] = set()
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
-        self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
-        self._read_pair = decoder(Preference)
+        self._read = {phase: make_decoder(kind) for phase, kind in _KIND.items()}
+        self._read_pair = make_decoder(Preference)
 
     def examine(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
         """The record that a whole line holds, or what is wrong with it.
@@ -114,7 +114,7 @@ class Examiner:
             found = read_item(line, source.task.name, source.teacher)
             return Flaw("item", found) if isinstance(found, str) else self._flaw(found.item) or found.item
         try:
-            utf8(line)
+            decode_utf8(line)
             pairs = phase == "evaluation" and b'"first_model_id"' in line and b'"response_id"' not in line
             record = self._read_pair(line) if pairs else self._read[phase](line)
         except Misshapen as error:

@@ -25,8 +25,8 @@ from coeval.analysis.measures.score_choice import (
 )
 from coeval.analysis.measures.student_measures import measure_students
 from coeval.analysis.score_notes import label_task_notes
-from coeval.core.plain import plain
-from coeval.core.text import numbered
+from coeval.core.plain import escape_line
+from coeval.core.text import pluralize
 from coeval.reports.content import Report, Sentence
 from coeval.reports.experiment.cost_section import value_section
 from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
@@ -50,7 +50,7 @@ class RunChoices(NamedTuple):
         """
         chosen = self._evidence(pairs)
         measures, front = chosen.measured.measures, front_table(chosen)
-        said = map(plain, opening_sentences(measures, chosen.measured.grid.looks))
+        said = map(escape_line, opening_sentences(measures, chosen.measured.grid.looks))
         value = None if front is None else value_section(chosen, front)
         return msgspec.structs.replace(
             self.report,
@@ -82,7 +82,7 @@ class RunChoices(NamedTuple):
 
     def _facts(self, chosen: RunEvidence) -> Iterator[str]:
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
-        yield f"Chosen: {len(grid.items.ids):,} of {numbered(len(whole.items.ids), 'item')}."
+        yield f"Chosen: {len(grid.items.ids):,} of {pluralize(len(whole.items.ids), 'item')}."
         yield from partial_sentences(chosen.measured.measures.ranking)
         yield from label_task_notes(grid, self.labelled)
 
