@@ -23,7 +23,7 @@ from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import opened, reading
 from coeval.pipeline.upkeep.repair import look_for_gaps
 from coeval.reports.result_tables import paper_table, sweep_paper_table
-from coeval.reports.result_tables import results as scores_of
+from coeval.reports.result_tables import read_results
 from coeval.reports.writers.markup import as_latex, as_markdown
 from coeval.store.output_folder import existing_results, is_sweep
 from coeval.store.rundir import RunDir
@@ -70,7 +70,7 @@ def results(
         with reading(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
             parts = breakdown(of_run, by)
     with opened(folder, shown=True) as (reader, notes):
-        found = scores_of(reader, notes)
+        found = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
     missing = look_for_gaps(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
@@ -98,7 +98,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
         table = sweep_paper_table(run, compare_runs([run]))
     else:
         with opened(folder, shown=True) as (reader, notes):
-            found = scores_of(reader, notes)
+            found = read_results(reader, notes)
             students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(line_up([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
