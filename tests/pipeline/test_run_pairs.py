@@ -13,12 +13,12 @@ from pipeline.experiments import PHASES, Lab, Requested, calls, content, listen,
 
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
+from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import preview_run
-from coeval.pipeline.plan.run_reading import reading
-from coeval.pipeline.run_options import RunOptions, Stance
-from coeval.pipeline.upkeep.repair import Needed, repair
+from coeval.pipeline.plan.run_reading import open_run_reader
+from coeval.pipeline.run_options import ChangePolicy, RunOptions
+from coeval.pipeline.upkeep.repair import RepairOptions, repair
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.store.rundir import RunDir
@@ -42,8 +42,8 @@ def lab(tmp_path: Path) -> Lab:
 
 def again(lab: Lab, requested: Requested, **options: Any) -> tuple[int, ...]:
     """What a run asks, which is what its dry run counts; nothing is missing afterwards."""
-    stance = Stance(options.pop("changed", "refuse"))
-    counted = calls(lab, **options, stance=stance)
+    stance = ChangePolicy(options.pop("changed", "refuse"))
+    counted = calls(lab, **options, change_policy=stance)
     requested.clear()
     assert lab.run(**options, changed=stance.value).exit_code == 0
     assert requested.phases() == counted
@@ -93,7 +93,7 @@ def test_compare_names_what_shows_strengths_and_tables_name_what_scores_are_of(
 def test_items_show_their_comparisons(lab: Lab) -> None:
     lab.run()
     records = lab.records("evaluation")
-    with reading(RunDir(lab.path)) as (reader, _):
+    with open_run_reader(RunDir(lab.path)) as (reader, _):
         make_item_tables(reader)
         detail = reader.items().detail(ITEM, "story")
         assert detail is not None
@@ -206,7 +206,7 @@ def test_failures_are_owed_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
     for entry in lab.models:
         entry["parameters"].pop("failure_rate", None)
     requested = listen(monkeypatch)
-    counted = calls(lab, continue_run=True, stance=Stance.KEEP)
+    counted = calls(lab, continue_run=True, change_policy=ChangePolicy.KEEP)
     assert lab.run(continue_run=True, changed="keep").exit_code == 0
     assert requested.phases() == counted
     assert counted[4] == 36 - made
@@ -235,7 +235,7 @@ def test_the_run_asks_what_the_dry_run_counts_over_random_files(
 def test_a_comparison_of_answers_that_are_gone_is_set_aside(lab: Lab) -> None:
     lab.run()
     lab.lose("response_collection", f"{ITEM}__ann")
-    report = repair(RunDir(lab.path), Needed())
+    report = repair(RunDir(lab.path), RepairOptions())
     assert [reason for (_, reason), n in report.reasons.items() for _ in range(n)] == ["origin"] * 4
     assert report.owed("evaluation") == 4
     assert lab.run(continue_run=True).exit_code == 0
@@ -244,7 +244,9 @@ def test_a_comparison_of_answers_that_are_gone_is_set_aside(lab: Lab) -> None:
 def test_pairs_have_a_price(lab: Lab) -> None:
     config = load_config(lab.file)
     preview = preview_run(config, RunOptions())
-    estimate = estimate_run(config, preview, Assumed(PriceBook(), seen_lengths(config, preview)))
+    estimate = estimate_run(
+        config, preview, EstimateInputs(PriceBook(), read_recorded_lengths(config, preview))
+    )
     assert estimate.by_phase["evaluation"].calls.central == 12
 
 

@@ -13,7 +13,7 @@ from pipeline.experiments import Lab, model, quiz, task
 from written_run import Run
 
 import coeval as api
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import draw_figures
 from coeval.reports.experiment.experiment_report import experiment_report
@@ -229,7 +229,7 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, Any]) -> None:
-    with reading(RunDir(lab.path)) as (reader, _):
+    with open_run_reader(RunDir(lab.path)) as (reader, _):
         browser = make_folder_report(reader).add_measures(ItemBrowser(reader))
         assert browser.facets.students == measures["ranking"]["order"] == ["ann", "ben", "cem"]
         browser.rank(["cem"])

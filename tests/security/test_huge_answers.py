@@ -15,14 +15,14 @@ from pipeline.experiments import Lab, model, task
 
 from coeval.api import open_run
 from coeval.benchmarks.benchmark import Answer as GivenAnswer
-from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
+from coeval.benchmarks.run.task_folder import TaskFolder, read_first_answer
 from coeval.cli.commands.status import status
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Message, Request
 from coeval.core.text import cut_to_bytes
 from coeval.models.keys import Keys
 from coeval.models.open import Models
-from coeval.pipeline.upkeep.repair import Needed, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair
 from coeval.store.jsonl import Appender
 from coeval.store.rundir import RunDir
 
@@ -116,11 +116,11 @@ def test_long_lines_of_older_files_cost_no_other_line(
     capsys.readouterr()
     status(lab.path)
     assert "response_collection  yes" in capsys.readouterr().out
-    found = repair(RunDir(lab.path), Needed(dry_run=True, examples=3))
+    found = repair(RunDir(lab.path), RepairOptions(dry_run=True, examples=3))
     assert sum(file.invalid for file in found.files) == damaged
     assert lab.run(continue_run=True, changed="keep").exit_code == 0
     assert open_run(lab.path).results().students[0].student == "ann"
-    repair(RunDir(lab.path), Needed())
+    repair(RunDir(lab.path), RepairOptions())
     again = open_run(lab.path).results()
     assert not any("no whole record" in note for note in again.notes)
     assert [row.n for row in again.students] == [row.n for row in before]
@@ -152,7 +152,7 @@ def test_the_answers_around_a_damaged_line_are_read(tmp_path: Path, damage: byte
         if key == "a":
             with folder.responses.open("ab") as out:
                 out.write(damage + b"\n")
-    assert first_answer(folder.responses) is not None
-    assert set(folder.answers(None)) == {"a", "c"}
+    assert read_first_answer(folder.responses) is not None
+    assert set(folder.read_answers(None)) == {"a", "c"}
     reported = f"{folder.responses} has 1 damaged line; what is lost by that is asked for again"
-    assert list(folder.remarks()) == [reported]
+    assert list(folder.damage_remarks()) == [reported]

@@ -12,9 +12,9 @@ from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, bill
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import short_names
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -40,7 +40,7 @@ def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> It
     """Yield the section on judges, if any judged; ``models`` are those judged."""
     judges = list(measures.judges)
     if judges:
-        sentences = [plain(text) for text in measures.findings or _default_judge_sentences(judges)]
+        sentences = [escape_line(text) for text in measures.findings or _default_judge_sentences(judges)]
         section = make_judges_section(measures, sentences, [*models, *judges])
         # One judge cannot be compared; and a link chooses items by their scores, which not every judgment is.
         tables = tuple(
@@ -67,26 +67,26 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
     judges = output_judges_section(measures, models)
     return Report(
         kind="evaluation",
-        title=plain(listed(models) or reader.folder.resolve().name),
+        title=escape_line(join_names(models) or reader.folder.resolve().name),
         facts=tuple(_list_facts(results, tasks, reader)),
         lead=lead or (Sentence("No score yet."),),
         sections=(_scores_section(results.metrics, measures), *judges, _cost_section(results)),
-        alerts=tuple(Alert(f"{plain(note)}.") for note in results.notes[:_MOST_ALERTS]),
+        alerts=tuple(Alert(f"{escape_line(note)}.") for note in results.notes[:_MOST_ALERTS]),
         front=_front_table(first, several=len(models) > 1),
         labels=short_names([*models, *measures.judges]),
     )
 
 
 def _list_facts(results: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
-    yield numbered(len(tasks), "task")
+    yield pluralize(len(tasks), "task")
     [(answers, failed)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM answers")
-    yield numbered(answers, "answer") + (f", {failed:,} failed" if failed else "")
+    yield pluralize(answers, "answer") + (f", {failed:,} failed" if failed else "")
     [(judgments, lost)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM judgments")
     if judgments:
-        yield numbered(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
+        yield pluralize(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
     if cost := bill(results.costs):
         yield str(cost)
-    yield plain(reader.folder.resolve().name)
+    yield escape_line(reader.folder.resolve().name)
 
 
 def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
@@ -114,7 +114,7 @@ def _lead_sentences(first: Sequence[MetricScore], measures: OutputMeasures) -> I
         return
     tasks = dict.fromkeys(metric.task for metric in first)
     if len({metric.model for metric in first}) == 1:
-        scores = listed((f"{_format_metric(metric)} in {metric.task}" for metric in first), _MOST_TASKS)
+        scores = join_names((f"{_format_metric(metric)} in {metric.task}" for metric in first), _MOST_TASKS)
         yield Sentence(f"{first[0].model} scores {scores}.", "scores")
     else:
         for task in list(tasks)[: _MOST_SENTENCES - 1]:
@@ -124,7 +124,8 @@ def _lead_sentences(first: Sequence[MetricScore], measures: OutputMeasures) -> I
             yield Sentence(f"{best.model} has the highest score in {task}: {_format_metric(best)}.", "scores")
     if measures.judges:
         yield Sentence(
-            plain(next(iter(measures.findings or _default_judge_sentences(list(measures.judges))))), "judges"
+            escape_line(next(iter(measures.findings or _default_judge_sentences(list(measures.judges))))),
+            "judges",
         )
 
 
@@ -252,7 +253,7 @@ def _cost_section(results: Results) -> ReportSection:
     texts = [] if all_are_alerts else [f"{note}." for note in results.notes]
     if not results.notes:
         texts = ["Nothing is missing, and nothing rules out comparing it."]
-    sentences = tuple(Sentence(plain(text)) for text in texts)
+    sentences = tuple(Sentence(escape_line(text)) for text in texts)
     question = "What is missing, and what did it cost?"
     return ReportSection(
         "cost", question, sentences, (), (cost_table(results.costs),) if results.costs else ()

@@ -25,9 +25,9 @@ from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.plain import plain
-from coeval.pipeline.plan.run_reading import opened
-from coeval.pipeline.upkeep.repair import Missing
+from coeval.core.plain import escape_line
+from coeval.pipeline.plan.run_reading import open_folder_reader
+from coeval.pipeline.upkeep.repair import MissingRecords
 from coeval.reports.content import Report, Sentence, warning_to_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
@@ -49,7 +49,7 @@ class FolderReport:
     measured: AnalyzedFolder
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
-    missing: Missing
+    missing: MissingRecords
     choices: RunChoices | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
@@ -76,7 +76,7 @@ def open_folder_report(folder: Path, options: RobustOptions | None = None) -> It
 
     Raises UsageError: it is no folder of ours; StoreError: it cannot be read.
     """
-    with opened(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, shown=True) as (reader, notes):
         yield make_folder_report(reader, notes, options)
 
 
@@ -108,9 +108,9 @@ def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderRe
     measures, reported = compute_output_measures(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
     return FolderReport(
-        report, analyze_output(measures), reported, _to_sentences(reported), Missing(None, ())
+        report, analyze_output(measures), reported, _to_sentences(reported), MissingRecords(None, ())
     )
 
 
 def _to_sentences(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(plain(warning_to_sentence(text)) for text in texts)
+    return tuple(escape_line(warning_to_sentence(text)) for text in texts)

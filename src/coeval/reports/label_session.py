@@ -25,7 +25,7 @@ from coeval.analysis.people.label_questions import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.store.human_labels import HumanLabel, add_labels, human, read_labels
 from coeval.store.rundir import RunDir
 
@@ -60,7 +60,7 @@ class LabelSession:
         self.path: Path = folder.path
         self.by = request.by
         judge = human(request.by)
-        with reading(folder) as (reader, _):
+        with open_run_reader(folder) as (reader, _):
             grid = score_grid(reader)
             _refuse_compared(reader, grid)
             factors = judged_factors(grid, request.factors)

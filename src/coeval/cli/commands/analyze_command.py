@@ -21,9 +21,9 @@ from coeval.cli.views.gaps_view import tell_missing
 from coeval.cli.views.table_view import without_incomparable
 from coeval.core.errors import GAPS, UsageError
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed, numbered
-from coeval.pipeline.plan.run_reading import opened, reading
-from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
+from coeval.core.text import join_names, pluralize
+from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
+from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import existing_results, existing_run
 from coeval.store.rundir import RunDir
@@ -160,7 +160,9 @@ def analyze(
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].of_outputs:
-        need_run(folder, f"{name}; ask for {listed([each for each, of in NAMES.items() if of.of_outputs])}")
+        need_run(
+            folder, f"{name}; ask for {join_names([each for each, of in NAMES.items() if of.of_outputs])}"
+        )
     robust = RobustOptions(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
@@ -186,13 +188,13 @@ def _named(what: str | None, word: Path | None) -> tuple[str, Path | None]:
 
 def show_analysis(
     folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: RobustOptions
-) -> Missing:
+) -> MissingRecords:
     """Show an analysis, or write it: the folder is read and measured once. Return what the folder lacks."""
     needed, messages = given or NAMES[name].usual_format, streams.messages()
     pages = needed in ("html", "excel")
     shown = not pages and bool(needed or places.out or places.figures is None)
     files = _report_files(name, needed, places) if pages or places.figures is not None else None
-    with opened(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, shown=True) as (reader, notes):
         if files is not None:
             found = _write_report(reader, notes, name, files, options)
             measured, missing, notes = found.measured, found.missing, found.notes
@@ -200,7 +202,7 @@ def show_analysis(
             measured = compute_measures(
                 reader, NAMES[name].analysis if places.out is None else "all", options
             )
-            notes, missing = (*reader.notes(), *notes), look_for_gaps(RunDir(folder))
+            notes, missing = (*reader.notes(), *notes), find_missing_records(RunDir(folder))
         names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
     for note in without_incomparable(notes, messages) if shown else notes:
         streams.warn(messages, note)
@@ -240,12 +242,12 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
     from coeval.analysis.measures.score_grid import score_grid
 
     messages = streams.messages()
-    with reading(run) as (reader, notes):
+    with open_run_reader(run) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
         items = benchmark_measures(reader, score_grid(reader)).items
         found = export_benchmark(reader, items, out)
-    rows = numbered(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
+    rows = pluralize(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 

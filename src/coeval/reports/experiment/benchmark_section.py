@@ -11,7 +11,7 @@ import numpy as np
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -100,17 +100,17 @@ def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
     counted = {words: sum(map(count, coverage.values())) for words, count in _PROBLEMS.items()}
     reported = [words.format(f"{count:,}") for words, count in counted.items() if count]
     if reported:
-        yield f"Of {numbered(items, 'item')}, {listed(reported)}."
+        yield f"Of {pluralize(items, 'item')}, {join_names(reported)}."
         if any(task.near_duplicates for task in coverage.values()):
             yield "Items that nearly repeat each other count as one in every interval and test."
     elif items:
         ruled_out = ["passed or failed by all"] * (scored > 0) + ["reversed"] * (ranked > 0)
         problems = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))
-        yield f"None of {numbered(items, 'item')} is {problems}."
+        yield f"None of {pluralize(items, 'item')} is {problems}."
     if items and not scored:
         yield "No answer has been scored, so which items are too easy or too hard is unknown."
     elif scored < items:
-        yield f"{numbered(items - scored, 'item')} without a score may be too easy or too hard."
+        yield f"{pluralize(items - scored, 'item')} without a score may be too easy or too hard."
     if scored and not ranked:
         yield (
             "Finding items on which stronger students score lower takes at least three students with "
@@ -118,7 +118,7 @@ def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
         )
     absent = [f"{value} ({name})" for name, task in coverage.items() for value in task.absent]
     if absent:
-        yield f"Declared values in no item: {listed(absent)}."
+        yield f"Declared values in no item: {join_names(absent)}."
     elif any(task.acr.value is not None for task in coverage.values()):
         yield "Every declared value of an attribute occurs in some item."
 

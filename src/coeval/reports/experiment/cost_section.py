@@ -12,9 +12,9 @@ from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
 from coeval.analysis.run_results import bill, perhaps_billed
-from coeval.core.figures import points
-from coeval.core.plain import plain
-from coeval.core.text import dollars, listed, numbered
+from coeval.core.figures import format_points
+from coeval.core.plain import escape_line
+from coeval.core.text import dollars, join_names, pluralize
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -70,7 +70,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
     if not known_values:
         return None
     texts = (*_best_value_sentences(evidence, values, title), *_not_drawn_sentences(values))
-    sentences = tuple(Sentence(plain(text), table.name) for text in texts)
+    sentences = tuple(Sentence(escape_line(text), table.name) for text in texts)
     return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
 
 
@@ -141,7 +141,7 @@ def _best_value_sentences(
             return
     scores = {value.student: value.score.value or 0.0 for value in values}
     best = max(gaps, key=lambda student: (scores[student], student))
-    saved, lost = 1 - usd[best] / usd[leader], points(scores[leader] - scores[best])
+    saved, lost = 1 - usd[best] / usd[leader], format_points(scores[leader] - scores[best])
     yield (
         f"{best} costs {saved:.0%} less than {leader} ({dollars(usd[best])} instead of {prices[leader]}) and "
         f"scores {lost} points lower."
@@ -151,9 +151,9 @@ def _best_value_sentences(
 def _not_drawn_sentences(values: Sequence[_StudentValue]) -> Iterator[str]:
     """Name the students that are not in the pictures."""
     if unpriced := [value.student for value in values if value.usd is None]:
-        yield f"No known price, so not in the picture: {listed(unpriced)}."
+        yield f"No known price, so not in the picture: {join_names(unpriced)}."
     if untimed := [value.student for value in values if value.usd is not None and value.seconds is None]:
-        yield f"No recorded time: {listed(untimed)}."
+        yield f"No recorded time: {join_names(untimed)}."
 
 
 # --- Failures by phase, model and reason
@@ -265,7 +265,7 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
         return
     tokens = sum(cost.input_tokens + cost.output_tokens for cost in costs)
     requests = sum(cost.requests for cost in costs)
-    requested = f"{numbered(requests, 'request')} took {numbered(tokens, 'token')}"
+    requested = f"{pluralize(requests, 'request')} took {pluralize(tokens, 'token')}"
     reported = bill(costs)
     perhaps = list(perhaps_billed(costs))
     free = "at no known cost" if perhaps else "at no cost"
@@ -280,7 +280,7 @@ def variance_table(study: GStudy | None) -> ReportTable:
     table = measure_table(TableHeading("variance", title, ("Part",)), Component, components)
     if study is None:
         return table
-    without = f", without {numbered(study.left_out, 'item')} that lack some" if study.left_out else ""
-    sides = f"{numbered(len(study.students), 'student')} and {numbered(len(study.judges), 'judge')}"
+    without = f", without {pluralize(study.left_out, 'item')} that lack some" if study.left_out else ""
+    sides = f"{pluralize(len(study.students), 'student')} and {pluralize(len(study.judges), 'judge')}"
     note = f"On items with all scores of {sides}{without}. Intervals treat items as a sample."
     return msgspec.structs.replace(table, note=note)

@@ -21,10 +21,10 @@ from coeval.analysis.people.labelled_rows import AgainstPeople
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import SIMULATED, bill
-from coeval.core.figures import points
-from coeval.core.plain import plain
+from coeval.core.figures import format_points
+from coeval.core.plain import escape_line
 from coeval.core.records import SEPARATOR, id_fields, item_number
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.reports.content import (
     Alert,
@@ -77,7 +77,9 @@ def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     title = "Win rate of the row's student against the column's; a tie is half a win."
     pictures = [heat_map("win-matrix", title, grid)]
     texts = list(pair_sentences(pairs))[3 * without_lead :]
-    sentences = [Sentence(plain(text), strengths.name) for text in (*texts, *_pair_method_sentences(pairs))]
+    sentences = [
+        Sentence(escape_line(text), strengths.name) for text in (*texts, *_pair_method_sentences(pairs))
+    ]
     question = "Who wins in comparisons of answers?"
     return make_section("pairs", question, sentences, pictures, (strengths, rates, judges))
 
@@ -139,8 +141,10 @@ def pick_examples(evidence: RunEvidence) -> Iterator[Example]:
         if item is None or gaps[item] <= SAME:
             continue
         own, other = reversed(shared[item]) if turned else shared[item]
-        title = f"For {ahead}: {points(own)}, {behind} {points(other)}"
-        yield Example(plain(title), tuple(_quote_example(evidence, item, behind)), urlencode({"item": item}))
+        title = f"For {ahead}: {format_points(own)}, {behind} {format_points(other)}"
+        yield Example(
+            escape_line(title), tuple(_quote_example(evidence, item, behind)), urlencode({"item": item})
+        )
 
 
 def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
@@ -158,7 +162,7 @@ def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[s
     ]
     if reasons:
         _, judge, factor, reason = min(reasons)
-        yield f"{plain(judge)} on {plain(student)}, {plain(factor)}: {quote_first_words(reason)}"
+        yield f"{escape_line(judge)} on {escape_line(student)}, {escape_line(factor)}: {quote_first_words(reason)}"
 
 
 def _rank_typical_scores(
@@ -204,7 +208,7 @@ def quote_first_words(text: str, most_words: int = _WORDS, most_characters: int 
     words = text.split()
     start = " ".join(words[:most_words])
     cut = len(words) > most_words or len(start) > most_characters
-    return f"“{plain(start[:most_characters]).rstrip()}{'…' if cut else ''}”" if start else ""
+    return f"“{escape_line(start[:most_characters]).rstrip()}{'…' if cut else ''}”" if start else ""
 
 
 # --- People
@@ -241,7 +245,7 @@ def people_section(people: PeopleMeasures) -> ReportSection:
     if people.agreement:
         named = TableHeading("people-agreement", "People pairwise", ("Person", "Other"))
         tables.append(measure_table(named, PairAgreement, people.between))
-    sentences = [Sentence(plain(text), "people") for text in people_sentences(people)]
+    sentences = [Sentence(escape_line(text), "people") for text in people_sentences(people)]
     return make_section("by-people", "What do people say?", sentences, (), tuple(tables))
 
 
@@ -278,7 +282,7 @@ def label_items(reader: RunReader, sections: Iterable[ReportSection]) -> dict[st
         )
         several = numbers[item_number(item)] > 1 and item.count(SEPARATOR) > 1
         teacher = f" {id_fields(item)[1]}" if several else ""
-        labels[item] = f"{plain(_number_text(item) + teacher)} {words}".rstrip()
+        labels[item] = f"{escape_line(_number_text(item) + teacher)} {words}".rstrip()
     counts = Counter(labels.values())
     return {item: label for item, label in labels.items() if counts[label] == 1}
 
@@ -303,7 +307,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
     sections = tuple(_add_conclusions(evidence, _make_sections(evidence, front)))
     return Report(
         kind="experiment",
-        title=plain(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
+        title=escape_line(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_list_facts(evidence, meta)),
         lead=tuple(_lead_sentences(evidence)),
         sections=sections,
@@ -320,10 +324,10 @@ def _lead_sentences(evidence: RunEvidence) -> Iterator[Sentence]:
     measured = evidence.measured
     texts = opening(measured.measures, measured.grid.looks)
     for text, anchor in zip(texts, _lead_anchors(measured.measures), strict=False):
-        yield Sentence(plain(text), anchor)
+        yield Sentence(escape_line(text), anchor)
     of_judges = (conclusion.text for conclusion in measured.conclusions if conclusion.topic == "judges")
     if len(texts) == 1 and measured.measures.ranking.order and (text := next(of_judges, "")):
-        yield Sentence(plain(text), "judges")
+        yield Sentence(escape_line(text), "judges")
 
 
 def _lead_anchors(measures: RunMeasures) -> tuple[str, ...]:
@@ -361,7 +365,7 @@ def _add_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -
     texts: dict[str, list[str]] = {}
     for conclusion in concluded:
         if conclusion.text not in opened:
-            texts.setdefault(conclusion.topic, []).append(plain(conclusion.text))
+            texts.setdefault(conclusion.topic, []).append(escape_line(conclusion.text))
     for section in sections:
         present = {sentence.text for sentence in section.sentences}
         new = [
@@ -378,7 +382,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
     if evidence.reader.simulated:
         yield Alert(warning_to_sentence(SIMULATED))
     served = evidence.reader.served()
-    yield from (Alert(plain(warning_to_sentence(model.warning))) for model in served if model.warning)
+    yield from (Alert(escape_line(warning_to_sentence(model.warning))) for model in served if model.warning)
     missing, run = evidence.missing, evidence.reader.run
     if status == "running":
         yield Alert("The run is in progress: these numbers cover what is finished so far.", "")
@@ -393,9 +397,9 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         advice = f" Continue with {command}; {meaning.rstrip(')')}." if explained else ""
         yield Alert(f"{state}: {what}.{advice}", "" if explained else command)
     elif missing.sentences:
-        yield Alert(plain(warning_to_sentence(missing.sentences[0])))
+        yield Alert(escape_line(warning_to_sentence(missing.sentences[0])))
     for note in missing.notes:
-        yield Alert(plain(warning_to_sentence(note)))
+        yield Alert(escape_line(warning_to_sentence(note)))
     if (looks := evidence.measured.grid.looks) is not None and looks.many:
         yield Alert(
             f"{looks.name.capitalize()} at unfinished results: the tests allow for looking at any time."
@@ -415,17 +419,17 @@ def _list_facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
         (len(students), "student"),
         (len(judges), "judge"),
     )
-    yield " · ".join(numbered(count, noun) for count, noun in counts if count)
+    yield " · ".join(pluralize(count, noun) for count, noun in counts if count)
     [(answers,)] = evidence.reader.rows("SELECT count(*) FROM answers WHERE NOT failed")
     units, items = evidence.measured.measures.units, len(grid.items.ids)
-    answers_to_items = f"{numbered(answers, 'answer')} to {numbered(items, 'item')}"
-    yield f"{numbered(units, 'score')} of {answers_to_items}" if units else answers_to_items
+    answers_to_items = f"{pluralize(answers, 'answer')} to {pluralize(items, 'item')}"
+    yield f"{pluralize(units, 'score')} of {answers_to_items}" if units else answers_to_items
     if pairs is not None:
-        yield numbered(sum(judge.comparisons for judge in pairs.judges.values()), "comparison")
+        yield pluralize(sum(judge.comparisons for judge in pairs.judges.values()), "comparison")
     failed = sum(row.failed for row in evidence.results.students if row.task is None)
     if failed:
-        yield f"{numbered(failed, 'record')} failed"
+        yield f"{pluralize(failed, 'record')} failed"
     if cost := bill(evidence.results.costs):
         yield str(cost)
     if meta is not None:
-        yield f"{plain(evidence.reader.run.status(meta))}, {plain(meta.updated_at)[:10]}"
+        yield f"{escape_line(evidence.reader.run.status(meta))}, {escape_line(meta.updated_at)[:10]}"

@@ -11,7 +11,7 @@ from coeval.analysis.measures.pair_measures import PairMeasures, PairRate
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.people.people_measures import people_sentences
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, make_columns
 from coeval.reports.evaluation_report import output_metrics_table
 from coeval.reports.experiment.benchmark_section import (
@@ -25,14 +25,14 @@ from coeval.reports.experiment.experiment_report import pairs_section, people_se
 from coeval.reports.experiment.judges_section import (
     agreement_table,
     bias_table,
-    self_agreement_table,
     judge_table,
+    judge_worth_table,
     length_bias_table,
     reliability_table,
-    judge_worth_table,
+    self_agreement_table,
 )
 from coeval.reports.experiment.leading_section import score_ranking_table, student_table
-from coeval.reports.experiment.where_section import confusion_table, label_table, count_mistakes
+from coeval.reports.experiment.where_section import confusion_table, count_mistakes, label_table
 from coeval.reports.measure_table import TableHeading, measure_table
 from coeval.reports.result_tables import sample_table
 
@@ -157,7 +157,7 @@ def _label_tables(measures: RunMeasures, *, whole: bool) -> Iterator[TableOrSent
                     f"{sum(student.expected[mistake.expected] for student in scored.values()):,})"
                     for mistake in worst
                 ]
-                yield Sentence(f"Most frequent mistakes in {task} ({attribute}): {listed(clauses)}.")
+                yield Sentence(f"Most frequent mistakes in {task} ({attribute}): {join_names(clauses)}.")
 
 
 def _judge_tables(

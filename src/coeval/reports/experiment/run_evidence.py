@@ -11,7 +11,7 @@ from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, answer_figur
 from coeval.analysis.measures.compute import AnalyzedRun
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.shown_names import short_names
-from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
+from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.reports.result_tables import Results, read_results
 
 
@@ -22,7 +22,7 @@ class RunEvidence(NamedTuple):
     reader: RunReader
     measured: AnalyzedRun
     results: Results
-    missing: Missing
+    missing: MissingRecords
     answers: AnswerFigures
     costs: Mapping[str, AnswerCost]
     is_choice: bool = False
@@ -52,7 +52,7 @@ class RunEvidence(NamedTuple):
 
 def read_evidence(reader: RunReader, measured: AnalyzedRun, notes: tuple[str, ...]) -> RunEvidence:
     """Read what a report needs besides the measures, from a reader that is open."""
-    results, missing = read_results(reader, notes, measured), look_for_gaps(reader.run)
+    results, missing = read_results(reader, notes, measured), find_missing_records(reader.run)
     items = measured.grid.items.ids
     answers = answer_figures(reader, items, measured.grid.students)
     costs = answers.by_student(np.ones(len(items), bool))

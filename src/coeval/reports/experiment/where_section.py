@@ -11,8 +11,8 @@ from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.student_measures import Named, StudentMeasures
-from coeval.core.figures import points
-from coeval.core.text import listed
+from coeval.core.figures import format_points
+from coeval.core.text import join_names
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -244,11 +244,11 @@ def _unusual_score_sentences(parts: list[_PartScore]) -> Iterator[str]:
         if low is not None and high is not None and abs(deviation) > (high - low) / 2:
             unusual.append((abs(deviation), cell, deviation))
     clauses = [
-        f"{student} in {name} ({'+' * (deviation > 0)}{points(deviation)})"
+        f"{student} in {name} ({'+' * (deviation > 0)}{format_points(deviation)})"
         for _, (student, name), deviation in sorted(unusual, reverse=True)[:_MOST_CLAUSES]
     ]
     if clauses:
-        yield f"Furthest from what the averages of student and row predict: {listed(clauses)}."
+        yield f"Furthest from what the averages of student and row predict: {join_names(clauses)}."
     else:
         yield "No student is unusually strong or weak in any one task or factor."
 

@@ -18,12 +18,12 @@ from coeval.core.text import dollars
 from coeval.engine.model_work import RoleModel
 from coeval.engine.progress import short
 from coeval.engine.terms import ModelFacts, output_limit
-from coeval.pipeline.config.resolve import sent_in_roles
+from coeval.pipeline.config.resolve import list_role_parameters
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.preview import Preview
-from coeval.pipeline.plan.task_setup import TaskSetup, judge_form
+from coeval.pipeline.plan.task_setup import TaskSetup, build_judge_form
 from coeval.pipeline.prompts import BENCHMARK_ITEM, QUOTED_ITEM
 from coeval.pipeline.samples import Samples
 from coeval.pricing.estimate import CallShape, Estimate, EstimateLine, PricedModel, estimate_calls
@@ -65,7 +65,7 @@ _MARKS = {"item": "\ue000", "reference": "\ue001", "answer": "\ue002"}
 _STAND_IN = "(proposed 1)"
 
 
-class Assumed(NamedTuple):
+class EstimateInputs(NamedTuple):
     """What an estimate goes by: prices, what has been seen, how the run is started."""
 
     prices: PriceBook
@@ -73,12 +73,12 @@ class Assumed(NamedTuple):
     phase_barriers: bool = False
 
 
-def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate:
+def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> Estimate:
     """Estimate what ``preview`` says is missing; ``config`` has no interface ``auto`` any more."""
     phases = {model.name: config.batched_phases(model) for model in config.models}
     facts = ModelFacts(
         [model.spec() for model in config.models],
-        {model.name: sent_in_roles(model) for model in config.models},
+        {model.name: list_role_parameters(model) for model in config.models},
         assumed.prices,
         lambda phase, name: phase in phases[name],
     )
@@ -98,7 +98,7 @@ def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate
 def least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
     """Return the low end of the estimate of all that is owed, in US dollars: what a budget is held against
     before anything is asked. None where some model that is to be asked has no known price."""
-    estimate = estimate_run(config, preview, Assumed(prices, seen_lengths(config, preview)))
+    estimate = estimate_run(config, preview, EstimateInputs(prices, read_recorded_lengths(config, preview)))
     cost = estimate.total.cost_usd
     return None if estimate.unpriced or cost is None else cost.low
 
@@ -258,7 +258,9 @@ class _TaskShapes:
 
     def _judge_prompts(self, judge: RoleModel, factors: Sequence[str]) -> list[Request]:
         setup, values = self.setup, {**self._values(), "response": _MARKS["answer"]}
-        form = setup.form if factors[0] in setup.form.criteria else judge_form(setup.task, {_STAND_IN: ""})
+        form = (
+            setup.form if factors[0] in setup.form.criteria else build_judge_form(setup.task, {_STAND_IN: ""})
+        )
         if setup.task.evaluation_mode == "per_factor":
             varying = ("factor", "criterion") if len(factors) > 1 else ()
             asked = [form.of_one(factor) for factor in factors]
@@ -297,18 +299,18 @@ def new_factors(teachers: int) -> Span:
 # --- An estimate in words
 
 
-def calls(span: Span) -> str:
+def format_calls(span: Span) -> str:
     """``12,400``, or the range that it falls in."""
     low, high = round(span.low), round(span.high)
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
-def ends(span: Span) -> str:
+def format_usd_range(span: Span) -> str:
     """The ends of a range of money."""
     return f"{dollars(span.low)} – {dollars(span.high)}"
 
 
-def hours(span: Span) -> str:
+def format_hours(span: Span) -> str:
     """``about 4 minutes (2 to 26)``, in the unit that suits."""
     for size, unit in ((1.0, "hour"), (1 / 60, "minute"), (1 / 3600, "second")):
         if span.central >= size or unit == "second":
@@ -321,14 +323,15 @@ def _figure(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0") if number < 10 else f"{number:,.0f}"
 
 
-def summed_up(estimate: Estimate) -> Iterator[str]:
+def summarise_estimate(estimate: Estimate) -> Iterator[str]:
     """What it comes to, and where most of it goes."""
     total = estimate.total
     cost = "cost unknown"
     if total.cost_usd is not None:
         plus = ", and what models without a known price cost" if estimate.unpriced else ""
-        cost = f"{dollars(total.cost_usd.central)} ({ends(total.cost_usd)}){plus}"
-    yield f"{calls(total.calls)} calls, {tokens(total.tokens)} tokens, {cost}, {hours(estimate.hours)}."
+        cost = f"{dollars(total.cost_usd.central)} ({format_usd_range(total.cost_usd)}){plus}"
+    amount = f"{format_calls(total.calls)} calls, {format_tokens(total.tokens)} tokens"
+    yield f"{amount}, {cost}, {format_hours(estimate.hours)}."
     if estimate.unpriced:
         names = ", ".join(estimate.unpriced)
         yield (
@@ -351,7 +354,7 @@ def _central(line: EstimateLine) -> float:
     return line.cost_usd.central if line.cost_usd is not None else 0.0
 
 
-def sources(estimate: Estimate) -> Iterator[str]:
+def describe_sources(estimate: Estimate) -> Iterator[str]:
     """What its lengths and prices are taken from, and what else to know."""
     by_source: dict[str, list[str]] = {}
     for name, source in estimate.basis.items():
@@ -368,6 +371,6 @@ def share(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else "0%"
 
 
-def tokens(span: Span) -> str:
+def format_tokens(span: Span) -> str:
     """``1.2M``"""
     return short(round(span.central))
