@@ -144,7 +144,7 @@ def costing(folder: Path, usd: dict[str, float | None], levels: dict[str, str]) 
         (
             (2.0, 1.0, None),
             "HML",
-            "b costs 50% less than a ($1.00 instead of $2.00 per 1,000 answers) and scores 37.5 points lower.",
+            "b costs 50% less than a ($1.00 instead of $2.00 per 1,000 answers) and scores 37.5",
         ),
         (
             (2.0, 1.0, 3.0),
