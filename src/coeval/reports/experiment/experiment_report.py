@@ -162,7 +162,8 @@ def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[s
     ]
     if reasons:
         _, judge, factor, reason = min(reasons)
-        yield f"{escape_line(judge)} on {escape_line(student)}, {escape_line(factor)}: {quote_first_words(reason)}"
+        source = escape_line(f"{judge} on {student}, {factor}")
+        yield f"{source}: {quote_first_words(reason)}"
 
 
 def _rank_typical_scores(

@@ -181,7 +181,7 @@ def _robust_tables(robust: RobustMeasures) -> Iterator[TableOrSentence]:
         return
     title = f"Robust set: {robust.datapoints or 0:,} of {robust.of_datapoints or 0:,} items"
     note = (
-        f"Items on which the best-agreeing judges agree: judges {listed(robust.judges or ())}; teachers "
-        f"{listed(robust.teachers or ())}. The same scores selected these items: no ranks or p-values."
+        f"Items on which the best-agreeing judges agree: judges {join_names(robust.judges or ())}; teachers "
+        f"{join_names(robust.teachers or ())}. The same scores selected these items: no ranks or p-values."
     )
     yield msgspec.structs.replace(score_ranking_table(title, robust.students, robust.ranking), note=note)
