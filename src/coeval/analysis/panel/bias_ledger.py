@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from coeval.analysis.comparison.paired_difference import holm_by_name
+from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
@@ -111,7 +111,7 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 def adjusted(biases: Mapping[_Name, Bias]) -> dict[_Name, Leaning]:
     """With Holm's p-values, over those of whom it can be told."""
-    p = holm_by_name({name: bias.p for name, bias in biases.items()})
+    p = holm_adjust_by_name({name: bias.p for name, bias in biases.items()})
     return {
         name: Leaning(
             bias.value, None if bias.low is None or bias.high is None else (bias.low, bias.high), p.get(name)

@@ -28,7 +28,7 @@ from coeval.reports.plots import HeatMap, bias_plot, heat_map
 # --- Level counts
 
 
-def best_first(counts: Mapping[str, LevelCounts]) -> list[str]:
+def sort_best_first(counts: Mapping[str, LevelCounts]) -> list[str]:
     """The levels of all scales, the best ones of each first."""
     return list(reversed(list(dict.fromkeys(level for levels in counts.values() for level in levels))))
 
@@ -38,7 +38,9 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
     rows: list[tuple[Cell, ...]] = []
     for each, levels in counts.items():
         total = sum(levels.values())
-        rows += [(each, level, levels[level] / total, levels[level]) for level in best_first(counts) if total]
+        rows += [
+            (each, level, levels[level] / total, levels[level]) for level in sort_best_first(counts) if total
+        ]
     return ReportTable(
         name,
         title,

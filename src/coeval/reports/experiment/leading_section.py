@@ -290,7 +290,7 @@ def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:
     pairs = []
     for (first, second), found in ranking.differences.items():
         if place[first] < place[second]:
-            pairs.append((first, second, found.turned))
+            pairs.append((first, second, found.swapped))
         else:
             pairs.append((second, first, found))
     yield from sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))
