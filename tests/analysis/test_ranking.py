@@ -18,7 +18,7 @@ from coeval.analysis.comparison.comparison_report import format_difference
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.leaders import leader_sentences, place_sentences, settling_sentence
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Level, ranked, ranking
 from coeval.analysis.measures.student_measures import StudentScores, item_scores
 from coeval.core.figures import points

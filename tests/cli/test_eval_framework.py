@@ -233,7 +233,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: Any) -> bytes:
         raise SourceFailed("no network here")
 
-    monkeypatch.setattr("coeval.benchmarks.assets.cache.Fetcher._fetched", nothing)
+    monkeypatch.setattr("coeval.benchmarks.assets.cache.Fetcher._download_verified", nothing)
 
 
 @pytest.mark.usefixtures("no_network")

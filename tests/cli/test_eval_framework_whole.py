@@ -19,7 +19,7 @@ from coeval.analysis.intervals import wilson
 from coeval.analysis.load import load
 from coeval.api import gate, open_run
 from coeval.benchmarks.assets.library import Library, Presence
-from coeval.benchmarks.task_registry import TASKS, kind_of
+from coeval.benchmarks.task_registry import TASKS, benchmark_class
 from coeval.core.figures import points_text
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
@@ -49,7 +49,7 @@ def means_of_items(output: Path) -> dict[tuple[str, str], float]:
 
 def absent() -> list[str]:
     library = Library()
-    names = [name for task in TASKS for name in kind_of(task).assets]
+    names = [name for task in TASKS for name in benchmark_class(task).assets]
     return [name for name in names if library.presence(name)[0] is Presence.ABSENT]
 
 

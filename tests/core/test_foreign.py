@@ -16,7 +16,7 @@ from coeval.core.foreign import convert, decode, decoder, utf8
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
-from coeval.pipeline.plan.count_plan import known_recipes
+from coeval.pipeline.plan.count_plan import read_recipes
 from coeval.store.rundir import RunDir
 
 HOSTILE: dict[str, bytes] = {
@@ -66,7 +66,7 @@ def test_the_files_of_a_run_are_damaged_and_no_bug(tmp_path: Path, data: bytes) 
     with pytest.raises(StoreError, match="is damaged"):
         run.read_meta()
     with pytest.raises(StoreError, match="is damaged"):
-        known_recipes(run)
+        read_recipes(run)
     with pytest.raises(StoreError, match="cannot be used"):
         Ledger(run.usage, {"m": Terms(3)})
     assert run.writer() is None

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser
 from reports.browser import draw_all, nothing_serious, opened, until
 from written_run import Run
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.plain import plain
 from coeval.reports.content import Alert, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site import report_file

@@ -37,7 +37,7 @@ def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
         lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
         if lost and not known:
             yield f"No scores: {' and '.join(lost)} failed."
-    counts, scored = grid.sums().units > 0, grid.scored
+    counts, scored = grid.sum_scores().units > 0, grid.scored
     for place, (task, design) in enumerate(zip(grid.tasks, grid.designs, strict=True)):
         alike: dict[tuple[str, ...], list[str]] = {}
         for at, student in enumerate(grid.students if design.weights else ()):

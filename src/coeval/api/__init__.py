@@ -28,10 +28,10 @@ from coeval.models.batch.job_list import BatchMode
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.run import arun as _arun
+from coeval.pipeline.run import run_phases as _arun
 from coeval.pipeline.run_options import RunOptions, Stance, run_folder
 from coeval.pipeline.run_session import RunSummary
-from coeval.pipeline.start.checks import check_start
+from coeval.pipeline.start.checks import refuse_bad_start
 
 __all__ = [
     "CoevalError",
@@ -169,7 +169,7 @@ async def _run_as_called(call: RunCall, event: asyncio.Event) -> Run:
             raise UsageError("items and answers go with an experiment file or mapping, not with a loaded one")
         config = read_config(with_tables(config, call.items, call.answers), start=options).config
     elif isinstance(config, Config):
-        check_start(config, options)
+        refuse_bad_start(config, options)
     else:
         config = read_config(config, start=options).config
     async with shown(call.progress, call.watcher, event) as watching:

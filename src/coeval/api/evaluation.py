@@ -22,7 +22,7 @@ from coeval.core.settings import taking
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
-from coeval.pipeline.config.settings_file import checked
+from coeval.pipeline.config.settings_file import check_settings
 
 if TYPE_CHECKING:
     from coeval.reports.result_tables import Results
@@ -107,7 +107,7 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     StoreError
         the output folder cannot be read or written.
     """
-    settings = checked(requested)
+    settings = check_settings(requested)
     keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
     evaluation, log_to = evaluation_of(settings, keys), destinations(settings.log_to)

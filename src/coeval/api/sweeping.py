@@ -16,7 +16,7 @@ from coeval.core.process_limits import need_address_space
 from coeval.core.settings import taking
 from coeval.engine.progress import Unwatched
 from coeval.exchange.trackers import destinations, log_at_end
-from coeval.pipeline.config.settings_file import checked
+from coeval.pipeline.config.settings_file import check_settings
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import JobPlan, folder_of
 from coeval.sweeps.sweep_choice import sweep_request
@@ -98,7 +98,7 @@ def sweep(requested: SweepCall) -> SweepRun:
     StoreError
         the output folder cannot be read or written.
     """
-    settings = checked(requested)
+    settings = check_settings(requested)
     chosen, log_to = sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher or Unwatched(), event)

@@ -283,7 +283,7 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
 
     Raises UsageError: the pricing file cannot be used.
     """
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     reports: list[HostReport | ModelAddress] = []
     names: dict[EndpointKey, dict[str, tuple[str, ...]]] = {}
     for spec in specs:
@@ -340,7 +340,7 @@ async def _report(
 def _offered(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedModel:
     offer = offer_of(spec)._replace(model=model.id, base_model=None)
     tariff = tariff_of(offer, prices)
-    return OfferedModel(model.id, model.context_window or prices.context_window(offer), tariff)
+    return OfferedModel(model.id, model.context_window or prices.find_context_window(offer), tariff)
 
 
 def _line(error: Exception) -> str:

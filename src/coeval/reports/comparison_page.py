@@ -36,9 +36,9 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    as_sentence,
-    cell_text,
-    columns_of,
+    format_cell,
+    make_columns,
+    warning_to_sentence,
 )
 from coeval.reports.difference_table import with_differences
 from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
@@ -123,7 +123,7 @@ def _shown(compared: ComparisonReport) -> _Shown:
 def _alerts(compared: ComparisonReport) -> Iterator[Alert]:
     """What speaks against the figures as a whole; the last section has the reasons."""
     if compared.simulated:
-        yield Alert(as_sentence(SIMULATED))
+        yield Alert(warning_to_sentence(SIMULATED))
     apart = [found for note in compared.notes if (found := Incomparable.of(note)) is not None]
     if apart:
         pairs = (f"{one.task} with {one.with_what}" for one in apart)
@@ -148,10 +148,10 @@ def _cost_sentence(compared: ComparisonReport, shown: _Shown) -> Iterator[Senten
     if len(shown.groups) > 1 or not all(side.usd_per_1000 for side in sides):
         return
     one, other = (shown.names[label] for label in leading)
-    prices = [cell_text(side.usd_per_1000, "usd") for side in sides]
+    prices = [format_cell(side.usd_per_1000, "usd") for side in sides]
     said = f"1,000 answers of {one} cost {prices[0]}, of {other} {prices[1]}"
     if all(side.seconds for side in sides):
-        seconds = [cell_text(side.seconds, "seconds") for side in sides]
+        seconds = [format_cell(side.seconds, "seconds") for side in sides]
         said += f"; the median answer takes {' and '.join(dict.fromkeys(seconds))}"
     yield Sentence(f"{said}.", _SIDES)
 
@@ -207,7 +207,7 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
     names = ReportTable(
         _DIFFERENCES,
         "Differences from the baseline",
-        (ReportColumn("row", "Of"), *columns_of("Baseline", "By")),
+        (ReportColumn("row", "Of"), *make_columns("Baseline", "By")),
         tuple(rows),
         chosen={"baseline": str(rows[0][1]), "by": str(rows[0][2])},
     )
@@ -277,7 +277,7 @@ def _sides_section(compared: ComparisonReport, shown: _Shown) -> ReportSection:
         for label, side in compared.sides.items()
     )
     columns = (
-        *columns_of("Side", "Model", "Folder"),
+        *make_columns("Side", "Model", "Folder"),
         ReportColumn("usd", "$ per 1,000 answers", "usd", "Mean over answers whose price is known"),
         ReportColumn("seconds", "Seconds", "seconds", "Median over answers"),
     )

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, bill
@@ -24,12 +24,12 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    cell_text,
-    columns_of,
+    format_cell,
+    make_columns,
 )
 from coeval.reports.experiment.judges_section import section_of_judges
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
-from coeval.reports.measure_table import declared_column, error_in_points, in_points
+from coeval.reports.measure_table import column_of_field, metric_error_in_points, metric_in_points
 from coeval.reports.plots import interval_plot
 from coeval.reports.result_tables import Results, cost_table, results
 
@@ -96,7 +96,7 @@ def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
 
 def _text(metric: MetricScore) -> str:
     """``48.0 [40.2, 55.9]``"""
-    return cell_text(in_points((metric.value, metric.low, metric.high), metric.unit), "points")
+    return format_cell(metric_in_points(metric.value, (metric.low, metric.high), metric.unit), "points")
 
 
 # Sentences of the first screen, and lines above it; the last section has all of these if there are more.
@@ -149,8 +149,9 @@ def _front(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None
 
 def _share(metric: MetricScore) -> Measured:
     """A metric with its interval as shares of its scale; nothing where its scale is not known."""
-    ends = (metric.value, metric.low, metric.high) if metric.unit else (None, None, None)
-    return in_points(ends, metric.unit, metric.n)
+    if not metric.unit:
+        return Measured(None, None, None, metric.n, None)
+    return metric_in_points(metric.value, (metric.low, metric.high), metric.unit, metric.n)
 
 
 # Units whose figures as published are these points, or hundredths of them; of others the table has both.
@@ -186,7 +187,7 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         "Metrics",
         (
             ReportColumn("row", "Of"),
-            *columns_of("Model", "Task", "Metric"),
+            *make_columns("Model", "Task", "Metric"),
             ReportColumn("shown", "Points", "points", "With its 95% interval"),
             *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
             ReportColumn("n", "n", "count"),
@@ -220,23 +221,31 @@ def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTa
                 unit = tasks.units.get((task, metric), "share")
                 spread = spreads.get(metric)
                 errors = (None, None) if spread is None else (spread.item_se, spread.std)
-                scaled = (error_in_points(each, unit) for each in errors)
+                scaled = (metric_error_in_points(each, unit) for each in errors)
                 runs = None if spread is None else spread.n_runs
                 rows.append(
-                    (model, task, metric, in_points(value[:3], unit, value.n), value.n, *scaled, runs)
+                    (
+                        model,
+                        task,
+                        metric,
+                        metric_in_points(value.value, (value.low, value.high), unit, value.n),
+                        value.n,
+                        *scaled,
+                        runs,
+                    )
                 )
     return ReportTable(
         "samples",
         "Over all samples" if sampled else "Metrics",
         (
-            *columns_of("Model", "Task", "Metric"),
+            *make_columns("Model", "Task", "Metric"),
             ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
             ReportColumn("prompts", "Prompts", "count", terminal="n"),
             *(
-                msgspec.structs.replace(declared_column(SampleSpread, field), kind="points")
+                msgspec.structs.replace(column_of_field(SampleSpread, field), kind="points")
                 for field in ("item_se", "std")
             ),
-            declared_column(SampleSpread, "n_runs"),
+            column_of_field(SampleSpread, "n_runs"),
         ),
         tuple(rows),
         links=links,

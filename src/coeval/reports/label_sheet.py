@@ -14,7 +14,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import looks_like_formula, plain
 from coeval.core.regular_files import file_bytes
 from coeval.core.text import listed, numbered
-from coeval.reports.writers.sheet import sheet_text
+from coeval.reports.writers.sheet import clean_sheet_text
 from coeval.store.human_labels import HumanLabel
 from coeval.store.jsonl import replaced_whole, store_error
 
@@ -85,7 +85,7 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
     shown = (
         {**one._asdict(), "levels": one.scale.spelled(), "level": given.get(one.id, "")} for one in questions
     )
-    rows = [[sheet_text(texts[name]) for name in headings] for texts in shown]
+    rows = [[clean_sheet_text(texts[name]) for name in headings] for texts in shown]
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     safe = ([f"'{cell}" if looks_like_formula(cell) else cell for cell in row] for row in rows)
@@ -148,7 +148,7 @@ def _misplaced(question: LabelQuestion, texts: Mapping[str, str]) -> str:
 
 def _plainly(text: str) -> str:
     """Without what a spreadsheet may change: white space, and the letter case of true and false."""
-    return "".join(sheet_text(text).removeprefix("'").split()).casefold()
+    return "".join(clean_sheet_text(text).removeprefix("'").split()).casefold()
 
 
 def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:

@@ -8,7 +8,7 @@ from itertools import cycle, islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
@@ -24,17 +24,17 @@ from coeval.core.shown_names import fitted_names
 from coeval.core.text import listed, numbered
 from coeval.reports.chart_spec import (
     Spec,
+    add_columns,
     chart_spec,
-    column,
-    columns_noted,
-    computed,
-    filled_where,
-    in_points,
-    marks,
+    encode_column,
+    encode_columns,
+    fill_opacity,
+    filter_rows,
+    make_layer,
     names_legend,
-    shown_name,
-    text_list,
-    where,
+    quote_names,
+    scale_to_points,
+    short_name_expression,
 )
 from coeval.reports.content import (
     Cell,
@@ -45,10 +45,10 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    columns_of,
+    make_columns,
 )
 from coeval.reports.difference_table import with_differences
-from coeval.reports.measure_table import error_in_points, sampled_cells
+from coeval.reports.measure_table import metric_error_in_points, sample_cells
 from coeval.reports.plots import difference_forest
 from coeval.store.output_folder import SWEEP
 
@@ -112,7 +112,7 @@ def _place(task: str | None) -> str:
 def last_steps(found: SweepComparison) -> ReportTable:
     """Each run's last step against the one before, by task."""
     names = [(plain(one.b.run), _place(one.task), f"{one.b.step} − {one.a.step}") for one in found.changes]
-    table = ReportTable("last-table", "Last steps", columns_of("Run", "Task", "Steps"), tuple(names))
+    table = ReportTable("last-table", "Last steps", make_columns("Run", "Task", "Steps"), tuple(names))
     adjusted = "Adjusted for all tasks and runs"
     return with_differences(table, found.changes, ("difference", "p", "trend"), adjusted)
 
@@ -320,7 +320,7 @@ def _since_base(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTab
     """Each checkpoint against the base of its run."""
     better = [(label, one) for label, curve in curves if (one := curve.first_better) is not None]
     names = [(plain(label), f"{step} − {one.base}") for label, one in better for step in one.gaps]
-    table = ReportTable(f"since-{task}", "Since the base", columns_of("Run", "Steps"), tuple(names))
+    table = ReportTable(f"since-{task}", "Since the base", make_columns("Run", "Steps"), tuple(names))
     gaps = [gap for _, one in better for gap in one.gaps.values()]
     fields = ("difference", "p", "n", "could_be_seen")
     unit = better[0][1].unit if better else "share"
@@ -329,7 +329,7 @@ def _since_base(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTab
 
 def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
     return (
-        *columns_of("Checkpoint", "Run", "Task"),
+        *make_columns("Checkpoint", "Run", "Task"),
         ReportColumn("step", "Step", "count"),
         ReportColumn("mean", "Mean", "points", _MEANINGS[error_bar]),
         ReportColumn("sem", "SEM", "points", _MEANINGS["sem"]),
@@ -352,7 +352,10 @@ def _rows(
     """A row for each checkpoint; scores are shares of the metric's scale."""
     rows: list[tuple[Cell, ...]] = []
     for run, point in _points(task, runs):
-        figures = (*sampled_cells(point, _bar(point, error_bar)), error_in_points(point.std, point.unit))
+        figures = (
+            *sample_cells(point, _bar(point, error_bar)),
+            metric_error_in_points(point.std, point.unit),
+        )
         name = checkpoint_name(run.label, point.step, labels)
         judge = None if point.judge is None else point.judge.model
         alike = point.step in run.curves[task].alike
@@ -421,12 +424,12 @@ def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
 
 def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """A small plot for each ``task``, each with its own scale."""
-    header = {"labelFontSize": 13, "labelExpr": shown_name(tasks, 40), "labelLimit": 0}
+    header = {"labelFontSize": 13, "labelExpr": short_name_expression(tasks, 40), "labelLimit": 0}
     layers = _curves(runs, _lines(table, _CELL["height"]))
     return {
         "data": {"name": table.name},
         "transform": [*_POINTS],
-        "facet": column("task:N", sort=list(tasks), title=None, header=header),
+        "facet": encode_column("task:N", sort=list(tasks), title=None, header=header),
         "columns": min(_GRID_COLUMNS, len(tasks)),
         "resolve": {"scale": {"y": "independent"}, "axis": {"x": "independent"}},
         "spec": {"layer": layers, **_CELL},
@@ -435,7 +438,7 @@ def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) ->
 
 def _lines(table: ReportTable, height: float) -> _LineEnds:
     """Where lines end, and where their names stand without touching."""
-    rows = [row for row in table.records() if row["mean"] is not None]
+    rows = [row for row in table.to_dicts() if row["mean"] is not None]
     last: dict[tuple[str, str], int] = {}
     at_end: dict[tuple[str, str], float] = {}
     reach: dict[str, list[float]] = {}
@@ -480,7 +483,7 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
 
 
 # Of all layers.
-_POINTS = (*in_points("mean"), where("isValid(datum.mean)"))
+_POINTS = (*scale_to_points("mean"), filter_rows("isValid(datum.mean)"))
 
 
 def _curves(
@@ -491,40 +494,42 @@ def _curves(
 ) -> list[Spec]:
     """``title`` is that of the axis of means, which ``ends`` there; None: by the rows."""
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
-    colour = column("run:N", scale={"domain": list(runs)}, legend=legend)
+    colour = encode_column("run:N", scale={"domain": list(runs)}, legend=legend)
     dashed, marked = _run_looks(runs, legend)
     ticks = {"values": lines.steps, "format": "d", "labelOverlap": "greedy", "labelFlush": False}
     fitted = {"zero": False, "nice": False}
-    x = column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
+    x = encode_column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
     scale = fitted | ({"domain": list(ends)} if ends else {"padding": 8})
-    y = column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
+    y = encode_column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
     reported = [
-        *columns_noted("run:N", "step:Q"),
-        column("mean:Q", format=".1f"),
-        column("mean_low:Q", title="from", format=".1f"),
-        column("mean_high:Q", title="to", format=".1f"),
-        column("n_items:Q", title="items"),
+        *encode_columns("run:N", "step:Q"),
+        encode_column("mean:Q", format=".1f"),
+        encode_column("mean_low:Q", title="from", format=".1f"),
+        encode_column("mean_high:Q", title="to", format=".1f"),
+        encode_column("n_items:Q", title="items"),
     ]
-    low = column("mean_low:Q", title=title, scale=scale)
+    low = encode_column("mean_low:Q", title=title, scale=scale)
     interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
     point = {"x": x, "y": y, "color": colour, **marked, "tooltip": reported}
-    shaded = [marks("area", interval, where("isValid(datum.mean_low)"), opacity=0.13)]
+    shaded = [make_layer("area", interval, filter_rows("isValid(datum.mean_low)"), opacity=0.13)]
     layers = [
         *(shaded if lines.shaded else []),  # Vega warns of an empty layer
-        marks("line", {"x": x, "y": y, "color": colour, **dashed}, strokeWidth=2),
-        marks("point", point, strokeWidth=2, fill="white"),
-        marks("point", point | {"opacity": filled_where("datum.comparable")}, filled=True),
+        make_layer("line", {"x": x, "y": y, "color": colour, **dashed}, strokeWidth=2),
+        make_layer("point", point, strokeWidth=2, fill="white"),
+        make_layer("point", point | {"opacity": fill_opacity("datum.comparable")}, filled=True),
     ]
     if len(runs) > 1:
         step, place = _at_end(lines, runs)
-        called = shown_name(runs, _LONGEST, of="datum.run", narrow=_LONGEST_NARROW)
+        called = short_name_expression(runs, _LONGEST, name_expression="datum.run", narrow=_LONGEST_NARROW)
         ended = (
-            *computed(end=step, name_at=place),
-            where("datum.step === datum.end"),
-            *computed(called=called),
+            *add_columns(end=step, name_at=place),
+            filter_rows("datum.step === datum.end"),
+            *add_columns(called=called),
         )
-        beside = {"x": x, "y": column("name_at:Q", scale=scale, title=title), "color": colour}
-        layers.append(marks("text", beside | {"text": column("called:N")}, *ended, align="left", dx=10))
+        beside = {"x": x, "y": encode_column("name_at:Q", scale=scale, title=title), "color": colour}
+        layers.append(
+            make_layer("text", beside | {"text": encode_column("called:N")}, *ended, align="left", dx=10)
+        )
     return layers
 
 
@@ -536,7 +541,7 @@ def _run_looks(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
     def by_run(kind: str, looks: Sequence[Any]) -> Spec:
         scale = {"domain": list(runs), "range": [*islice(cycle(looks), len(runs))]}
         # One legend: Vega warns of others of the same field.
-        return column(f"run:{kind}", scale=scale, legend=legend)
+        return encode_column(f"run:{kind}", scale=scale, legend=legend)
 
     marked = {"shape": by_run("N", _SHAPES), "size": by_run("O", _SIZES)}
     return {"strokeDash": by_run("N", _DASHES)}, marked
@@ -546,6 +551,8 @@ def _at_end(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
     """Expressions of a row: the last step of its line, and where the name of it stands."""
     tasks = list(lines.ends)
     keys = [(task, plain(run)) for task in tasks for run in runs]
-    place = f"[indexof({text_list(tasks)}, datum.task) * {len(runs)} + indexof({text_list(runs)}, datum.run)]"
+    place = (
+        f"[indexof({quote_names(tasks)}, datum.task) * {len(runs)} + indexof({quote_names(runs)}, datum.run)]"
+    )
     steps, places = ([of.get(key) for key in keys] for of in (lines.last, lines.names))
     return f"{json.dumps(steps)}{place}", f"{json.dumps(places)}{place}"

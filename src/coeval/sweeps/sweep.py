@@ -16,7 +16,7 @@ from coeval import __version__
 from coeval.benchmarks.benchmark import TaskSettings
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard, TaskRequest
 from coeval.benchmarks.run.task_folder import TaskFolder
-from coeval.benchmarks.task_registry import PREFIX, kind_of
+from coeval.benchmarks.task_registry import PREFIX, benchmark_class
 from coeval.core.errors import StoreError
 from coeval.core.model import ModelSpec, judge_name
 from coeval.core.text import canonical, digest
@@ -261,7 +261,7 @@ def job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
 
 
 def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
-    kind = kind_of(request.name)
+    kind = benchmark_class(request.name)
     label, judged = request.name, kind.needs_judge
     if request.name.startswith(PREFIX):
         options = {**request.options, "task": request.name}

@@ -14,7 +14,7 @@ import msgspec
 from coeval.benchmarks.run.eval_choice import evaluation_of, task_name, task_names, task_options
 from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.task_registry import TASKS, kind_of
+from coeval.benchmarks.task_registry import TASKS, benchmark_class
 from coeval.core.errors import UsageError
 from coeval.core.options import NO_JUDGE, TASK_OPTION, setting
 from coeval.core.settings import declared
@@ -261,7 +261,7 @@ def _server(settings: SweepSettings, command: ServerCommand) -> Server:
 
 
 def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings) -> None:
-    judged = [request.name for request in evaluation.tasks if kind_of(request.name).needs_judge]
+    judged = [request.name for request in evaluation.tasks if benchmark_class(request.name).needs_judge]
     if not judged or not settings.judge:
         return
     model, url = setting("judge_model"), setting("judge_base_url")

@@ -24,7 +24,7 @@ from coeval.engine.progress import Board, Unwatched, Watcher
 from coeval.engine.session import SessionContext, opened
 from coeval.engine.terms import terms_of
 from coeval.models.pacing.throttle import throttle_of
-from coeval.pricing.estimate import EstimateLine, total_cost
+from coeval.pricing.estimate import EstimateLine, sum_known_costs
 from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
@@ -266,5 +266,5 @@ def _added(
     if judging is None:
         return before._replace(jobs=jobs, answers=asks)
     line = judging * times
-    cost = total_cost((before.cost_usd, line.cost_usd))
+    cost = sum_known_costs((before.cost_usd, line.cost_usd))
     return TaskEstimate(jobs, asks, before.judgments + line.calls, cost)

@@ -21,7 +21,9 @@ class ComparedGrid:
 
     def excluding_judges(self, judges: Collection[str]) -> ComparedGrid:
         """Return the grid without the scores of some judges."""
-        return ComparedGrid(self.grid.judged_by([name for name in self.grid.judges if name not in judges]))
+        return ComparedGrid(
+            self.grid.select_judges([name for name in self.grid.judges if name not in judges])
+        )
 
     @cached_property
     def scored_factors(self) -> tuple[tuple[str, str], ...]:
@@ -48,7 +50,7 @@ class ComparedGrid:
         """Return the grid of a task's items, without their attributes."""
         if task not in self._tasks:
             bare = self.grid._replace(items=self.grid.items._replace(attributes={}))
-            self._tasks[task] = bare.kept(bare.items.task == bare.tasks.index(task))
+            self._tasks[task] = bare.select_items(bare.items.task == bare.tasks.index(task))
         return self._tasks[task]
 
     def shared_scores(self, task: str, factor: str | None = None) -> SharedScores:
@@ -61,9 +63,9 @@ class ComparedGrid:
                 design = design._replace(
                     factors=design.factors & {factor}, checks=design.checks & {factor}, weights={}
                 )
-                grid = grid.of_rows(grid.factor == grid.factors.index(factor))
+                grid = grid.select_rows(grid.factor == grid.factors.index(factor))
             elif design.weights:
-                grid = grid.of_rows(np.isin(grid.factor, [*map(grid.factors.index, design.weights)]))
+                grid = grid.select_rows(np.isin(grid.factor, [*map(grid.factors.index, design.weights)]))
             designs = (*grid.designs[:task_index], design, *grid.designs[task_index + 1 :])
             self._shared_scores[task, factor] = SharedScores(grid._replace(designs=designs))
         return self._shared_scores[task, factor]

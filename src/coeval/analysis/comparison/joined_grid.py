@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.side import Measure, RequestedItem, Side
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
-from coeval.analysis.measures.score_grid import UNSCORED, Codes, GridItems, ScoreGrid, TaskDesign, evened
+from coeval.analysis.measures.score_grid import (
+    UNSCORED,
+    Codes,
+    GridItems,
+    ScoreGrid,
+    TaskDesign,
+    normalize_weights,
+)
 from coeval.core.text import numbered
 
 
@@ -179,7 +186,10 @@ def join_grids(
         tasks=tuple(tasks),
         teachers=(),
         designs=tuple(_join_task_designs(name, judges.get(name), grids) for name in tasks),
-        samples={side.label: int(grid.times.max(initial=1)) for side, grid in zip((a, b), rows, strict=True)},
+        samples={
+            side.label: int(grid.answers_per_item.max(initial=1))
+            for side, grid in zip((a, b), rows, strict=True)
+        },
     )
     sampled = any(grid.sample is not None for grid in grids)
     return ComparedGrid(joined_scores if sampled else joined_scores._replace(sample=None))
@@ -187,7 +197,7 @@ def join_grids(
 
 def _select_student_rows(grid: ScoreGrid, name: str, codes: Codes) -> ScoreGrid:
     """Keep the student's rows whose items have a common number."""
-    return grid.of_rows((grid.student == grid.students.index(name)) & (codes[grid.item] >= 0))
+    return grid.select_rows((grid.student == grid.students.index(name)) & (codes[grid.item] >= 0))
 
 
 def _renumber_rows(grid: ScoreGrid, codes: Codes, joined: _JoinedNames) -> ScoreGrid:
@@ -220,5 +230,5 @@ def _join_task_designs(task: str, judges: Collection[str] | None, grids: Sequenc
     rows = grid_a.factor[grid_a.task == grid_a.tasks.index(task)]
     scored = {grid_a.factors[code] for code in np.unique(rows)}
     factors = second.factors & (scored | (first.factors if first.weights else set()))
-    weights = evened({name: weight for name, weight in second.weights.items() if name in factors})
+    weights = normalize_weights({name: weight for name, weight in second.weights.items() if name in factors})
     return TaskDesign(frozenset(judges or ()), factors, second.checks & factors, second.scales, weights)

@@ -184,8 +184,6 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     if abs(difference) > _OPPOSITE + _EQUAL if near_end else n >= _ENOUGH:
         differing_items = min(differing_items, effective)
     few_differ = differing_items < _FEWEST_DIFFERING - _EQUAL or spread.error == 0
-    observed = _estimate_spread(parts, 0.0)
-    observed = observed._replace(error=observed.error * (1 + _UNSEEN / max(effective, 1.0)))
     if few_differ:
         low, high = _mover_bounds(parts, mean_a, mean_b)
         spread = _Spread((high - low) / 2 / float(stdtrit(max(n - 1, 1), (1 + LEVEL) / 2)), max(n - 1, 1))
@@ -196,9 +194,8 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     p = _compute_p_value(test, strata, difference, spread) if n > 1 else None
     if p is not None and p >= ALPHA:
         low, high = min(low, 0.0), max(high, 0.0)
-    detectable = _find_detectable_difference(
-        parts, mean_a, mean_b, observed if observed.error else spread, family_size
-    )
+    raised = _raise_observed_spread(parts, effective) or spread
+    detectable = _find_detectable_difference(parts, mean_a, mean_b, raised, family_size)
     if binary:  # the exact test asks for one discordant pair more
         detectable += 1 / n
     return Difference(
@@ -215,6 +212,14 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
         test=test,
         identical=all(bool((pairs.a == pairs.b).all()) for pairs in strata),
     )
+
+
+def _raise_observed_spread(parts: Sequence[_Stratum], effective: float) -> _Spread | None:
+    """Return the observed spread, raised for what few ``effective`` items do not show; None if no item
+    differs."""
+    spread = _estimate_spread(parts, 0.0)
+    raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(effective, 1.0)))
+    return raised if spread.error else None
 
 
 def _is_near_scale_end(stratum: _Stratum) -> bool:

@@ -15,7 +15,7 @@ from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.side import Measure, MetricName, Side, UnsharedJudges
 from coeval.analysis.intervals import SHARE, Floats, Scale
 from coeval.analysis.measures.pair_scores import SharedScores
-from coeval.analysis.measures.score_grid import evened
+from coeval.analysis.measures.score_grid import normalize_weights
 from coeval.analysis.panel.mean_squares import ByJudge
 from coeval.core.text import listed
 
@@ -73,7 +73,9 @@ def _note_changed_weights(a: Side, b: Side) -> Iterator[Mismatch]:
     for task in sorted({task for task, _ in shared}):
         weights = [grid.grid.designs[grid.grid.tasks.index(task)].weights for grid in grids]
         factors = sorted(factor for at, factor in shared if at == task)
-        relative = [[*evened({name: own.get(name, 0.0) for name in factors}).values()] for own in weights]
+        relative = [
+            [*normalize_weights({name: own.get(name, 0.0) for name in factors}).values()] for own in weights
+        ]
         if bool(weights[0]) != bool(weights[1]) or not np.allclose(relative[0], relative[1]):
             first, second = a.folder_label, b.folder_label
             change = f"its factors have other weights in {second} than in {first}; those of {second} are used"
@@ -110,18 +112,18 @@ class Pairing:
     def has_equal_coverage(self, students: Collection[str]) -> bool:
         """Check whether these students of the grids have scores on the same items by the same judges."""
         cuts = (grid.shared_scores(*factor) for grid in self.grids.values() for factor in grid.scored_factors)
-        return not self.unshared and all(cut.evenly_cover(students) for cut in cuts)
+        return not self.unshared and all(cut.have_same_scores(students) for cut in cuts)
 
     def score_pairs(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
         """Return the paired item means of a task in one metric, or over all factors (with weights or checks,
         an item needs a shared score in each of them); None if no item is paired."""
         shared = self._shared_scores(task, metric)
-        pairs = shared.paired(self.a, self.b).get(task)
+        pairs = shared.pair_means(self.a, self.b).get(task)
         if pairs is None:
             return None
-        scores = [shared.known(student) for student in (self.a, self.b)]
+        scores = [shared.recorded_means(student) for student in (self.a, self.b)]
         scale = _extend_scale(SHARE if metric is None else metric.scale, [means for means, _ in scores])
-        paired = np.isfinite(shared.means(self.a, self.b)[0])
+        paired = np.isfinite(shared.item_means(self.a, self.b)[0])
         missing = self._items_to_score(task, metric) & ~paired
         (low_a, high_a), (low_b, high_b) = (
             _sum_missing_scores(scale.shares(means), present, missing) for means, present in scores
@@ -146,10 +148,10 @@ class Pairing:
     ) -> ByJudge:
         """Return each judge's mean gaps between two students of the grid, second minus first."""
         shared = self._shared_scores(task, metric)
-        [gaps] = shared.by_judge(first, second, [task])
+        [gaps] = shared.differences_by_judge(first, second, [task])
         if metric is None or metric.measure != "metric":
             return gaps
-        scale = _extend_scale(metric.scale, [shared.known(name)[0] for name in (first, second)])
+        scale = _extend_scale(metric.scale, [shared.recorded_means(name)[0] for name in (first, second)])
         return gaps._replace(values=gaps.values / scale.width)
 
     def _shared_scores(self, task: str, metric: MetricName | None) -> SharedScores:

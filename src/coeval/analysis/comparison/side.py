@@ -14,7 +14,7 @@ from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of
-from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid, with_removed
+from coeval.analysis.measures.score_grid import ScoreGrid, grid_with_removed, is_planned_task, score_grid
 from coeval.analysis.measures.value_grid import label_grid, metric_grid
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
@@ -181,9 +181,9 @@ def _build_run_grids(reader: RunReader, models: Collection[str]) -> dict[Measure
     """Build the grids of a run's scores and labels."""
     grid = score_grid(reader)
     if not {*models} <= {*grid.students}:
-        grid = with_removed(reader)
-        counts = np.array([has_task(reader.planned, task) for task in grid.tasks], bool)
-        grid = grid.kept(counts[grid.items.task])
+        grid = grid_with_removed(reader)
+        counts = np.array([is_planned_task(reader.planned, task) for task in grid.tasks], bool)
+        grid = grid.select_items(counts[grid.items.task])
     return {"factor": ComparedGrid(grid), "label": ComparedGrid(label_grid(reader, grid))}
 
 

@@ -18,7 +18,7 @@ from coeval.analysis.comparison.comparison_report import (
 from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures, Labels
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import pair_sentences
 from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
 from coeval.analysis.measures.run_measures import RunMeasures

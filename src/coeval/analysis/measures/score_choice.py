@@ -58,13 +58,13 @@ def score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoi
 
 def chosen_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
     """Return the scores of a choice; names of tasks, teachers and factors stay."""
-    chosen = grid.kept(chosen_items(grid, choice))
+    chosen = grid.select_items(chosen_items(grid, choice))
     if judges := choice.get("judge"):
-        chosen = chosen.judged_by([name for name in grid.judges if name in judges])
+        chosen = chosen.select_judges([name for name in grid.judges if name in judges])
     if factors := choice.get("factor"):
-        chosen = chosen.scored_in(factors)
+        chosen = chosen.select_factors(factors)
     if variants := choice.get("variant"):
-        chosen = chosen.of_students([name for name in grid.students if variant_of(name) in variants])
+        chosen = chosen.select_students([name for name in grid.students if variant_of(name) in variants])
     return chosen
 
 

@@ -3,7 +3,7 @@
 ``severity`` is how much lower a judge scores than the others do, over the (answer, factor) that it has in
 common with them: the others' mean less its own. ``family`` and ``self`` are those of
 `coeval.analysis.panel.panel_reading`. ``position`` needs pairs, of which a run has none
-(`coeval.analysis.measures.measured_run`). All are in units of a score from 0 to 1. What judges think of
+(`coeval.analysis.measures.compute`). All are in units of a score from 0 to 1. What judges think of
 long answers is a matter between two of them (`length_contrasts`).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from itertools import combinations
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,8 +20,8 @@ from scipy.special import stdtr, stdtrit
 
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
-from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import ScoreGrid
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid, consecutive
 from coeval.core.figures import points, points_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
@@ -143,26 +143,30 @@ def judge_biases(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBia
 
 
 def severities(grid: ScoreGrid) -> dict[str, Bias]:
-    """By judge."""
-    several = grid.valid.sum(axis=1) > 1
-    return {
-        judge: _severity(grid, place, several & grid.valid[:, place])
-        for place, judge in enumerate(grid.judges)
-    }
+    """Estimate how much lower each judge scores than the others of the same units, by judge."""
+    valid = grid.valid
+    judges, total = np.zeros(len(valid), np.int64), np.zeros(len(valid))
+    for place in range(len(grid.judges)):  # by column: sums over short rows take four times as long
+        judges += valid[:, place]
+        total += grid.values[grid.levels[:, place]]
+    measured = {}
+    for place, judge in enumerate(grid.judges):
+        rows = (judges > 1) & valid[:, place]
+        own = grid.values[grid.levels[rows, place]]
+        others = (total[rows] - own) / (judges[rows] - 1)
+        measured[judge] = _severity(others - own, consecutive(grid.cluster[rows]))
+    return measured
 
 
-def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
-    """A mean over units, clustered by datapoint, or group of such (Liang and Zeger 1986)."""
-    scores = grid.values[grid.levels[rows]]
-    own = scores[:, place]
-    others = (scores.sum(axis=1) - own) / (grid.valid[rows].sum(axis=1) - 1)
-    clusters, at = np.unique(grid.cluster[rows], return_inverse=True)
-    if len(clusters) < FEWEST_ITEMS:
+def _severity(lower: Floats, cluster: Codes) -> Bias:
+    """Return the mean over units, clustered by datapoint, or group of such (Liang and Zeger 1986)."""
+    clusters = int(cluster.max(initial=-1)) + 1
+    if clusters < FEWEST_ITEMS:
         return UNKNOWN
-    value = float((others - own).mean())
-    distances = np.bincount(at, others - own - value)
-    error = float(np.sqrt((distances @ distances) * len(clusters) / (len(clusters) - 1))) / len(at)
-    return bias_of(value, error, len(clusters) - 1)
+    value = float(lower.mean())
+    distances = np.bincount(cluster, lower - value)
+    error = float(np.sqrt((distances @ distances) * clusters / (clusters - 1))) / len(cluster)
+    return bias_of(value, error, clusters - 1)
 
 
 def bias_of(value: float, error: float, degrees: float) -> Bias:
@@ -225,14 +229,16 @@ def _contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tupl
     both = grid.valid[:, first] & grid.valid[:, second] & np.isfinite(lengths)
     if not both.any():
         return UNKNOWN, 0
-    _, start, answer = np.unique(grid.answer[both], return_index=True, return_inverse=True)
-    scores = grid.values[grid.levels[both]]
-    apart = np.bincount(answer, scores[:, first] - scores[:, second]) / np.bincount(answer)
+    answer = consecutive(grid.answer[both])
+    start = np.empty(int(answer.max()) + 1, np.int64)
+    start[answer[::-1]] = np.arange(len(answer))[::-1]  # of each answer the first row
+    more = grid.values[grid.levels[both, first]] - grid.values[grid.levels[both, second]]
+    apart = np.bincount(answer, more) / np.bincount(answer)
     task, student = grid.task[both][start].astype(np.int64), grid.student[both][start]
-    _, group = np.unique(task * len(grid.students) + student, return_inverse=True)
-    _, cluster = np.unique(grid.cluster[both][start], return_inverse=True)
-    longer = _within(np.log2(lengths[both][start] + 1), group)
-    apart = _within(apart, group)
+    group = consecutive(task * len(grid.students) + student)
+    cluster = consecutive(grid.cluster[both][start])
+    longer = _center_by_group(np.log2(lengths[both][start] + 1), group)
+    apart = _center_by_group(apart, group)
     both_ways, squares = np.bincount(cluster, longer * apart), np.bincount(cluster, longer**2)
     items = int((squares > NEARLY).sum())
     if items < FEWEST_ITEMS:
@@ -243,8 +249,8 @@ def _contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tupl
     return bias_of(float(both_ways.sum() / squares.sum()), error, items - 1), items
 
 
-def _within(values: Floats, group: Floats) -> Floats:
-    """Less the mean of each one's group."""
+def _center_by_group(values: Floats, group: NDArray[np.integer[Any]]) -> Floats:
+    """Subtract from each value the mean of its group."""
     means = np.bincount(group, values) / np.bincount(group)
     return np.asarray(values - means[group], np.float64)
 

@@ -171,7 +171,7 @@ def family_judges(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) 
     if found is None or ranks.between(first, second) is None:
         return
     others = [judge for judge in grid.judges if judge not in found.apart]
-    without = difference_between(grid.judged_by(others), first, second) if others else None
+    without = difference_between(grid.select_judges(others), first, second) if others else None
     yield related_sentence(first, found, outcome(first, second, without) if without else "")
 
 

@@ -47,7 +47,8 @@ def judged_factors(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[str, tup
     Raises UsageError: nobody scores a chosen one, or there are none at all.
     """
     known = {
-        task: tuple(sorted(design.judged)) for task, design in zip(grid.tasks, grid.designs, strict=True)
+        task: tuple(sorted(design.judged_factors))
+        for task, design in zip(grid.tasks, grid.designs, strict=True)
     }
     chosen = tuple(chosen)
     every = sorted({factor for factors in known.values() for factor in factors})
@@ -247,7 +248,12 @@ def questions(grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]) 
     designs = dict(zip(grid.tasks, grid.designs, strict=True))
     for label in labels:
         shown, design = texts.of(label.response_id), designs.get(label.task_id)
-        if shown is None or design is None or label.factor not in design.judged or not texts.shows(label):
+        if (
+            shown is None
+            or design is None
+            or label.factor not in design.judged_factors
+            or not texts.shows(label)
+        ):
             continue
         yield LabelQuestion(
             question_id(label.response_id, label.factor, label.judge_model_id),

@@ -8,7 +8,7 @@ from typing import Annotated
 from coeval.analysis.comparison.comparison_report import interval_text
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
-from coeval.analysis.measures.measured import Measured, Record, ShownAs
+from coeval.analysis.measures.measure_tree import Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, compared, human_scales, leaders
 from coeval.analysis.people.label_questions import ShownTexts

@@ -136,7 +136,7 @@ class Reader:
                 "temp_directory": str(Path(tempfile.gettempdir()) / f"coeval-{self._name}"),
                 "autoinstall_known_extensions": False,
                 "allocator_background_threads": True,  # what tables took while they were made is given back
-                "threads": 1,  # no slower on these files, and each more holds 70 MB of buffers
+                "threads": 1,  # so that rows come in one order; each more holds 70 MB of buffers
             },
         )
 
@@ -315,14 +315,16 @@ class Reader:
             raise
 
     def _load(self, files_of: Mapping[str, Sequence[Path]]) -> None:
-        """One pass over the files, and another one where lines are longer than DuckDB expects: answers are
-        cut when they are made, but older files, other programs and damage know no such limit."""
+        """Read the files once, by two threads, and once more where lines are longer than DuckDB expects:
+        answers are cut when they are made, but older files, other programs and damage know no such limit."""
         self._files = {kind: list(files) for kind, files in files_of.items()}
+        self._db.execute("SET threads = 2")  # rows of files keep their order all the same
         try:
             self._make_tables()
         except duckdb.InvalidInputException:
             self._longest = max(map(_longest_line, chain.from_iterable(self._files.values())))
             self._make_tables()
+        self._db.execute("SET threads = 1")
 
     def _make_tables(self) -> None:
         self._begin()

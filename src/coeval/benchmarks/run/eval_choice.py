@@ -13,7 +13,7 @@ from yarl import URL
 
 from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
-from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, kind_of
+from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, benchmark_class
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec, judge_name
 from coeval.core.options import TASK_OPTION, setting
@@ -24,7 +24,7 @@ from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.local.local_transformers import ENGINE_OPTIONS
-from coeval.pipeline.config.findings import closest
+from coeval.pipeline.config.findings import closest_word
 
 LOCAL = "huggingface"
 _BATCHED: Mapping[Purpose, str] = {"response_collection": "batch", "evaluation": "judge_batch"}
@@ -109,7 +109,7 @@ def task_options(settings: SharedSettings) -> dict[str, Any]:
     for name, value in given.items():
         option = known.get(name.replace("_", "-").removeprefix("--"))
         if option is None:
-            near = closest(name, known)
+            near = closest_word(name, known)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
             raise UsageError(f"{TASK_OPTION} {name}: no task has such an option; {hint}")
         values[option.name] = _option_value(option, value)
@@ -163,7 +163,7 @@ def _request(name: str, settings: EvalSettings, options: Mapping[str, Any]) -> T
     responses = _with_responses(options).get(name)
     if responses is not None and not responses.is_file():
         raise UsageError(f"{_taking_responses()[name].flag}: there is no file {responses}")
-    given = kind_of(name).found_files(values) | row.given_files(values)
+    given = benchmark_class(name).find_files(values) | row.own_files(values)
     return msgspec.structs.replace(request, given=given, options=values, responses=responses)
 
 
@@ -176,7 +176,7 @@ def _problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str
             f"{setting('local')} loads the model in this process and {setting('base_url')} names a server; "
             "give one of them"
         )
-    ruled = [name for name in names if name in TASKS and not kind_of(name).needs_judge]
+    ruled = [name for name in names if name in TASKS and not benchmark_class(name).needs_judge]
     if settings.judge_only and ruled:
         yield (
             f"{setting('judge_only')}: {', '.join(ruled)} are scored by rules, without a judge; leave them "

@@ -61,7 +61,7 @@ from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
 from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.recipes import task_fields
-from coeval.pipeline.plan.task_setup import judge_form
+from coeval.pipeline.plan.task_setup import build_judge_form
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
@@ -245,7 +245,7 @@ class CoevalRun(Benchmark):
         return RunTask(
             task,
             rubric,
-            judge_form(task.model_copy(update=settled), rubric),
+            build_judge_form(task.model_copy(update=settled), rubric),
             computed,
             tuple(checks.keys() - computed.keys()),
             {name: values.get(name, []) for name in task.label_attributes},

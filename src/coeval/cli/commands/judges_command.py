@@ -21,7 +21,7 @@ from coeval.core.figures import figure_text, points
 from coeval.core.text import listed, numbered
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.judge_check import RESULT, CheckRequest, JudgeCheck, prepare_check
-from coeval.reports.content import ReportColumn, ReportTable, columns_of
+from coeval.reports.content import ReportColumn, ReportTable, make_columns
 from coeval.store.jsonl import write_json_atomic
 
 app = typer.Typer(
@@ -152,7 +152,9 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
         ReportColumn("shift", "shift", "points"),
     )
     rows = [(one.task, one.factor, one.n, one.flips, one.shift) for one in found.factors]
-    show_table(console, ReportTable("", "", (*columns_of("task", "factor"), *figures), tuple(rows), names=2))
+    show_table(
+        console, ReportTable("", "", (*make_columns("task", "factor"), *figures), tuple(rows), names=2)
+    )
     say(
         console,
         "Shift in points: new − anchor, tasks counting alike, with the 95% interval over items.",

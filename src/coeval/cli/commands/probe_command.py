@@ -17,10 +17,10 @@ from coeval.core.options import ProbeMode
 from coeval.core.text import numbered
 from coeval.engine.probing import ProbeResult, Probing, silent
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.roles import asked_as
+from coeval.pipeline.config.roles import model_id_or_code
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.start.only import probe_only
-from coeval.reports.content import columns_of
+from coeval.pipeline.start.partial_starts import probe_config
+from coeval.reports.content import make_columns
 
 
 def probe(
@@ -61,7 +61,7 @@ def probe(
         on_fail or experiment.probe_on_fail,
     )
     found_keys, messages = find_keys(keys), streams.messages()
-    resolved, results = with_progress(found_keys, lambda context: probe_only(settled, probing, context))
+    resolved, results = with_progress(found_keys, lambda context: probe_config(settled, probing, context))
     if not results:
         streams.say(messages, "no model was probed")
         return
@@ -76,10 +76,10 @@ def probe(
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
     models = {model.name: model for model in config.models}
     rows = [
-        (result.name, models[result.name].interface, _found(result), asked_as(models[result.name]))
+        (result.name, models[result.name].interface, _found(result), model_id_or_code(models[result.name]))
         for result in results
     ]
-    show_rows(console, "", columns_of("model", "interface", "found", "asked as"), rows)
+    show_rows(console, "", make_columns("model", "interface", "found", "asked as"), rows)
 
 
 def _found(result: ProbeResult) -> str:

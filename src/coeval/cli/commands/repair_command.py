@@ -18,9 +18,9 @@ from coeval.core.plain import plain
 from coeval.core.text import numbered
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.upkeep.gaps import continue_command
-from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, Needed, RepairReport
+from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, RepairOptions, RepairReport
 from coeval.pipeline.upkeep.repair import repair as repair_run
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 from coeval.store.output_folder import existing_run
 from coeval.store.rundir import RunDir
 
@@ -58,7 +58,7 @@ def repair(
     """
     phases = PHASES if phase is None else (_phase(phase),)
     folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
-    report = repair_run(folder, Needed(phases, dry_run, examples))
+    report = repair_run(folder, RepairOptions(phases, dry_run, examples))
     console = streams.results()
     _show_phases(report, phases, console)
     if stats:
@@ -91,7 +91,7 @@ _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
     rows = [(phase, *_figures([file for file in report.files if file.phase == phase])) for phase in phases]
-    show_rows(console, "", (*columns_of("phase"), *columns_of(*_HEADINGS, kind="count")), rows)
+    show_rows(console, "", (*make_columns("phase"), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
 def _show_files(report: RepairReport, console: Console) -> None:
@@ -101,7 +101,7 @@ def _show_files(report: RepairReport, console: Console) -> None:
         for file in report.files
         if not file.is_document or file.invalid
     ]
-    show_rows(console, "Files", (*columns_of("file"), *columns_of(*_HEADINGS, kind="count")), rows)
+    show_rows(console, "Files", (*make_columns("file"), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
 def _show_reasons(report: RepairReport, console: Console) -> None:
@@ -110,7 +110,11 @@ def _show_reasons(report: RepairReport, console: Console) -> None:
     rows = [
         (reason, phase, count, REASONS[reason]) for (phase, reason), count in report.reasons.most_common()
     ]
-    columns = (*columns_of("reason", "phase"), *columns_of("lines", kind="count"), *columns_of("meaning"))
+    columns = (
+        *make_columns("reason", "phase"),
+        *make_columns("lines", kind="count"),
+        *make_columns("meaning"),
+    )
     show_rows(console, "Invalid lines", columns, rows)
 
 

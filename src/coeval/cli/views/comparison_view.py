@@ -28,8 +28,8 @@ from coeval.cli.views.table_view import (
 )
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import numbered
-from coeval.reports.content import ReportColumn, ReportTable, columns_of
-from coeval.reports.writers.markup import as_markdown, escaped
+from coeval.reports.content import ReportColumn, ReportTable, make_columns
+from coeval.reports.writers.markup import as_markdown, escape_markdown
 
 if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
@@ -51,15 +51,15 @@ def print_sweeps(found: SweepComparison, console: Console) -> None:
 
     for said in found.sentences:
         say(console, said)
-    show_each(console, [choice_table(found).with_columns("task", "best", last="tied")])
+    show_each(console, [choice_table(found).reorder_columns("task", "best", last="tied")])
     if found.changes:
-        show_each(console, [last_steps(found).with_columns("run", "task")])
+        show_each(console, [last_steps(found).reorder_columns("run", "task")])
     table = run_table(found)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
         title = f"{table.title}: the others less {base}"
-        orient_to_base = msgspec.structs.replace(table, title=title, rows=rows)
-        show_each(console, [orient_to_base.with_columns("of", "row")])
+        against = msgspec.structs.replace(table, title=title, rows=rows)
+        show_each(console, [against.reorder_columns("of", "row")])
     console.print()
     say(console, _LEGEND, "dim")
     for note in found.notes:
@@ -137,7 +137,7 @@ def _table(
         *pair_columns(*pair),
         *([ReportColumn("judges", "judges", "gap")] * judged),
         ReportColumn("p", "p", "probability"),
-        *columns_of("n", kind="count"),
+        *make_columns("n", kind="count"),
         ReportColumn("least", "least", "points"),
     )
     rows = []
@@ -151,15 +151,15 @@ def _table(
 def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
     """For a pull request: what a ``gate`` says and the sentences as a list, doubts of them, a table for each
     pair, notes."""
-    said = [escaped(sentence) for sentence in (*gate, *_sentences(compared))]
-    said += [f"**Doubt:** {escaped(doubt)}" for doubt in compared.doubts]
-    parts = [f"**{escaped(SIMULATED)}**"] if compared.simulated else []
+    said = [escape_markdown(sentence) for sentence in (*gate, *_sentences(compared))]
+    said += [f"**Doubt:** {escape_markdown(doubt)}" for doubt in compared.doubts]
+    parts = [f"**{escape_markdown(SIMULATED)}**"] if compared.simulated else []
     parts.append("\n".join(f"- {one}" for one in said))
     for (a, b), found in group_by_pair(compared.comparisons):
         table = _table("", ("task", *compared.mean_headings(a, b)), [one.place for one in found], found)
         parts.append(as_markdown(table))
     notes = [*compared.missing, *compared.notes]
-    parts += ["\n".join(f"- {escaped(note)}" for note in notes)] if notes else []
+    parts += ["\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
     return "\n\n".join([*parts, compared.legend]) + "\n"
 
 

@@ -15,11 +15,11 @@ from coeval.core.folding import folded
 from coeval.core.plain import plain, plain_lines
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
-from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.estimate.savings import EstimatedStart, described_start, with_savings
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
+from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
+from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_any_start
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Passage, Report, ReportSection
@@ -87,17 +87,17 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     Raises UsageError: a model has no host, or items of one's own cannot be used.
     """
     prices = PriceBook()
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     options = RunOptions.so_far(config)
-    start = described_start(config, options, keys, prices)
-    assumed = Assumed(prices, seen_lengths(start.config, start.preview))
+    start = preview_any_start(config, options, keys, prices)
+    assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
-    estimate = with_savings(estimate, start.config, start.preview, assumed)
-    warnings = (*doubts(config), *start.warnings, *_changed(start, options), *start.choices)
+    estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
+    warnings = (*find_doubtful_settings(config), *start.warnings, *_changed(start, options), *start.choices)
     return DescribedExperiment(start.config, start.preview, options, estimate, warnings)
 
 
-def _changed(start: EstimatedStart, options: RunOptions) -> Iterator[str]:
+def _changed(start: PreviewedStart, options: RunOptions) -> Iterator[str]:
     """Why the run could not go on as it is, where records of another configuration stand."""
     try:
         start.preview.refuse(options)

@@ -13,15 +13,15 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import say_names, show_table, without_incomparable
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
-from coeval.reports.content import ReportTable, columns_of
-from coeval.reports.writers.markup import as_markdown, escaped
+from coeval.reports.content import ReportTable, make_columns
+from coeval.reports.writers.markup import as_markdown, escape_markdown
 
 _STYLES = {"GO": "bold green", "INCONCLUSIVE": "bold yellow", "NO-GO": "bold red"}
 _COLUMNS = (
-    *columns_of("task", "verdict", "tier"),
-    *columns_of("difference", "at least", "allowed", kind="points"),
-    *columns_of("n", kind="count"),
-    *columns_of("other judges"),
+    *make_columns("task", "verdict", "tier"),
+    *make_columns("difference", "at least", "allowed", kind="points"),
+    *make_columns("n", kind="count"),
+    *make_columns("other judges"),
 )
 
 
@@ -53,13 +53,13 @@ def print_gate(found: GateReport, console: Console) -> None:
 
 def markdown(found: GateReport) -> str:
     """For a pull request or the summary of a step: the same."""
-    parts = [f"**{escaped(SIMULATED)}**"] if found.simulated else []
+    parts = [f"**{escape_markdown(SIMULATED)}**"] if found.simulated else []
     for one in found.candidates:
-        parts += [f"### {escaped(one.sentence)}", as_markdown(_table(one))]
+        parts += [f"### {escape_markdown(one.sentence)}", as_markdown(_table(one))]
         if said := list(_open(one)):
-            parts.append("\n".join(f"- {escaped(each)}" for each in said))
-    said = [f"- **Doubt:** {escaped(doubt)}" for doubt in found.doubts]
-    said += [f"- {escaped(note)}" for note in found.notes]
+            parts.append("\n".join(f"- {escape_markdown(each)}" for each in said))
+    said = [f"- **Doubt:** {escape_markdown(doubt)}" for doubt in found.doubts]
+    said += [f"- {escape_markdown(note)}" for note in found.notes]
     parts += ["\n".join(said)] if said else []
     return "\n\n".join([*parts, legend(found)]) + "\n"
 

@@ -20,7 +20,7 @@ from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.models.open import obstacle_to
 from coeval.pricing.price_book import FREE_HERE
-from coeval.reports.content import Cell, ReportTable, columns_of
+from coeval.reports.content import Cell, ReportTable, make_columns
 
 # --- Credentials found, by place
 
@@ -77,7 +77,7 @@ def _missing(spec: ModelSpec, keys: Keys) -> str | None:
 def print_credentials(found: Sequence[FoundCredential], console: Console) -> None:
     """A row for each."""
     rows = [(_named(each), each.usable, _where(each)) for each in found]
-    show_rows(console, "", columns_of("interface", "usable", "found"), rows)
+    show_rows(console, "", make_columns("interface", "usable", "found"), rows)
 
 
 def _named(found: FoundCredential) -> str:
@@ -98,8 +98,8 @@ def _where(found: FoundCredential) -> str:
     return f"nothing; set {variables}" if variables else "nothing"
 
 
-_COLUMNS = (*columns_of("model"), *columns_of("context", "input", "output", kind="count"))
-_MORE_COLUMNS = (*_COLUMNS, *columns_of("cached", kind="count"), *columns_of("price by"))
+_COLUMNS = (*make_columns("model"), *make_columns("context", "input", "output", kind="count"))
+_MORE_COLUMNS = (*_COLUMNS, *make_columns("cached", kind="count"), *make_columns("price by"))
 
 
 def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) -> None:

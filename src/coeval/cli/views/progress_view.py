@@ -25,7 +25,7 @@ from coeval.core.plain import plain
 from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, figures, sentence
 from coeval.engine.session import SessionContext
 from coeval.models.keys import Keys
-from coeval.reports.content import Cell, columns_of
+from coeval.reports.content import Cell, make_columns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -217,9 +217,9 @@ def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """A row for each job."""
     columns = (
-        *columns_of("batch", "model", "phase"),
-        *columns_of("requests", "done", "age", "looked at", kind="count"),
-        *columns_of("state"),
+        *make_columns("batch", "model", "phase"),
+        *make_columns("requests", "done", "age", "looked at", kind="count"),
+        *make_columns("state"),
     )
     show_rows(console, "Batch jobs", columns, map(_cells, jobs))
 

@@ -57,7 +57,7 @@ class WayOut(NamedTuple):
     always: str = ""
 
     def sentence(self) -> str:
-        meant = closest(self.word, self.known)
+        meant = closest_word(self.word, self.known)
         first = f"did you mean '{meant}'?" if meant else self.otherwise
         if first.endswith(":"):
             first += f" {listed(self.known, _MOST_LISTED) or '(none)'}"
@@ -147,7 +147,7 @@ def refused(problems: Iterable[Problem], main_file: str) -> ConfigError:
     return ConfigError(shown, more=len(ordered) - len(shown))
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
+def closest_word(word: str, known: Iterable[str]) -> str | None:
     """The known word that was probably meant, whatever its case; None where nothing is near.
 
     Near is a word spelt much alike, or the only one of which a part begins alike: ``labels`` is

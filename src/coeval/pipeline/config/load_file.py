@@ -30,7 +30,7 @@ GIVEN = "config"
 """What problems name in place of a file; there are no lines."""
 
 
-def given_document(data: Mapping[str, Any]) -> Document:
+def document_from_mapping(data: Mapping[str, Any]) -> Document:
     """Plain data of its own, whatever becomes of what was given.
 
     Tuples are lists, paths are text, numbers of numpy are numbers, and attribute values are text, as in a
@@ -101,14 +101,14 @@ Source: TypeAlias = str | Path | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     """A valid experiment file. ``data`` is what was read, inherited sections included."""
 
     config: Config
     data: dict[str, Any]
     lines: FindingLines
 
-    def with_settings(self, **values: Any) -> Loaded:
+    def with_settings(self, **values: Any) -> LoadedConfig:
         """The same, with settings of ``experiment`` in place of the file's (None: as the file has it)."""
         given = {name: value for name, value in values.items() if value is not None}
         experiment = self.config.experiment.model_copy(update=given)
@@ -126,7 +126,7 @@ def load_config(source: Source) -> Config:
 
 def read_config(
     source: Source | Document, *, resume_from: str | None = None, start: RunOptions | None = None
-) -> Loaded:
+) -> LoadedConfig:
     """Read and check an experiment, keeping what was read; ``resume_from`` overrides the key's.
 
     With ``start``, whether a run may start so is among the problems.
@@ -137,7 +137,7 @@ def read_config(
         case Document():
             document = source
         case Mapping():
-            document = given_document(source)
+            document = document_from_mapping(source)
         case _:
             document = read_document(Path(source))
     if resume_from is not None and isinstance(document.data.get("experiment"), dict):
@@ -158,7 +158,7 @@ def read_config(
     problems = [*document.problems, *(document.lines.locate(finding) for finding in findings)]
     if problems or structure.config is None:
         raise refused(problems, document.lines.file)
-    return Loaded(structure.config, document.data, document.lines)
+    return LoadedConfig(structure.config, document.data, document.lines)
 
 
 def _expand_home(document: Document) -> None:

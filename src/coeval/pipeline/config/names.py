@@ -29,7 +29,7 @@ def name_rules(draft: Draft) -> Iterator[Finding]:
                     first[name] = f"{section}[{index}]"
                     yield from _bad_name(path, name, is_model=section != "tasks")
                     for variant in draft.variants(index) if section == "models" else ():
-                        if (problem := name_problem(variant)) is not None:
+                        if (problem := find_name_problem(variant)) is not None:
                             yield Finding((section, index, "variants", variant), "V-04", problem)
     yield from _columns_of_answers(draft)
     yield from _labels(draft)
@@ -62,7 +62,7 @@ def is_model_name(text: str) -> bool:
     return all(map(is_name, text.split("/")))
 
 
-def name_problem(name: str, *, is_model: bool = False) -> str | None:
+def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
     """What is wrong with the name of a model, task or experiment, and what would be right; None: nothing."""
     if not (is_model_name(name) if is_model else is_name(name)):
         slash = ", '/'" if is_model else ""
@@ -102,7 +102,7 @@ _RESERVED = {EXACT_MATCH: "label scores", CHECK: "checks"}
 def _bad_name(path: KeyPath, name: str, *, is_model: bool = False) -> Iterator[Finding]:
     if name in _RESERVED and (path[0] in ("models", "students") or "responses" in path):
         yield Finding(path, "V-04", f"'{name}' is reserved for {_RESERVED[name]}; choose another name")
-    elif (problem := name_problem(name, is_model=is_model)) is not None:
+    elif (problem := find_name_problem(name, is_model=is_model)) is not None:
         yield Finding(path, "V-04", problem)
 
 

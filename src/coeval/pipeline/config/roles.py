@@ -206,7 +206,7 @@ def _answered_students(draft: Draft) -> Iterator[Finding]:
             yield Finding(path, "V-20", message)
 
 
-def asked_as(model: ModelConfig) -> str:
+def model_id_or_code(model: ModelConfig) -> str:
     """Return the provider's id of a model, or the code of the user's that it is."""
     given = model.parameters
     match model.interface:
@@ -218,12 +218,12 @@ def asked_as(model: ModelConfig) -> str:
             return model.spec().model
 
 
-def own_code(models: Iterable[ModelConfig]) -> Iterator[str]:
+def describe_user_code(models: Iterable[ModelConfig]) -> Iterator[str]:
     """Say which code of the user's these models are, a sentence each."""
     for model in models:
         if model.interface in _NEEDED:
             where = "in this process" if model.interface == "python" else "as a program, in no sandbox"
-            yield f"{model.name} runs {asked_as(model)} {where}; it is free unless it reports a cost"
+            yield f"{model.name} runs {model_id_or_code(model)} {where}; it is free unless it reports a cost"
 
 
 _NEEDED = {"python": "callable", "command": "argv"}

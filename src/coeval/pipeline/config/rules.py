@@ -221,7 +221,7 @@ def _conditions(draft: Draft, index: int) -> Iterator[Finding]:
     where = draft.get(*path, default=[])
     for condition in [where] if isinstance(where, str) else where:
         try:
-            Condition.of(condition)
+            Condition.parse(condition)
         except UsageError as error:
             yield Finding(path, "V-32", str(error))
 

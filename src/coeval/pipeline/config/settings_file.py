@@ -45,7 +45,7 @@ def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> 
     return values
 
 
-def settings_of(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dict[str, Any]:
+def parse_settings(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dict[str, Any]:
     """Return what a mapping of Python sets of ``record``; raises UsageError as `read_settings_file` does."""
     values, findings = _values(data, record)
     if findings:
@@ -73,7 +73,7 @@ def _values(data: Mapping[str, Any], record: type[msgspec.Struct]) -> tuple[dict
     return values, mistakes
 
 
-def checked(settings: R) -> R:
+def check_settings(settings: R) -> R:
     """Return settings that came as keywords of Python, whose types nobody has checked.
 
     Raises UsageError: a value is of another kind, or out of its range.

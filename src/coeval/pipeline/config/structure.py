@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest, shown
+from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest_word, shown
 from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Documents, Items, Sampling
 from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
 from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD, RubricFactor
@@ -116,7 +116,7 @@ def _meant(detail: ErrorDetails) -> set[KeyPath]:
     path = _path(detail)
     if (section := _home(path)) is not None:
         return {(*path[:-1], section), (*path[:-1], section, path[-1])}
-    near = closest(str(path[-1]), _known_keys(detail))
+    near = closest_word(str(path[-1]), _known_keys(detail))
     return {(*path[:-1], near)} if near else set()
 
 

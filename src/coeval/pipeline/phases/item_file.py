@@ -22,8 +22,8 @@ from coeval.pipeline.config.schema import TaskConfig
 from coeval.store.jsonl import store_error
 from coeval.tables.harvest import ItemOrigin
 from coeval.tables.item_map import ItemMap, MappedItem
-from coeval.tables.source_bytes import Reported
-from coeval.tables.table_source import SourceChoice, TableSource, local_source
+from coeval.tables.source_bytes import LineMessages
+from coeval.tables.table_source import SourceChoice, TableSource, find_local_source
 
 # --- What the section ``items`` of a task says of its table
 
@@ -42,7 +42,7 @@ def item_map(items: Items) -> ItemMap:
 
 def source_of(items: Items) -> TableSource:
     """The files of the section; raises UsageError where there are none."""
-    source = local_source(
+    source = find_local_source(
         SourceChoice(name=items.path, split=items.split, encoding=items.encoding, delimiter=items.delimiter)
     )
     return replace(source, license=items.license) if items.license is not None else source
@@ -220,8 +220,8 @@ class ItemFile:
     lines: list[bytes] = field(default_factory=list)
     rewritten: bool = False
     ids: dict[str, int] = field(default_factory=dict)
-    problems: Reported = field(default_factory=Reported)
-    remarks: Reported = field(default_factory=Reported)
+    problems: LineMessages = field(default_factory=LineMessages)
+    remarks: LineMessages = field(default_factory=LineMessages)
     label_values: dict[str, dict[str, None]] = field(default_factory=dict)
     origin: ItemOrigin | None = None
     changed_since: str = ""
@@ -235,7 +235,7 @@ class ItemFile:
 
     def wrong(self) -> list[str]:
         """What cannot be used, a sentence a line."""
-        return [*self.flaws, *self.problems.of(self.path)]
+        return [*self.flaws, *self.problems.format_lines(self.path)]
 
     def add(self, line: bytes, item: Datapoint, number: int) -> int:
         """Take a record in; the line where its id stood first."""

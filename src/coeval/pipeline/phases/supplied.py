@@ -32,9 +32,9 @@ from coeval.store.jsonl import replaced_whole
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.documents import CutDocuments, read_documents
-from coeval.tables.harvest import Harvest, ItemOrigin, Selection, read_origins, remember_origin, sampled
+from coeval.tables.harvest import Harvest, ItemOrigin, Selection, draw_sample, read_origins, write_origin
 from coeval.tables.item_map import ItemMap
-from coeval.tables.source_bytes import file_of
+from coeval.tables.source_bytes import hash_file
 from coeval.tables.table_source import TableSource
 
 # --- Items from a table: ``tasks[].items``
@@ -52,17 +52,17 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
     before = origins[-1] if origins and file.path.exists() else None
     try:
         source = source_of(items)
-        files = [file_of(path) for path in source.files] if before is not None else []
+        files = [hash_file(path) for path in source.files] if before is not None else []
     except UsageError as error:
         if before is None:
             file.flaws.append(str(error))
             return file
         file.said.append(f"the items that were taken on {before.taken_at} are used: {error}")
         return file.read()
-    if before is not None and before.same_as(files, needed, chosen):
+    if before is not None and before.matches(files, needed, chosen):
         return file.read()
     _take(file, source, needed, chosen, skip_bad=items.skip_bad)
-    if before is not None and not before.same_as(files, needed, before.selection):
+    if before is not None and not before.matches(files, needed, before.selection):
         file.changed_since = before.taken_at
         file.said.append(
             f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
@@ -80,19 +80,19 @@ def _selection(items: Items, most: int | None) -> Selection:
 
 def _take(file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selection, *, skip_bad: bool) -> None:
     names = (file.source.task.name, file.source.teacher)
-    prefix, harvest = item_prefix(*names), Harvest(source.tables(), needed)
-    for found in sampled(harvest.items(chosen.first), chosen):
+    prefix, harvest = item_prefix(*names), Harvest(source.open_tables(), needed)
+    for found in draw_sample(harvest.read_items(chosen.read_limit), chosen):
         made = made_item(found.item, prefix, names, found.place)
         file.add(made.line, made.item, found.line)
     file.rewritten = True
-    (file.said if skip_bad else file.flaws).extend(harvest.problem_lines())
+    (file.said if skip_bad else file.flaws).extend(harvest.describe_problems())
     if skip_bad and harvest.flawed:
         file.said.append(f"{source.name}: {numbered(harvest.flawed, 'row')} without an item left out")
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")
-    file.said += [f"{source.name}: {sentence}" for sentence in harvest.remarks(chosen)]
-    file.origin = ItemOrigin.of(source, harvest, chosen, len(file.ids))
+    file.said += [f"{source.name}: {sentence}" for sentence in harvest.describe_gaps(chosen)]
+    file.origin = ItemOrigin.from_harvest(source, harvest, chosen, len(file.ids))
 
 
 # Of a warning, which is one line or two.
@@ -123,7 +123,7 @@ class Supply:
             )
         for file in self.files:
             yield from file.said
-            yield from file.remarks.of(file.path)
+            yield from file.remarks.format_lines(file.path)
             yield from _untold_labels(file)
             if file.missing:
                 total = f"the {file.source.task.sampling.total:,} items that sampling.total asks for"
@@ -131,7 +131,7 @@ class Supply:
         for answers in self.answers:
             yield from answers.said
         for documents in self.documents.values():
-            yield from documents.said
+            yield from documents.omissions
 
     def refuse_flawed(self) -> None:
         """Raises ConfigError where lines cannot be used as items or answers; it names them."""
@@ -189,7 +189,7 @@ class Supply:
                 with replaced_whole(place) as target:
                     target.writelines(file.lines)
                 if file.origin is not None:
-                    remember_origin(folder, (task, teacher), file.origin)
+                    write_origin(folder, (task, teacher), file.origin)
 
     def forget(self) -> None:
         """Drop lines and ids, once they are put: a million of them would stay as long as the run."""

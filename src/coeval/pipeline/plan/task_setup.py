@@ -168,7 +168,7 @@ def build_setup(
     reasons = config.reasons(task, len(judged))
     task = task.model_copy(update={"rationale": reasons.given})
     settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
-    form = judge_form(task, judged)
+    form = build_judge_form(task, judged)
     criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
     given = config.answered_by(task)
@@ -205,7 +205,7 @@ def build_setup(
     )
 
 
-def judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm:
+def build_judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm:
     """What judges of a task, its ``rationale`` settled, are asked about these factors."""
     scales = {factor: task.scale_of(factor) for factor in criteria}
     return JudgeForm(criteria, scales, rationale=bool(task.rationale))

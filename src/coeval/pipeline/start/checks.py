@@ -28,7 +28,7 @@ from coeval.pipeline.phases.item_file import item_map, source_of
 from coeval.pipeline.run_options import RunOptions
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
-from coeval.tables.item_map import ItemMap, is_condition, unknown_columns
+from coeval.tables.item_map import ItemMap, find_unknown_columns, is_condition
 from coeval.tables.table_source import TableSource
 
 # --- Item tables exist and have their columns (V-33)
@@ -81,9 +81,9 @@ def _columns(items: Items, path: KeyPath) -> Iterator[Finding]:
 
 def _unknown(source: TableSource, needed: ItemMap) -> Iterator[tuple[tuple[str, ...], str, WayOut]]:
     """Columns that the first of the files lacks: their places in the map, and what is wrong."""
-    table = next(source.tables())
+    table = next(source.open_tables())
     table.close()
-    for key, column, known in unknown_columns(needed, table.columns):
+    for key, column, known in find_unknown_columns(needed, table.columns):
         yield key, f"{table.path} has no column '{column}'", WayOut(column, known, "columns:")
 
 
@@ -122,7 +122,7 @@ def _function_findings(draft: Draft) -> Iterator[Finding]:
                 yield Finding(path, "V-39", str(error))
 
 
-def code_of_checks(config: Config) -> Iterator[str]:
+def describe_check_code(config: Config) -> Iterator[str]:
     """What a run of this configuration executes besides asking models, a sentence for each check."""
     for task in config.tasks:
         for factor, options in task.checks.items():
@@ -136,7 +136,7 @@ _RESCUE = (
 )
 
 
-def check_start(config: Config, options: RunOptions) -> None:
+def refuse_bad_start(config: Config, options: RunOptions) -> None:
     """Check a configuration that was loaded before it was known how its run is to start.
 
     Raises ConfigError: the run cannot start so; nothing has been created.

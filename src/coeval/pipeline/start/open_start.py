@@ -1,6 +1,6 @@
 """What every start shares: its models resolved, what they may spend, its folder locked, a session open.
 
-A run, a probe, samples for an estimate and proposals all go this way (`open_start`).
+A run, a probe, samples for an estimate and proposals all go this way (`lock_and_open_session`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from coeval.store.rundir import FOLDERS, RECORD_FILES, RunDir
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SessionOptions:
     """How a session is opened: ``specs`` are the models that are asked (None: all of the configuration),
     ``board`` counts their work, ``log``: the run's log is written meanwhile."""
 
@@ -49,8 +49,8 @@ class Opening:
 
 
 @asynccontextmanager
-async def open_start(
-    config: Config, prices: PriceBook, context: SessionContext, opening: Opening = Opening()
+async def lock_and_open_session(
+    config: Config, prices: PriceBook, context: SessionContext, opening: SessionOptions = SessionOptions()
 ) -> AsyncIterator[Session]:
     """Hold a run's folder and a session in it, whose account counts what is sent. ``config`` has no ``auto``.
 
@@ -79,7 +79,7 @@ def owing(preview: Preview) -> set[str] | None:
     return None if preview.unsettled else set(map(model_of, preview.plan_count.owing()))
 
 
-def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
+def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
     """The configuration with ``auto`` resolved; a run that goes on stays with the hosts it began with.
 
     Raises UsageError: some model has no host that can be asked.
@@ -130,7 +130,7 @@ def _accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Acc
         folder.batches,
         _phase_of,
         config.experiment.budget_usd,
-        own_usage(folder) if costs else {},
+        read_own_usage(folder) if costs else {},
     )
 
 
@@ -138,7 +138,7 @@ def _phase_of(path: Path) -> str:
     return next((phase for phase, folder in FOLDERS.items() if folder == path.parent.name), "")
 
 
-def own_usage(folder: RunDir) -> dict[str, Usage]:
+def read_own_usage(folder: RunDir) -> dict[str, Usage]:
     """What the records of a run took, by model, less those that it took over; nothing where nobody noted what
     those took.
 

@@ -19,7 +19,7 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
-from coeval.pipeline.plan.count_plan import PlanCount, count_plan, known_recipes, mixed_sentence
+from coeval.pipeline.plan.count_plan import PlanCount, count_plan, mixed_sentence, read_recipes
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import Node, Spared
@@ -72,7 +72,7 @@ class Gaps:
         """What of the plan is not there, for people; and where, unless all ``files`` are shown beside it."""
         if self.unsettled:
             yield f"phases 1–2 are not finished for {listed(self.unsettled)}"
-        if said := missing_records({phase: self.missing(phase) for phase in _NOUNS}):
+        if said := describe_missing_records({phase: self.missing(phase) for phase in _NOUNS}):
             yield f"{said}; see {listed((name for name, _ in self.lacking), _MOST_NAMED)}" if files else said
 
 
@@ -86,7 +86,7 @@ _NOUNS: dict[Phase, str] = {
 }
 
 
-def missing_records(counts: Mapping[Phase, int]) -> str:
+def describe_missing_records(counts: Mapping[Phase, int]) -> str:
     """How many records of phases 3–5 are not there, in words; empty: none."""
     parts = [numbered(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
     return f"missing from the plan: {listed(parts)}" if parts else ""
@@ -99,7 +99,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     """
     gaps = Gaps()
     blueprint = Blueprint(config, folder, follow_file=True, inherited=source_folder(config))
-    setups, known = [], known_recipes(folder)
+    setups, known = [], read_recipes(folder)
     for task in config.tasks:
         unusable = any(blueprint.artifact(task.name, kind) in damaged for kind in KINDS)
         drawn = None if unusable else blueprint.known(task)
@@ -177,7 +177,7 @@ class UnscoredChecks(NamedTuple):
     reasons: Counter[tuple[str, str, str]]
 
 
-def unscored_checks(folder: RunDir) -> UnscoredChecks:
+def read_unscored_checks(folder: RunDir) -> UnscoredChecks:
     """Read why checks have no score; raises StoreError where a file cannot be read."""
     paths = [path for path in folder.files("evaluation") if path.name.endswith(f".{CHECK}.evaluations.jsonl")]
     lacking: dict[str, _CheckPart] = {}

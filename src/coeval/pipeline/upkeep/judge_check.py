@@ -24,7 +24,7 @@ from coeval.core.errors import UsageError
 from coeval.core.foreign import decoder
 from coeval.core.text import digest, listed
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.roles import own_code
+from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import whole_lines, write_bytes_atomic
@@ -110,7 +110,7 @@ def _judge(config: Config, request: CheckRequest) -> ModelConfig:
     if request.judge not in judges:
         known = listed(sorted(judges)) or "none"
         raise UsageError(f"--judge {request.judge}: no judge of that name; there are: {known}")
-    if request.models is None and any(own_code([judges[request.judge]])):
+    if request.models is None and any(describe_user_code([judges[request.judge]])):
         raise UsageError(
             f"--judge {request.judge} runs code, which no file names that was given here; give the "
             "experiment file that does: --config FILE"

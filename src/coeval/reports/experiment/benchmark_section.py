@@ -19,12 +19,12 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import of_few_values
-from coeval.reports.measure_table import Named, measure_table
+from coeval.reports.measure_table import TableHeading, measure_table
 from coeval.reports.plots import HeatMap, heat_map, item_dots
 
 # Of dots: of more items, those with a flag and a sample of the others.
@@ -74,7 +74,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
         items,
         strata,
     )
-    return section_of(
+    return make_section(
         "benchmark",
         "Is the benchmark any good?",
         [Sentence(text, "tasks") for text in coverage_sentences(measures.coverage)],
@@ -84,11 +84,13 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
 
 
 def task_table(coverage: Mapping[str, TaskCoverage]) -> ReportTable:
-    return measure_table(Named("tasks", "Tasks", ("Task",), "task"), TaskCoverage, coverage)
+    return measure_table(TableHeading("tasks", "Tasks", ("Task",), "task"), TaskCoverage, coverage)
 
 
 def teacher_table(teachers: Mapping[str, TeacherMeasures]) -> ReportTable:
-    named = Named("teachers", "Teachers: how far their items tell students apart", ("Teacher",), "teacher")
+    named = TableHeading(
+        "teachers", "Teachers: how far their items tell students apart", ("Teacher",), "teacher"
+    )
     return measure_table(named, TeacherMeasures, teachers)
 
 
@@ -161,7 +163,7 @@ def item_table(
 ) -> ReportTable:
     flag = {ReportColumn("flag", "What is wrong"): _flag}
     chosen = {each: items[each] for each in names}
-    table = measure_table(Named(name, title, ("Item",), "item"), ItemMeasures, chosen, beside=flag)
+    table = measure_table(TableHeading(name, title, ("Item",), "item"), ItemMeasures, chosen, further=flag)
     return msgspec.structs.replace(table, note=note)
 
 
@@ -184,7 +186,7 @@ def _strata(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTabl
         "strata",
         "Values of attributes",
         (
-            *columns_of("Value", "Teacher"),
+            *make_columns("Value", "Teacher"),
             ReportColumn("items", "Items", "count"),
         ),
         tuple(rows),

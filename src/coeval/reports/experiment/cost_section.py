@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
@@ -22,13 +22,13 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    as_sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
+    warning_to_sentence,
 )
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import Named, measure_table
+from coeval.reports.measure_table import TableHeading, measure_table
 from coeval.reports.plots import value_plot
 from coeval.reports.result_tables import cost_table
 
@@ -113,7 +113,7 @@ def _plot(name: str, found: Sequence[_Valued], evidence: RunEvidence) -> dict[st
     amounts = [getattr(one, name) for one in found]
     log = min(amounts) > 0 and max(amounts) > _WIDE * min(amounts)
     title = "$ per 1,000 answers" if name == "usd" else "median seconds per answer"
-    return value_plot("quality-cost", name, title, evidence.models, log=log)
+    return value_plot("quality-cost", name, title, evidence.models, log_scale=log)
 
 
 def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Iterator[str]:
@@ -180,7 +180,7 @@ def failure_table(reader: RunReader) -> ReportTable:
         "failures",
         "What failed",
         (
-            *columns_of("What", "Model", "Reason"),
+            *make_columns("What", "Model", "Reason"),
             ReportColumn("count", "Failed", "count"),
         ),
         tuple(rows),
@@ -244,13 +244,13 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     gaps = evidence.missing.gaps
     lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
     discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
-    said = [*_money(evidence), *map(as_sentence, (*lacking, *discarded))]
+    said = [*_money(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
     costs = cost_table(evidence.results.costs)
     tables = (spending, costs, missing, failures, variance_table(measures.g_study))
-    return section_of(
+    return make_section(
         "cost",
         "What did it cost, and what is missing?",
         [Sentence(text, "phases") for text in said],
@@ -276,7 +276,7 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
 def variance_table(study: GStudy | None) -> ReportTable:
     components = {} if study is None else part_names(study.components)
     title = "Where the scores scatter, in points"
-    table = measure_table(Named("variance", title, ("Part",)), Component, components)
+    table = measure_table(TableHeading("variance", title, ("Part",)), Component, components)
     if study is None:
         return table
     left = f"; {numbered(study.left_out, 'item')} that lack some are left out" if study.left_out else ""

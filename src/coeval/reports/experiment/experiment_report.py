@@ -34,8 +34,8 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    as_sentence,
-    section_of,
+    make_section,
+    warning_to_sentence,
 )
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section, value_section
@@ -43,7 +43,7 @@ from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_section
-from coeval.reports.measure_table import Named, declared_columns, measure_table
+from coeval.reports.measure_table import TableHeading, columns_by_field, measure_table
 from coeval.reports.plots import HeatMap, heat_map
 from coeval.reports.result_tables import pair_table, people_table
 from coeval.store.jsonl import read_json_if_whole
@@ -60,7 +60,9 @@ _STRONGEST = 0.4
 def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
     """Strengths, who wins against whom, and how judges compare; ``opened``: the page says who leads."""
     strengths, rates = pair_table(found.students), _rates(found)
-    judges = measure_table(Named("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges)
+    judges = measure_table(
+        TableHeading("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges
+    )
     students = list(found.students)
     grid = HeatMap(
         rates,
@@ -76,7 +78,7 @@ def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
     said = list(pair_sentences(found))[3 * opened :]
     sentences = [Sentence(plain(text), strengths.name) for text in (*said, *_how(found))]
     question = "Who wins where answers are compared?"
-    return section_of("pairs", question, sentences, pictures, (strengths, rates, judges))
+    return make_section("pairs", question, sentences, pictures, (strengths, rates, judges))
 
 
 def _how(found: PairMeasures) -> Iterator[str]:
@@ -90,7 +92,7 @@ def _how(found: PairMeasures) -> Iterator[str]:
 
 def _rates(found: PairMeasures) -> ReportTable:
     """Both ways, so that a matrix has all its cells."""
-    columns = declared_columns(PairRate)
+    columns = columns_by_field(PairRate)
     rows = []
     for (one, other), rate in found.rates.items():
         wins = rate.wins
@@ -129,7 +131,7 @@ def examples(evidence: RunEvidence) -> Iterator[Example]:
     if len(order) < 2:
         return
     first, second = order[:2]
-    shared = SharedScores(evidence.measured.grid).by_item(first, second)
+    shared = SharedScores(evidence.measured.grid).means_by_item(first, second)
     for ahead, behind, turned in ((first, second, False), (second, first, True)):
         gaps = {item: (b - a if turned else a - b) for item, (a, b) in shared.items()}
         item = min(gaps, key=lambda one: (-round(gaps[one], 9), one), default=None)
@@ -211,19 +213,21 @@ def people_section(found: PeopleMeasures) -> ReportSection:
     tables = [
         people_table(students),
         measure_table(
-            Named("people-pairs", "Differences by judges and by people", ("Scale", "Student", "Other")),
+            TableHeading(
+                "people-pairs", "Differences by judges and by people", ("Scale", "Student", "Other")
+            ),
             CalibratedPair,
             pairs,
         ),
         measure_table(
-            Named("people-judges", "Judges against people", ("Judge",)), AgainstPeople, found.judges
+            TableHeading("people-judges", "Judges against people", ("Judge",)), AgainstPeople, found.judges
         ),
     ]
     if found.agreement:
-        named = Named("people-agreement", "People pairwise", ("Person", "Other"))
+        named = TableHeading("people-agreement", "People pairwise", ("Person", "Other"))
         tables.append(measure_table(named, PairAgreement, found.between))
     sentences = [Sentence(plain(text), "people") for text in people_sentences(found)]
-    return section_of("by-people", "What do people say?", sentences, (), tuple(tables))
+    return make_section("by-people", "What do people say?", sentences, (), tuple(tables))
 
 
 # --- Labels of items
@@ -351,9 +355,9 @@ _AT_WORK = ("running", "stopped", "interrupted")
 def _alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
     """What a reader has to know before any figure, with the command that mends it."""
     if evidence.reader.simulated:
-        yield Alert(as_sentence(SIMULATED))
+        yield Alert(warning_to_sentence(SIMULATED))
     served = evidence.reader.served()
-    yield from (Alert(plain(as_sentence(one.warning))) for one in served if one.warning)
+    yield from (Alert(plain(warning_to_sentence(one.warning))) for one in served if one.warning)
     missing, run = evidence.missing, evidence.reader.run
     if status == "running":
         yield Alert("The run is at work: these figures are of what it has so far.", "")
@@ -368,9 +372,9 @@ def _alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         go_on = f" Continue with {command}; {meaning.rstrip(')')}." if apart else ""
         yield Alert(f"{begun}: {what}.{go_on}", "" if apart else command)
     elif missing.sentences:
-        yield Alert(plain(as_sentence(missing.sentences[0])))
+        yield Alert(plain(warning_to_sentence(missing.sentences[0])))
     for note in missing.notes:
-        yield Alert(plain(as_sentence(note)))
+        yield Alert(plain(warning_to_sentence(note)))
     if (looks := evidence.measured.grid.looks) is not None and looks.many:
         yield Alert(
             f"{looks.name.capitalize()} at a run that grows: differences are called significant only if they "

@@ -13,7 +13,7 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.judged_answers import score_answers
-from coeval.analysis.measures.pair_measures import read_comparisons
+from coeval.analysis.measures.pair_measures import read_pair_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -262,7 +262,7 @@ def _score(reader: Reader) -> None:
 @_score.register
 def _(reader: RunReader) -> None:
     score_answers(reader)
-    if (found := read_comparisons(reader)) is None:
+    if (found := read_pair_comparisons(reader)) is None:
         return
     items = [found.items[at] for at in found.item]
     judges = [found.judges[at] for at in found.judge]

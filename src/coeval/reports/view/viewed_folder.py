@@ -21,7 +21,7 @@ from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.plain import plain
 from coeval.core.shown_names import ShownNames
-from coeval.pipeline.plan.run_reading import opened
+from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import folder_report
 from coeval.reports.items.item_browser import ItemBrowser
@@ -62,8 +62,8 @@ class FolderSummary(msgspec.Struct, frozen=True):
 
 
 def read_summary(folder: Path) -> FolderSummary:
-    """Read a folder for its line alone, and let go of it; raises as `opened`."""
-    with opened(folder) as (reader, notes):
+    """Read a folder for its line alone, and let go of it; raises as `open_folder_reader`."""
+    with open_folder_reader(folder) as (reader, notes):
         return summary_of(reader, results(reader, notes).as_dict())
 
 
@@ -165,7 +165,7 @@ class _Read:
     def __init__(self, folder: Path) -> None:
         self.users = 0
         with ExitStack() as stack:
-            reader, notes = stack.enter_context(opened(folder, shown=True))
+            reader, notes = stack.enter_context(open_folder_reader(folder, shown=True))
             self.browser = ItemBrowser(reader)
             self.results = results(reader, notes).as_dict()
             self.summary = summary_of(reader, self.results)

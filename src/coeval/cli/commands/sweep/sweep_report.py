@@ -27,10 +27,10 @@ from coeval.core.text import dollars, listed, numbered
 from coeval.engine.progress import clock, short
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import read_settings_file
-from coeval.pipeline.plan.estimate.run_estimate import calls, ends, tokens
+from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
 from coeval.pricing.lengths import Span
-from coeval.pricing.tariff import sources_reported
-from coeval.reports.content import ReportColumn, columns_of
+from coeval.pricing.tariff import join_price_sources
+from coeval.reports.content import ReportColumn, make_columns
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, TaskStatus
@@ -263,7 +263,7 @@ def _tell_table(table: JobTable, console: Console) -> int:
             rows.append((str(checkpoint.step), *map(_cell, status)))
     title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
     tasks = (ReportColumn(task.label, task.label, "count", "", task.label) for task in plan.tasks)
-    show_rows(console, title, (*columns_of("step"), *tasks), rows[:_MOST_ROWS])
+    show_rows(console, title, (*make_columns("step"), *tasks), rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
     if missing:
@@ -340,11 +340,11 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
     steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
     say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
     rows = [
-        (task, one.jobs, one.answers, calls(one.judgments), *_money(one.cost_usd))
+        (task, one.jobs, one.answers, format_calls(one.judgments), *_money(one.cost_usd))
         for task, one in estimate.tasks.items()
     ]
     if rows:
-        show_rows(console, "", (*columns_of("task"), *columns_of(*_PLAN_HEADINGS, kind="count")), rows)
+        show_rows(console, "", (*make_columns("task"), *make_columns(*_PLAN_HEADINGS, kind="count")), rows)
     _tell_judging(sweep, estimate, console)
     return 0
 
@@ -361,18 +361,18 @@ def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> No
     line = estimate.judge
     if judge is None or line is None:
         return
-    taken = f"{tokens(line.input_tokens)} tokens in, {tokens(line.output_tokens)} out"
+    taken = f"{format_tokens(line.input_tokens)} tokens in, {format_tokens(line.output_tokens)} out"
     if line.cost_usd is None:
         say(console, f"Judging by {judge.model}: {taken}; its price is not known.")
         return
-    cost = f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
+    cost = f"{dollars(line.cost_usd.central)} ({format_usd_range(line.cost_usd)})"
     say(console, f"Judging by {judge.model}: {taken}, {cost}.")
     if estimate.prices:
-        say(console, f"Prices: {sources_reported(estimate.prices)}.", "dim")
+        say(console, f"Prices: {join_price_sources(estimate.prices)}.", "dim")
 
 
 def _money(cost: Span | None) -> tuple[str, str]:
-    return ("", "") if cost is None else (dollars(cost.central), ends(cost))
+    return ("", "") if cost is None else (dollars(cost.central), format_usd_range(cost))
 
 
 # --- The command

@@ -17,7 +17,7 @@ from coeval.simulation.traits import SAMPLING
 _NEAR = 0.86
 
 
-def doubts(config: Config) -> Iterator[str]:
+def find_doubtful_settings(config: Config) -> Iterator[str]:
     """A sentence on each thing that may not be as it was meant, on the first `MOST_SHOWN` of them."""
     of = (_parameters, _unlimited, _cramped_reasons, _samples, _quotas)
     found = itertools.chain.from_iterable(each(config) for each in of)
