@@ -30,7 +30,7 @@ class Comparison(PairDifference, frozen=True):
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
     difference over all items lies, whatever these would score. ``p_adjusted``, ``ci95_adjusted`` and
     ``verdict`` allow for all comparisons of the report (`coeval.analysis.comparison.family`); ``p`` and
-    ``ci95`` are of this one alone. ``gate`` says where (`where_of`) the comparison above it is not
+    ``ci95`` are of this one alone. ``gate`` says where (`where_phrase`) the comparison above it is not
     significant, so that this one is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too:
     None where nothing can be told, as of one judge; ``judges`` scored both, of which ``agreeing`` by
     themselves put the same one ahead; None: nobody judged. ``minimum_detectable`` is the true difference that

@@ -410,7 +410,7 @@ def _correlate_means(parts: Sequence[_Stratum]) -> float:
     both = sum(float(part.deviations_a @ part.deviations_b) / part.items**2 for part in parts)
     square_a, square_b = (
         sum((float(deviations(part) @ deviations(part)) + 0.25) / part.items**2 for part in parts)
-        for deviations in (attrgetter("from_a"), attrgetter("from_b"))
+        for deviations in (attrgetter("deviations_a"), attrgetter("deviations_b"))
     )
     return both / float(np.sqrt(square_a * square_b))
 
