@@ -12,10 +12,10 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import NOT_KNOWN, gap_text, metric_text, signed_points
-from coeval.core.html_table import Columns, columns, html_lines, html_table
-from coeval.core.plain import plain
-from coeval.core.text import listed, numbered, p_text, probability
+from coeval.core.figures import NOT_KNOWN, gap_text, metric_difference_text, metric_text
+from coeval.core.html_table import Columns, html_lines, html_table, record_columns
+from coeval.core.plain import escape_line
+from coeval.core.text import format_probability, join_names, p_value_text, pluralize
 
 # --- Comparison of two sides in one metric
 
@@ -70,7 +70,7 @@ def comparison_sentence(comparison: Comparison) -> str:
     ``B leads on ifeval: 3.1 ± 1.9 points ahead of A on 541 shared prompts (p = 0.012). With 541 prompts, a
     true gap of 2.6 points would be detected four times in five``
     """
-    where, count = where_phrase(comparison), numbered(comparison.n, f"shared {comparison.counted}")
+    where, count = where_phrase(comparison), pluralize(comparison.n, f"shared {comparison.counted}")
     if comparison.identical:
         return f"{comparison.a} and {comparison.b} have identical scores {where}: {count}"
     lead = comparison.leading
@@ -119,7 +119,7 @@ def tie_text(
 
 def p_value_clause(p: float | None, *, at_any_look: bool = False) -> str:
     """Return `` (p = 0.012)``, or `` (p = 0.012 at any look)`` for a run that grows."""
-    return "" if p is None else f" ({p_text(p)}{' at any look' if at_any_look else ''})"
+    return "" if p is None else f" ({p_value_text(p)}{' at any look' if at_any_look else ''})"
 
 
 def _judges_clause(comparison: Comparison) -> str:
@@ -138,7 +138,7 @@ def _judges_clause(comparison: Comparison) -> str:
 def _detection_sentence(pair: Comparison, least: float) -> str:
     """State the power: ``With 541 prompts, a true gap of 2.6 points would be detected four times in five``"""
     gap = f"a true gap of {gap_text(least, pair.unit)} points" if least < pair.scale else "no true gap"
-    return f"With {numbered(pair.n, pair.counted)}, {gap} would be detected four times in five"
+    return f"With {pluralize(pair.n, pair.counted)}, {gap} would be detected four times in five"
 
 
 def where_phrase(comparison: Comparison) -> str:
@@ -150,12 +150,12 @@ def where_phrase(comparison: Comparison) -> str:
 def format_difference(comparison: PairDifference, unit: str = "share") -> str:
     """Write a difference with its adjusted interval in points: ``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` if
     lopsided."""
-    return signed_points(comparison.difference, *comparison.ci95_adjusted, unit)
+    return metric_difference_text(comparison.difference, *comparison.ci95_adjusted, unit)
 
 
 def interval_text(middle: float, low: float, high: float, unit: str = "share") -> str:
     """Write the interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` if it is lopsided."""
-    text = signed_points(middle, low, high, unit)
+    text = metric_difference_text(middle, low, high, unit)
     return text[text.index("±" if "±" in text else "[") :]
 
 
@@ -232,7 +232,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         each, a column for each field of `Comparison`; its intervals are ``low`` and ``high``,
         ``bounds_low`` and ``bounds_high``."""
         spread: Columns = {}
-        for name, values in columns(Comparison, self.comparisons).items():
+        for name, values in record_columns(Comparison, self.comparisons).items():
             if name != "bounds" and not name.startswith("ci95"):
                 spread[name] = values
                 continue
@@ -274,7 +274,7 @@ def comparison_cells(pair: Comparison) -> tuple[str, ...]:
         metric_text(pair.mean_a, pair.unit),
         metric_text(pair.mean_b, pair.unit),
         format_difference(pair, pair.unit),
-        _NONE if pair.p_adjusted is None else probability(pair.p_adjusted),
+        _NONE if pair.p_adjusted is None else format_probability(pair.p_adjusted),
         f"{pair.n:,}",
         _NONE if least is None or least >= pair.scale else gap_text(least, pair.unit),
     )
@@ -378,7 +378,7 @@ def _leads_by_task_sentence(
         for side, flags in sorted(leads.items(), key=lambda counted: -len(counted[1]))
     ]
     n = len(tasks_metrics)
-    texts = (f"Of {n} tasks, the highest score is that of {listed(parts, most)}." for most in (3, 2, 1))
+    texts = (f"Of {n} tasks, the highest score is that of {join_names(parts, most)}." for most in (3, 2, 1))
     return next((text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {n} tasks below.")
 
 
@@ -388,7 +388,9 @@ def _short_sentence(comparison: Comparison) -> str:
     short = text.rpartition(". With ")[0] or text
     gap = comparison.minimum_detectable
     least = "" if gap is None or gap >= comparison.scale else gap_text(gap, comparison.unit)
-    return plain(f"{short} (detectable: {least})." if least and not comparison.significant else f"{short}.")
+    return escape_line(
+        f"{short} (detectable: {least})." if least and not comparison.significant else f"{short}."
+    )
 
 
 def orient_to_base(pair: Comparison, base: str) -> Comparison:

@@ -42,10 +42,10 @@ from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
-from coeval.core.figures import points
+from coeval.core.figures import format_points
 from coeval.core.options import STUDENTS
 from coeval.core.shown_names import short_names, short_paths
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 # --- Caveats: answers cut off or empty, missing scores, judges of one family
 
@@ -69,13 +69,13 @@ def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
         of_these = f" (of all these, cut off: {cut:,})" if cut else ""
         yield f"Empty, and counted like all others: {reported}{of_these}. {theirs}."
     lacking = [
-        f"{side.label} ({listed(tasks, _MOST_NAMED)})"
+        f"{side.label} ({join_names(tasks, _MOST_NAMED)})"
         for group in groups
         for side, tasks in _sides_lacking_tasks(group)
     ]
     if lacking:
         yield (
-            f"No score in tasks that others have: {listed(lacking, _MOST_NAMED)}. Such a task is in no "
+            f"No score in tasks that others have: {join_names(lacking, _MOST_NAMED)}. Such a task is in no "
             "difference of theirs; overall is over the others."
         )
 
@@ -87,7 +87,7 @@ def _list_answer_counts(sides: Sequence[Side], counts: Sequence[int]) -> str:
     order = sorted(zip(counts, sides, strict=True), key=lambda counted: -counted[0])
     named = [(count, side) for count, side in order if count or len(sides) <= _ALL_NAMED]
     parts = [f"{count:,} of {side.answers.good:,} answers of {side.label}" for count, side in named]
-    return listed(parts, _MOST_NAMED) + (", none of the others" if len(named) < len(sides) else "")
+    return join_names(parts, _MOST_NAMED) + (", none of the others" if len(named) < len(sides) else "")
 
 
 def _sides_lacking_tasks(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
@@ -124,7 +124,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
             )
         if len(set(chosen)) < 2:
             raise UsageError(
-                f"{reader.folder} holds answers of {listed(students)}: name two students of it with "
+                f"{reader.folder} holds answers of {join_names(students)}: name two students of it with "
                 f"{STUDENTS}, or a second folder"
             )
         costs = model_costs(reader)
@@ -159,7 +159,8 @@ def _match_models(
     everywhere = [name for name in models[0] if all(name in students for students in models)]
     if not everywhere:
         held = "; ".join(
-            f"{r.folder}: {listed(students) or 'nobody'}" for r, students in zip(readers, models, strict=True)
+            f"{r.folder}: {join_names(students) or 'nobody'}"
+            for r, students in zip(readers, models, strict=True)
         )
         raise UsageError(f"no student is in all folders ({held}); name one for each with {STUDENTS}")
     return [[name] * len(readers) for name in everywhere]
@@ -173,7 +174,7 @@ def _resolve_student(name: str, reader: Reader, students: Sequence[str]) -> str:
     if name in students or name in by_short_name:
         return name if name in students else by_short_name[name]
     close = get_close_matches(name, [*students, *by_short_name], n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {listed(students) or 'none yet'}"
+    hint = f"did you mean {close[0]}?" if close else f"there are {join_names(students) or 'none yet'}"
     raise UsageError(f"{STUDENTS}: {name}: {reader.folder} holds no answers of it; {hint}")
 
 
@@ -188,7 +189,8 @@ def _label_sides(readers: Sequence[Reader], group: Sequence[str], groups: int) -
     labels = [f"{name}:{model}" if model else name for name, model in zip(names, group, strict=True)]
     if len(set(labels)) < len(labels):
         raise UsageError(
-            f"the same folder is named twice: {listed(names)}; give another, or it once with {STUDENTS} A,B"
+            f"the same folder is named twice: {join_names(names)}; give another, or it once with {STUDENTS} "
+            "A,B"
         )
     return labels
 
@@ -281,8 +283,10 @@ def _has_shared_means(pair: ComparedPair) -> bool:
         for side, mean in ((a, comparison.mean_a), (b, comparison.mean_b))
     ]
     return any(
-        points(mean)
-        != points((scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0)
+        format_points(mean)
+        != format_points(
+            (scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0
+        )
         for name, task, mean in means
     )
 
@@ -338,7 +342,7 @@ def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
             ]
             outcomes.setdefault((leader.label, related, bool(texts)), []).extend(texts)
     for (label, related, _), texts in outcomes.items():
-        yield related_sentence(label, related, listed(texts, 1) if texts else "")
+        yield related_sentence(label, related, join_names(texts, 1) if texts else "")
 
 
 def _list_rows(pairing: Pairing) -> Iterator[ComparedRow]:

@@ -24,7 +24,7 @@ from coeval.analysis.measures.score_grid import (
     TaskDesign,
     normalize_weights,
 )
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 
 
 class Mismatch(NamedTuple):
@@ -113,10 +113,10 @@ def _note_unshared_items(a: Side, b: Side, task: str, items: Sequence[_ByCode]) 
     moved_ids = len(ids[0] & ids[1]) - len(same)
     own = zip((a, b), items, strict=True)
     only = [f"{len(by_number) - len(same):,} only {side.folder_label}" for side, by_number in own]
-    message = f"{task}: both have {numbered(len(same), 'item')} in common, {' and '.join(only)} has"
+    message = f"{task}: both have {pluralize(len(same), 'item')} in common, {' and '.join(only)} has"
     if moved_ids > 0:
         stand = "stands" if moved_ids == 1 else "stand"
-        message += f" ({numbered(moved_ids, 'id')} {stand} for another prompt in each)"
+        message += f" ({pluralize(moved_ids, 'id')} {stand} for another prompt in each)"
     return [Mismatch(task, message)]
 
 
@@ -132,7 +132,7 @@ def _note_changed_context(a: Side, b: Side, task: str, items: Sequence[_ByCode])
     ):
         if changed:
             where = f"in {b.folder_label} than in {a.folder_label}: part of the difference may be theirs"
-            shared = f"{len(changed):,} of {numbered(len(same), 'item')} in common"
+            shared = f"{len(changed):,} of {pluralize(len(same), 'item')} in common"
             notes.append(Mismatch(task, f"{task}: {shared} {change} {where}"))
     return notes
 

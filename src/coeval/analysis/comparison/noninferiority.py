@@ -33,9 +33,9 @@ from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.comparison.side import Side, unshared_judge_notes
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, joined, p_at_any_look
 from coeval.core.errors import GAPS, WORSE, UsageError
-from coeval.core.figures import difference_text, points
+from coeval.core.figures import difference_text, format_points
 from coeval.core.settings import Setting
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 
 # --- Policy
 
@@ -155,7 +155,7 @@ class GatedCandidate(msgspec.Struct, frozen=True):
         places_by_reason: dict[str, list[str]] = {}
         for task in tasks:
             places_by_reason.setdefault(self._task_reason(task), []).append(task.place)
-        return "; ".join(f"{reason} in {listed(places)}" for reason, places in places_by_reason.items())
+        return "; ".join(f"{reason} in {join_names(places)}" for reason, places in places_by_reason.items())
 
     def _task_reason(self, task: GatedTask) -> str:
         if task.verdict == "NO-GO":
@@ -266,7 +266,7 @@ def loss_messages(report: GateReport, delta: float, *, significant_only: bool = 
         lower, name, place = min(bounds, key=lambda bound: bound[0])
         if lower < -delta:
             yield (
-                f"a loss of up to {points(-lower)} points of {name} in {place} is not "
+                f"a loss of up to {format_points(-lower)} points of {name} in {place} is not "
                 "excluded; coeval gate passes only what is shown to lose less"
             )
 
@@ -352,7 +352,7 @@ def _draft_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
                 hint = f"; did you mean {close[0]}?" if close else ""
                 lacks = f"{task}: neither side has this task, which the policy names{hint}"
             elif metric is not None and of_task:
-                metrics = listed(row.metric for row in of_task)
+                metrics = join_names(row.metric for row in of_task)
                 lacks = f"{task}: no item has a {metric} of both; there is {metrics}"
             elif task in pair.a.compared | pair.b.compared:
                 lacks = f"{task}: its answers are compared pairwise; a gate needs scores (judging: scores)"
@@ -388,7 +388,7 @@ def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str,
     for task, reason in lacking.items():
         if "factor" in measures.get(task, {"factor"}):
             by_reason.setdefault(reason, []).append(task)
-    misfits = [f"{listed(tasks)} {reason}" for reason, tasks in by_reason.items()]
+    misfits = [f"{join_names(tasks)} {reason}" for reason, tasks in by_reason.items()]
     rule = policy.task_rule(None)
     for row in rows:
         overall = msgspec.structs.replace(pair.row_comparison(row), task=None, family="overall")
@@ -476,7 +476,7 @@ def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
         two = "no item has scores from two judges for both"
         why = "one judge scored both" if comparison.judges == 1 else two
         return f"; agreement of other judges is unknown: {why}"
-    least = f"over items and judges at least {points(task.lower_over_judges or 0.0)}"
+    least = f"over items and judges at least {format_points(task.lower_over_judges or 0.0)}"
     if comparison.judges == 2:
         return f"; what other judges would say can only be guessed from two ({least})"
     if task.other_judges == "open":
@@ -486,8 +486,8 @@ def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
 
 def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, beyond: bool) -> str:
     """State the verdict and its figures, in points."""
-    where, allowed = where_phrase(comparison), points(task.max_drop)
-    n = numbered(comparison.n, comparison.counted)
+    where, allowed = where_phrase(comparison), format_points(task.max_drop)
+    n = pluralize(comparison.n, comparison.counted)
     if task.verdict == "NO-GO":
         how = "significantly more than" if beyond else "not significantly, but more than"
         # in hundredths of the scale, as the allowed loss is, whatever the metric's own unit
@@ -499,8 +499,10 @@ def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, 
             f"NO-GO: {comparison.b} is worse than {comparison.a} {where} by {loss} points, "
             f"{how} the allowed {allowed}; {n}"
         )
-    least = f"at least {points(task.lower or 0.0)} ({level.words})"
-    seen = f"{comparison.b} − {comparison.a} is {points(task.difference or 0.0)} points {where}, {least}"
+    least = f"at least {format_points(task.lower or 0.0)} ({level.words})"
+    seen = (
+        f"{comparison.b} − {comparison.a} is {format_points(task.difference or 0.0)} points {where}, {least}"
+    )
     if task.verdict == "GO":
         return f"GO: {seen}: a loss of more than {allowed} is excluded; {n}"
     parts = list(task.reasons)
@@ -509,6 +511,6 @@ def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, 
     if task.missing:
         parts.append(f"{task.missing:,} without a score on either side count as lost: fill these first")
     if task.items_needed:
-        needed = numbered(task.items_needed, comparison.counted)
+        needed = pluralize(task.items_needed, comparison.counted)
         parts.append(f"about {needed} would decide it four times in five")
     return f"INCONCLUSIVE: {seen}; {n}; {'; '.join(parts)}"

@@ -20,7 +20,7 @@ from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.training.checkpoint_scores import choose_runs
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 Measure: TypeAlias = Literal["factor", "label", "metric"]
 
@@ -154,7 +154,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             looks=reader.looks,
             compared=frozenset(task for task, plan in plans.items() if plan.compares),
             scales={
-                (task, factor): scale.spelled()
+                (task, factor): scale.levels_text()
                 for task, plan in plans.items()
                 for factor, scale in plan.scales.items()
             },
@@ -277,10 +277,11 @@ def _separate_panel_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Si
     )
     for panels, tasks in tasks_by_panels.items():
         parts = (
-            f"{listed(judges)} judged {listed(_short_names(labels, sides))}" for judges, labels in panels
+            f"{join_names(judges)} judged {join_names(_short_names(labels, sides))}"
+            for judges, labels in panels
         )
         both = "both" if len(panels) == 2 else "any two of these"
-        yield f"{listed(tasks)}: {', '.join(parts)}, and nobody {both}"
+        yield f"{join_names(tasks)}: {', '.join(parts)}, and nobody {both}"
 
 
 def _left_out_judge_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Side]) -> Iterator[str]:
@@ -300,9 +301,9 @@ def _left_out_judge_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Si
         one_side, other_side = _short_names(has, sides), _short_names(lacks, sides)
         left_out = f"so {'they are' if len(judges) > 1 else 'it is'} left out"
         single = len(one_side) == len(other_side) == 1
-        where = "of the comparison" if single else f"where compared with {listed(other_side)}"
-        judged_one = f"{listed(judges)} judged {listed(one_side)} but not {listed(other_side)}"
-        yield f"{listed(tasks)}: {judged_one}, {left_out} {where}"
+        where = "of the comparison" if single else f"where compared with {join_names(other_side)}"
+        judged_one = f"{join_names(judges)} judged {join_names(one_side)} but not {join_names(other_side)}"
+        yield f"{join_names(tasks)}: {judged_one}, {left_out} {where}"
 
 
 _Key = TypeVar("_Key", bound=Hashable)

@@ -326,14 +326,14 @@ def grid_level_names(grid: ScoreGrid) -> LevelNames:
     scales = grid.scales
     words = Counter(level for scale in scales for level in scale.levels)
     names = [
-        level if words[level] == 1 else f"{level} ({scale.spelled()})"
+        level if words[level] == 1 else f"{level} ({scale.levels_text()})"
         for scale in scales
         for level in scale.levels
     ]
     first = dict(zip(scales, np.cumsum([0, *(len(scale.levels) for scale in scales)]).tolist(), strict=False))
     of_scale = {
         scale: first[scale]
-        + np.array([scale.levels.index(scale.nearest(value)) for value in grid.scale.tolist()])
+        + np.array([scale.levels.index(scale.nearest_level(value)) for value in grid.scale.tolist()])
         for scale in scales
     }
     place = np.zeros((len(grid.designs), len(grid.factors), len(grid.scale)), np.int64)

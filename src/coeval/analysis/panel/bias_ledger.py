@@ -22,7 +22,7 @@ from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, consecutive
-from coeval.core.figures import points, points_text
+from coeval.core.figures import format_points, score_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
 FEWEST_ITEMS = 6
@@ -76,7 +76,7 @@ class Leaning(Record, frozen=True):
     def size_text(self) -> str:
         """``12.0 [8.0, 16.0] points``, without a sign."""
         low, high = sorted(abs(bound) for bound in self.ci95 or (0.0, 0.0))
-        return f"{points_text(abs(self.size), low, high)} points"
+        return f"{score_text(abs(self.size), low, high)} points"
 
 
 class Favour(Leaning, frozen=True):
@@ -206,7 +206,7 @@ class LengthContrast(Entity, frozen=True):
     @property
     def size_text(self) -> str:
         low, high = sorted(abs(bound or 0.0) for bound in (self.more.low, self.more.high))
-        return f"{points_text(abs(self.more.value or 0.0), low, high)} points"
+        return f"{score_text(abs(self.more.value or 0.0), low, high)} points"
 
 
 def length_contrasts(grid: ScoreGrid, lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
@@ -269,7 +269,11 @@ def length_findings(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iter
         sizes = [below[less][more] for less in less_than for more in above]
         gaps = sorted(abs(one.more.value or 0.0) for one in sizes)
         who, others = " and ".join(above), " and ".join(less_than)
-        by = sizes[0].size_text if len(sizes) == 1 else f"{points(gaps[0])} to {points(gaps[-1])} points"
+        by = (
+            sizes[0].size_text
+            if len(sizes) == 1
+            else f"{format_points(gaps[0])} to {format_points(gaps[-1])} points"
+        )
         score = "scores" if len(above) == 1 else "score"
         does = "does" if len(less_than) == 1 else "do"
         yield (

@@ -21,7 +21,7 @@ from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.open_start import resolve_hosts
+from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
 
 
@@ -91,7 +91,7 @@ def _specs(
     """Whom to ask: the models of a file, or one for each interface."""
     if config is not None:
         settled = load_config(config)
-        options = RunOptions.so_far(settled)
+        options = RunOptions.continue_if_started(settled)
         resolved = resolve_hosts(settled, options, keys, prices).config
         return at_hosts(model.spec() for model in resolved.models)
     if interface is not None:

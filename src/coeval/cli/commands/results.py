@@ -102,7 +102,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
             students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
-        table = names_of(found, labels).renamed(paper_table(found, compared))
+        table = names_of(found, labels).shorten_in(paper_table(found, compared))
         for note in found.notes:
             streams.warn(streams.messages(), note)
     sys.stdout.write((as_latex(table, "tab:scores") if latex else as_markdown(table)) + "\n")
