@@ -19,7 +19,7 @@ from written_run import Run
 
 from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.pairing import pair
+from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.measures.agreement import Reweighting
@@ -250,8 +250,8 @@ def test_differences_are_over_the_scores_that_both_students_have(mixed: tuple[Ru
     expected = fmean(bob[n] - ann[n] for n in ann)
     assert measures.ranking.differences["ann", "bob"].difference == pytest.approx(expected, abs=1e-12)
     with RunReader(run.folder, planned()) as reader:
-        pairs = pair(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
-    found = pairs.scored("haiku")
+        pairs = pair_sides(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
+    found = pairs.score_pairs("haiku")
     assert found is not None
     assert fmean(found.pairs.b - found.pairs.a) == pytest.approx(expected, abs=1e-12)
 

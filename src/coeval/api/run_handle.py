@@ -292,7 +292,7 @@ def gate(
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
     with open_sides(_paths((base, *candidates)), students) as (groups, notes):
         rules = GatePolicy(**values)
-        return gate_sides(groups, rules, (*rules.small_drops(), *notes))
+        return gate_sides(groups, rules, (*rules.small_drop_warnings(), *notes))
 
 
 def _paths(folders: Sequence[Run | str | Path]) -> list[str | Path]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from coeval.analysis.comparison.comparisons import line_up
+from coeval.analysis.comparison.comparisons import match_sides
 from coeval.analysis.comparison.side import Side
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
@@ -49,4 +49,4 @@ def open_sides(
             for folder in dict.fromkeys(paths)
             if RunDir(folder).files(PAIRS)
         ]
-        yield line_up([reader for reader, _ in read], students or ()), notes
+        yield match_sides([reader for reader, _ in read], students or ()), notes

@@ -180,7 +180,7 @@ def run_table(found: SweepComparison) -> ReportTable:
                 side = short[escape_line(one.b.run if base == one.a.run else one.a.run)]
                 row = f"step {one.b.step}" if len(runs) == 2 else f"step {one.b.step} · {side}"
                 rows.append((row, short[escape_line(base)], _place(one.task)))
-                turned.append(one if base == one.a.run else one.turned)
+                turned.append(one if base == one.a.run else one.swapped)
     names = ReportTable(
         "runs-table",
         "Run against run",

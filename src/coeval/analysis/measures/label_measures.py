@@ -139,7 +139,7 @@ def _measured(reader: RunReader, grid: ScoreGrid, chosen: Mapping[tuple[str, str
         found[place] = {
             name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
         }
-        shared, known = compared_labels.cut(*place), sorted(_levels(found[place]))
+        shared, known = compared_labels.shared_scores(*place), sorted(_levels(found[place]))
         common[place] = {pair: shared.pair_means(*pair) for pair in combinations(known, 2)}
     tests = sum(map(tested_pairs, common.values()))
     members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.family import lead_verdict, rank_range
-from coeval.analysis.comparison.paired_difference import holm_by_name
+from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measure_tree import (
     FILES,
@@ -260,7 +260,7 @@ def compute_pair_measures(found: Comparisons | None) -> PairMeasures | None:
     if found is None or not len(found.won):
         return None
     groups = [_strengths_in(group) for group in _linked(found)]
-    p_values = holm_by_name({pair: p for group in groups for pair, p in group.p_values.items()})
+    p_values = holm_adjust_by_name({pair: p for group in groups for pair, p in group.p_values.items()})
     ahead = [pair for pair, p in p_values.items() if p < ALPHA]
     by_task = {
         task: {

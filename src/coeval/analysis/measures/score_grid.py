@@ -367,7 +367,7 @@ def levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
 
 
 def consecutive(codes: Codes) -> Codes:
-    """Renumber codes of 0 and more from 0 on, in their order, leaving none out; `np.unique` sorts for it."""
+    """Renumber codes of 0 and more from 0 on, in their order, leaving none out, without a sort."""
     present = np.zeros(int(codes.max(initial=-1)) + 1, bool)
     present[codes] = True
     return (np.cumsum(present) - 1)[codes]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
+from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, loss_messages
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, names_in
 from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
@@ -100,8 +100,8 @@ def compare(
     with open_sides(folders, names_in(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
         policy = None if delta is None else GatePolicy(max_drop=100 * delta)
-        held = None if policy is None else gate_sides(groups, policy, sure=sure)
-    gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
+        held = None if policy is None else gate_sides(groups, policy, significant_only=sure)
+    gate = [*loss_messages(held, delta or 0.0, significant_only=sure)] if held is not None else []
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from coeval.analysis.breakdown import breakdown
-from coeval.analysis.comparison.comparisons import compare_sides, line_up
+from coeval.analysis.comparison.comparisons import compare_sides, match_sides
 from coeval.analysis.load import need_run
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import training_curves
@@ -99,7 +99,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
         with open_folder_reader(folder, shown=True) as (reader, notes):
             found = read_results(reader, notes)
             students = [one.student for one in found.students if one.task is None and one.score is not None]
-            compared = compare_sides(line_up([reader], ())).comparisons if len(students) > 1 else ()
+            compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
         table = names_of(found, labels).shorten_in(paper_table(found, compared))
         for note in found.notes:

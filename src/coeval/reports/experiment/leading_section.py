@@ -304,7 +304,7 @@ def _order_pairs(ranking: Ranking) -> list[_RankedPair]:
     """Return each pair with the better-ranked student first, in the order of the ranking."""
     rank = {name: at for at, name in enumerate(ranking.order)}
     pairs = [
-        _RankedPair(first, second, difference.turned)
+        _RankedPair(first, second, difference.swapped)
         if rank[first] < rank[second]
         else _RankedPair(second, first, difference)
         for (first, second), difference in ranking.differences.items()
