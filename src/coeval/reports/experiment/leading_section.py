@@ -380,6 +380,6 @@ def _front_figures(evidence: RunEvidence) -> _FrontFigures:
     ranges = label.ranking.ranges
     return _FrontFigures(
         "Accuracy",
-        f"Answers in 100 that state the right {escape_line(name)} in {escape_line(task)}, with its 95% interval",
+        escape_line(f"Answers in 100 that state the right {name} in {task}, with its 95% interval"),
         {student: (label.students[student].accuracy, ranges.get(student)) for student in label.ranking.order},
     )
