@@ -253,7 +253,7 @@ def test_a_kind_and_strict_panel_is_no_difference_between_students(tmp_path: Pat
     )
     assert others["ranking"]["ranges"] == {"strict": [1, 1], "kind": [2, 2]}
     printed = coeval("analyze", "students", "--run", run.folder).out
-    assert "Without the scores that students gave themselves" in printed
+    assert "Without self-judgments" in printed
     assert found["students"]["kind"]["score"] == 0.5
     assert found["students"]["kind"]["score_by_task"] == {"haiku": 0.5}
 
@@ -265,7 +265,7 @@ def test_where_nobody_scored_itself_there_is_nothing_to_leave_out(tmp_path: Path
         run.judged(n, "a", "j", {"f": "High"})
         run.response(n, "j")
     assert not measures(run)["without_own"]["applicable"]
-    assert "gave themselves" not in coeval("analyze", "--run", run.folder).out
+    assert "self-judgments" not in coeval("analyze", "--run", run.folder).out
 
 
 @pytest.mark.process
@@ -280,7 +280,7 @@ def test_two_who_are_the_only_judges_have_no_order_without_own_scores(
             run.judged(n, student, "strict", {"f": "Low"})
     others = measures(run)["without_own"]
     assert (others["applicable"], others["judges"], others["students"]) == (False, ["kind", "strict"], {})
-    assert "gave themselves" not in coeval("analyze", "--run", run.folder).out
+    assert "self-judgments" not in coeval("analyze", "--run", run.folder).out
 
 
 # The robust filter, on runs so small that who stays can be told by hand.

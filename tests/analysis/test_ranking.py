@@ -14,7 +14,7 @@ from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.comparison.comparison_report import shown_difference
+from coeval.analysis.comparison.comparison_report import format_difference
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.measures.leaders import items_needed_sentence, leader_sentences, significance_sentences
@@ -198,7 +198,7 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     low, high = reported.ci95
     assert low * high > 0, "its own interval leaves zero out, that of ten pairs does not"
     assert reported.ci95_adjusted[0] <= 0 <= reported.ci95_adjusted[1]
-    assert f" are tied: the gap is {shown_difference(reported.leading)} points on 28 shared items." in said
+    assert f" are tied: the gap is {format_difference(reported.leading)} points on 28 shared items." in said
 
 
 def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:

@@ -19,7 +19,7 @@ from written_run import Run
 
 from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.pairing import pair
+from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.measures.agreement import Reweighting
@@ -36,7 +36,7 @@ from coeval.analysis.measures.score_grid import (
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale, parse_scale
-from coeval.reports.result_tables import results
+from coeval.reports.result_tables import read_results
 
 Codes = NDArray[np.int8]
 FIVE = parse_scale("1-5")
@@ -199,7 +199,7 @@ def item_means(known: Scores, student: str, **weights: float) -> Iterator[tuple[
 
 def measured(run: Run, plan: Planned | None) -> tuple[RunMeasures, Any, ScoreGrid]:
     with RunReader(run.folder, plan) as reader:
-        return compute_run_measures(reader).measures, results(reader), read_score_grid(reader)
+        return compute_run_measures(reader).measures, read_results(reader), read_score_grid(reader)
 
 
 @pytest.mark.parametrize("plan", [planned(), planned({}), None])
@@ -250,8 +250,8 @@ def test_differences_are_over_the_scores_that_both_students_have(mixed: tuple[Ru
     expected = fmean(bob[n] - ann[n] for n in ann)
     assert measures.ranking.differences["ann", "bob"].difference == pytest.approx(expected, abs=1e-12)
     with RunReader(run.folder, planned()) as reader:
-        pairs = pair(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
-    found = pairs.scored("haiku")
+        pairs = pair_sides(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
+    found = pairs.score_pairs("haiku")
     assert found is not None
     assert fmean(found.pairs.b - found.pairs.a) == pytest.approx(expected, abs=1e-12)
 
@@ -341,7 +341,7 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
         checks=frozenset({"says"}),
     )
     with RunReader(failing.folder, Planned(None, {"haiku": task})) as reader:
-        measures, found = compute_run_measures(reader).measures, results(reader)
+        measures, found = compute_run_measures(reader).measures, read_results(reader)
         by_factor = {(one.part, one.student): one for one in breakdown(reader, "factor").scores}
         by_value = breakdown(reader, "attribute").scores
         shown = {one.item.id: one.score for one in choose_answers(reader, AnswerChoice(("ann",))).answers}

@@ -148,7 +148,7 @@ def _measure_labels(
         found[place] = {
             name: _measure_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
         }
-        shared, known = compared_labels.cut(*place), sorted(_student_accuracies(found[place]))
+        shared, known = compared_labels.shared_scores(*place), sorted(_student_accuracies(found[place]))
         common[place] = {pair: shared.pair_means(*pair) for pair in combinations(known, 2)}
     tests = sum(map(count_tested_pairs, common.values()))
     members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}

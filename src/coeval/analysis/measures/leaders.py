@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from coeval.analysis.comparison.comparison_report import (
-    chance_text,
+    format_difference,
+    interval_over_judges_text,
     lead_text,
-    shown_difference,
-    shown_over_judges,
-    tied_text,
+    p_value_clause,
+    tie_text,
 )
 from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
 from coeval.analysis.intervals import Looks
@@ -76,9 +76,9 @@ def _verdict_text(
         return f"{lead_text((first, second), gap.leading, count, where, at_any_look=at_any_look)}."
     shown_pair = (f"{first} ({figures[first]})", f"{second} ({figures[second]})")
     if is_behind(first, second, gap):
-        by = f"on {count}, {second} is ahead by {shown_difference(gap.leading)} points"
+        by = f"on {count}, {second} is ahead by {format_difference(gap.leading)} points"
         return f"{' and '.join(shown_pair)} are tied{where}: {by}."
-    return f"{tied_text(shown_pair, gap.leading, count, where)}."
+    return f"{tie_text(shown_pair, gap.leading, count, where)}."
 
 
 def mean_in_points(found: Measured) -> str:
@@ -153,11 +153,11 @@ def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
         who = f"{'Both' if judges == 2 else f'All {judges:,}'} judges put {ahead} ahead"
     elif abs(gap.difference) <= SAME:
         who = f"The {judges:,} judges together put neither ahead"
-    end = chance_text(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
+    end = p_value_clause(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
     if not end and _items_cannot_settle(gap):
         end = ": more items cannot settle it, more judges can"
     guess = "; two judges give only a rough idea" if judges == 2 else ""
-    if (by := shown_over_judges(one)) != NOT_KNOWN:
+    if (by := interval_over_judges_text(one)) != NOT_KNOWN:
         by = f"{format_points(one.difference)} {by} points"
     return (
         f"{who}; allowing for other judges, the {'lead' if gap.significant else 'gap'} is {by}{end}{guess}."

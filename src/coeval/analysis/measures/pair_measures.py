@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.family import lead_verdict, rank_range
-from coeval.analysis.comparison.paired_difference import holm_by_name
+from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measure_tree import (
     FILES,
@@ -259,7 +259,7 @@ def compute_pair_measures(comparisons: Comparisons | None) -> PairMeasures | Non
     if comparisons is None or not len(comparisons.won):
         return None
     groups = [_fit_strengths(group) for group in _split_unlinked(comparisons)]
-    p_values = holm_by_name({pair: p for group in groups for pair, p in group.p_values.items()})
+    p_values = holm_adjust_by_name({pair: p for group in groups for pair, p in group.p_values.items()})
     ahead = [pair for pair, p in p_values.items() if p < ALPHA]
     by_task = {
         task: {

@@ -21,15 +21,15 @@ from coeval.analysis.comparison.family import (
     LeadVerdict,
     PairDifference,
     adjust_family,
-    family_member,
-    lead_factor,
+    find_lead_factor,
+    prepare_family_member,
     rank_range,
 )
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
     paired_difference,
-    spread_over_judges,
+    pool_judge_scatter,
 )
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.measure_tree import FILES, Record, ShownAs
@@ -179,11 +179,11 @@ def _add_lead_factor(grid: ScoreGrid, ranks: Ranking) -> Ranking:
     cuts = ComparedGrid(grid)
     scored = {
         (task, factor): strata[task]
-        for task, factor in cuts.parts
-        if task in (strata := cuts.cut(task, factor).pair_means(*pair))
+        for task, factor in cuts.scored_factors
+        if task in (strata := cuts.shared_scores(task, factor).pair_means(*pair))
     }
     parts = factor_parts(grid, {place: paired_difference([pairs]) for place, pairs in scored.items()})
-    found = msgspec.structs.replace(gap, comes_from=lead_factor(gap, parts))
+    found = msgspec.structs.replace(gap, comes_from=find_lead_factor(gap, parts))
     return msgspec.structs.replace(ranks, differences={**ranks.differences, pair: found})
 
 
@@ -214,9 +214,9 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
 
     roots, tasks = members(grid.tasks), list(common[pair]) if len(common[pair]) > 1 else []
     root = list(roots).index(pair)
-    below = [members([name])[pair]._replace(above=root) for name in tasks]
+    below = [members([name])[pair]._replace(parent=root) for name in tasks]
     parts = below[:1] if any(len(design.factors) > 1 for design in grid.designs) else []
-    family = [*roots.values(), *below, *(part._replace(above=len(roots)) for part in parts)]
+    family = [*roots.values(), *below, *(part._replace(parent=len(roots)) for part in parts)]
     return adjust_family(family)[len(roots) + tasks.index(task) if tasks else root].verdict
 
 
@@ -262,9 +262,11 @@ def family_members(
     """By pair that shares items, what is tested; as in `ranked`. ``tests``: how many there are in the family;
     None: these pairs."""
     family = max(count_tested_pairs(common) if tests is None else tests, 1)
-    scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
+    scatters = pool_judge_scatter(judged, len({name for pair in judged for name in pair}) - 1)
     return {
-        pair: family_member([*strata.values()], judged.get(pair, ()), scatters.get(pair), looks, family)
+        pair: prepare_family_member(
+            [*strata.values()], judged.get(pair, ()), scatters.get(pair), looks, family
+        )
         for pair, strata in common.items()
         if strata
     }

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.comparison.paired_difference import mean_over_judges
+from coeval.analysis.comparison.paired_difference import widen_mean_bounds
 from coeval.analysis.intervals import (
     NOTHING,
     Bounds,
@@ -518,7 +518,7 @@ def score_over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured
     """Widen a student's score by what judges add to its error."""
     if scatter is None or score.value is None or score.low is None or score.high is None or score.n is None:
         return Measured(None, None, None, score.n, None)
-    bounds = mean_over_judges(score.value, Bounds(score.low, score.high), score.n, scatter)
+    bounds = widen_mean_bounds(score.value, Bounds(score.low, score.high), score.n, scatter)
     return Measured(score.value, *bounds, score.n, None)
 
 

@@ -273,12 +273,12 @@ def _write_report(
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
     from coeval.reports.files import describe_written_files, write_report_files
-    from coeval.reports.folder_report import reported
+    from coeval.reports.folder_report import make_folder_report
     from coeval.reports.site.report_file import PAGE, write_report_page
 
-    found, section, written = reported(reader, notes, options), NAMES[name].section, list[Path]()
+    found, section, written = make_folder_report(reader, notes, options), NAMES[name].section, list[Path]()
     if files.excel is not None or files.figures is not None:
-        report = found.cut_to(section) if section else found.report
+        report = found.keep_section(section) if section else found.report
         if not report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
         written += write_report_files(report, files)
