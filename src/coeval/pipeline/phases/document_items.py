@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from rapidfuzz.fuzz import token_sort_ratio
 
-from coeval.analysis.measures.near_duplicates import SIMILAR, jaccard, word_shingles
+from coeval.analysis.measures.near_duplicates import SIMILAR, jaccard_similarity, word_shingles
 from coeval.core.errors import Filtered
 from coeval.core.records import Completion, Datapoint, Message, Request
 from coeval.pipeline.phases.evaluations import ItemWork
@@ -122,7 +122,7 @@ class _Asked(NamedTuple):
         if not alike or token_sort_ratio(self.answer, other.answer) < _SAME_ANSWER:
             return False
         shared = any(one in two or two in one for one in self.evidence for two in other.evidence)
-        near = jaccard(self.shingles, other.shingles) >= SIMILAR
+        near = jaccard_similarity(self.shingles, other.shingles) >= SIMILAR
         return equal or (shared and (near or token_sort_ratio(self.text, other.text) >= _REWORDED))
 
 
