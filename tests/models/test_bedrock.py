@@ -29,7 +29,7 @@ from coeval.core.errors import (
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters
-from coeval.models.address import ModelAddress, address_of
+from coeval.models.address import ModelAddress, resolve_address
 from coeval.models.catalog import HOSTS
 from coeval.models.signers import INSTALL
 
@@ -274,7 +274,7 @@ async def test_an_empty_message_of_the_users_is_refused_before_it_is_sent() -> N
 
 
 def address(env: Mapping[str, str], model: str = CLAUDE, **options: Any) -> ModelAddress:
-    return address_of(spec(None, model, options=options), HOSTS["bedrock"], keys_of(env))
+    return resolve_address(spec(None, model, options=options), HOSTS["bedrock"], keys_of(env))
 
 
 def test_the_region_is_the_models_own_else_that_of_the_environment() -> None:

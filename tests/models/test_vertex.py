@@ -22,7 +22,7 @@ from opened import answer, keys_of, opened
 from coeval.core.errors import AccessDenied, ConnectionFailed, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
-from coeval.models.address import ModelAddress, address_of
+from coeval.models.address import ModelAddress, resolve_address
 from coeval.models.catalog import HOSTS
 from coeval.models.signers import GOOGLE_INSTALL, AccessTokens, GoogleSigner
 
@@ -41,7 +41,7 @@ def env_of(host: VertexHost, folder: Path, **fields: Any) -> dict[str, str]:
 
 
 def address(model: str, env: dict[str, str], **options: Any) -> ModelAddress:
-    return address_of(spec(None, model, **options), HOSTS["vertex"], keys_of(env))
+    return resolve_address(spec(None, model, **options), HOSTS["vertex"], keys_of(env))
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,12 @@ from coeval.core.shown_url import shown_url
 from coeval.core.text import numbered
 from coeval.engine.session import Session, unless_interrupted
 from coeval.engine.terms import RequestedUnder, offer_of, tariff_of
-from coeval.models.address import EndpointKey, ModelAddress, address_of
+from coeval.models.address import EndpointKey, ModelAddress, resolve_address
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.dialects.dialect import ListedModel
 from coeval.models.hosted import list_models
 from coeval.models.keys import Keys
-from coeval.models.open import obstacle
+from coeval.models.open import find_interface_obstacle
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.endpoint import Endpoint, reach
 from coeval.models.transport.http import Http
@@ -260,7 +260,9 @@ def everywhere(keys: Keys) -> list[ModelSpec]:
     found = [
         ModelSpec(name=name, interface=name, model=name)
         for name, host in HOSTS.items()
-        if host.dialect not in _IN_PROCESS and keys.sources(name) and obstacle(name, keys) is None
+        if host.dialect not in _IN_PROCESS
+        and keys.sources(name)
+        and find_interface_obstacle(name, keys) is None
     ]
     accounts = sorted((name, interface) for name, (interface, _) in keys.accounts().items())
     return found + [
@@ -288,7 +290,7 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
     names: dict[EndpointKey, dict[str, tuple[str, ...]]] = {}
     for spec in specs:
         try:
-            address = address_of(spec, HOSTS[spec.interface], keys)
+            address = resolve_address(spec, HOSTS[spec.interface], keys)
         except UsageError as error:
             reports.append(
                 HostReport(spec.interface, spec.account, shown_url(spec.base_url or ""), problem=_line(error))

@@ -21,7 +21,7 @@ from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.gemini import generate_path
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.keys import Credential, Keys
-from coeval.models.signers import Signer, signer_of
+from coeval.models.signers import Signer, make_signer
 
 # --- Dialects by name
 
@@ -39,7 +39,7 @@ _DIALECTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def dialect_of(host: Host) -> Dialect:
+def load_dialect(host: Host) -> Dialect:
     """The dialect of a host that is asked over HTTP.
 
     Models in this process have OpenAI's where the user names an OpenAI-shaped address that serves them.
@@ -87,7 +87,7 @@ class ModelAddress(NamedTuple):
         return self.credential.secrets if self.credential is not None else ()
 
 
-def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
+def resolve_address(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     """Where a hosted model is asked.
 
     Raises UsageError: a key, a setting or a usable URL is missing, or the model's key stands where it would
@@ -99,7 +99,7 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
     except UsageError as error:
         raise UsageError(f"{who}: {error}") from None
     credential = _with_places(found, spec, host)
-    signer = signer_of(host, credential)
+    signer = make_signer(host, credential)
     if signer is None and host.needs_key and spec.base_url is None:
         raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
     if credential is not None and _holds(spec, credential):
@@ -108,7 +108,7 @@ def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
             "take it out, as the key is sent without it."
         )
     settings = _Settings(_settings(host, credential, signer), host, who)
-    dialect = dialect_of(host)
+    dialect = load_dialect(host)
     url, path = _place(spec, host, dialect, settings)
     return ModelAddress(spec, host, dialect, url, path, credential, signer, settings)
 
@@ -225,7 +225,7 @@ class ApiPlace(NamedTuple):
 
 
 Placer: TypeAlias = Callable[[GivenAddress], ApiPlace]
-"""What it makes of a URL that is none, or holds more than an address, is refused by `address_of`."""
+"""What it makes of a URL that is none, or holds more than an address, is refused by `resolve_address`."""
 
 
 # --- Google's places: Gemini API and Vertex AI

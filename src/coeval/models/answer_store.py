@@ -24,7 +24,7 @@ from coeval.core.plain import plain
 from coeval.core.records import Completion, Request
 from coeval.core.regular_files import open_file
 from coeval.models.address import ModelAddress
-from coeval.models.hosted import HostedModel, bounded
+from coeval.models.hosted import HostedModel, cut_completion
 
 VARIABLE = "COEVAL_STORE"
 
@@ -41,7 +41,7 @@ def _place(folder: str | None, environment: Mapping[str, str]) -> Path | None:
     return Path(os.path.expanduser(name)) if name else None  # noqa: PTH111  Path's raises for an unknown name
 
 
-def estimated_without(folder: str | None, environment: Mapping[str, str]) -> str:
+def note_paid_answers(folder: str | None, environment: Mapping[str, str]) -> str:
     """Return a sentence for an estimate where the store holds something; else an empty one. Nothing is
     made."""
     path = _place(folder, environment)
@@ -76,7 +76,7 @@ class AnswerStore:
         self._made = 0
 
     @classmethod
-    def named(
+    def open_named(
         cls,
         folder: str | None,
         environment: Mapping[str, str],
@@ -180,7 +180,7 @@ class StoredModel(Model):
             # What nobody was asked for now costs nothing now.
             usage = msgspec.structs.replace(found.usage, cost_usd=0.0, stored=1)
             found = msgspec.structs.replace(found, usage=usage, attempts=1)
-            return bounded(found, self._address.spec.max_answer_bytes)
+            return cut_completion(found, self._address.spec.max_answer_bytes)
         completion = await self._model.complete(request)
         if completion.text or completion.refusal:
             self._store.keep(name, completion)

@@ -170,18 +170,18 @@ def through_gateway(
 LONGEST_REASON = 200
 
 
-def bounded(completion: Completion, most: int) -> Completion:
+def cut_completion(completion: Completion, max_bytes: int) -> Completion:
     """The answer cut to ``most`` bytes of UTF-8: text, reasoning and refusal each."""
     said = len(completion.text) + len(completion.reasoning or "") + len(completion.refusal or "")
-    if said * 4 <= most and len(completion.finish_reason) <= LONGEST_REASON:
+    if said * 4 <= max_bytes and len(completion.finish_reason) <= LONGEST_REASON:
         return completion
-    text = cut_to_bytes(completion.text, most)
+    text = cut_to_bytes(completion.text, max_bytes)
     reasoning, refusal = completion.reasoning, completion.refusal
     return msgspec.structs.replace(
         completion,
         text=text,
-        reasoning=None if reasoning is None else cut_to_bytes(reasoning, most),
-        refusal=None if refusal is None else cut_to_bytes(refusal, most),
+        reasoning=None if reasoning is None else cut_to_bytes(reasoning, max_bytes),
+        refusal=None if refusal is None else cut_to_bytes(refusal, max_bytes),
         finish_reason=completion.finish_reason[:LONGEST_REASON],
         truncated=completion.truncated or len(text) < len(completion.text),
     )
@@ -415,7 +415,7 @@ class HostedModel(Model):
             completion = msgspec.structs.replace(completion, usage=usage)
         if len(reply.body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
             return completion  # as nearly all are; a text is no longer than its JSON
-        return bounded(completion, self._most)
+        return cut_completion(completion, self._most)
 
     def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
         """Decode an answer, with what a gateway's headers say of it, and count what is odd in it."""

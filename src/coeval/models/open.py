@@ -13,7 +13,7 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
-from coeval.models.address import EndpointKey, ModelAddress, address_of
+from coeval.models.address import EndpointKey, ModelAddress, resolve_address
 from coeval.models.answer_store import AnswerStore, StoredModel
 from coeval.models.batch.batches import BatchedModel, Batches
 from coeval.models.catalog import HOSTS, OWN_CODE
@@ -27,7 +27,7 @@ from coeval.models.local.local_model import InProcess, LocalModel, find_runtime
 from coeval.models.metering.meter import Ledger
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import EndpointLimits, Limiter
-from coeval.models.pacing.throttle import throttle_of
+from coeval.models.pacing.throttle import read_throttle
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.http import Http, draining
 
@@ -38,16 +38,16 @@ def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     a model without an address or a key, or one in this process without its folder, a library or the
     device. Whether weights can be loaded shows when they are.
     """
-    throttle_of(os.environ)
+    read_throttle(os.environ)
     _reach(_requested(specs), keys)
 
 
-def obstacle(interface: str, keys: Keys) -> str | None:
+def find_interface_obstacle(interface: str, keys: Keys) -> str | None:
     """Why an interface's models cannot be asked, as far as it shows; None where they can."""
-    return obstacle_to(ModelSpec(name=interface, interface=interface, model=interface), keys)
+    return find_model_obstacle(ModelSpec(name=interface, interface=interface, model=interface), keys)
 
 
-def obstacle_to(spec: ModelSpec, keys: Keys) -> str | None:
+def find_model_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
     """Why a model cannot be asked, as far as it shows: there is no credential, or no address. None where it
     can."""
     try:
@@ -202,7 +202,7 @@ def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
             elif host.dialect == OWN_CODE:
                 _find_own(spec)
             elif host.dialect != "simulated" or spec.base_url is not None:
-                reached[spec.name] = address_of(spec, host, keys)
+                reached[spec.name] = resolve_address(spec, host, keys)
         except UsageError as error:
             problems.append(f"{error}")
     if problems:

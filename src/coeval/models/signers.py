@@ -97,7 +97,7 @@ SIGNERS: Mapping[str, SignerMaker] = MappingProxyType(
 """How a key is shown, by the name that a host's row has for it."""
 
 
-def signer_of(host: Host, credential: Credential | None) -> Signer | None:
+def make_signer(host: Host, credential: Credential | None) -> Signer | None:
     """Who signs what a host is sent; None where there is nothing to show.
 
     Raises UsageError: a host of another package names a signer that is not there, or is none.

@@ -86,7 +86,7 @@ async def arun(
     try:
         settings = config.experiment
         shared = (
-            AnswerStore.named(settings.store, os.environ, seed=settings.seed or 0)
+            AnswerStore.open_named(settings.store, os.environ, seed=settings.seed or 0)
             if options.only_asked is None
             else None
         )

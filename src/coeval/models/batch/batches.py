@@ -25,7 +25,7 @@ from coeval.core.errors import (
 )
 from coeval.core.model import ModelSpec, at_window, counted, least_limit, most_answer_tokens
 from coeval.core.records import CallId, Completion, Purpose, Request
-from coeval.models.address import ModelAddress, address_of
+from coeval.models.address import ModelAddress, resolve_address
 from coeval.models.batch.batch_api import BatchJob, batch_maker, cancel_job
 from coeval.models.batch.batch_index import (
     BatchIndex,
@@ -38,7 +38,7 @@ from coeval.models.batch.batch_index import (
 from coeval.models.batch.batch_job_runner import BatchJobRunner, JobEnd
 from coeval.models.batch.job_list import BATCH_PHASES, Batching, BatchMode, HostRefusals, PendingJob
 from coeval.models.catalog import HOSTS
-from coeval.models.hosted import HostedModel, bounded
+from coeval.models.hosted import HostedModel, cut_completion
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import AccountFile
 from coeval.models.metering.budget_gate import WORTH_A_JOB, Held
@@ -305,7 +305,7 @@ async def _cancel(job: PendingJob, keys: Keys) -> None:
     host = HOSTS[job.interface]
     base_url = None if job.endpoint == host.url else job.endpoint
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
-    address = address_of(spec, host, keys)
+    address = resolve_address(spec, host, keys)
     endpoint = Endpoint(address.url, address.signer, Limiter(), address.secrets, host.headers)
     from coeval.models.batch.batch_http import BatchHttp
 
@@ -475,7 +475,7 @@ class BatchedModel(HostedModel):
             if 200 <= status < 300:
                 completion = counted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.priced_in_batch(completion.usage)
-                completion = bounded(msgspec.structs.replace(completion, usage=usage), self._most)
+                completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._most)
                 return BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
             if error is None:

@@ -26,7 +26,7 @@ from coeval.core.options import DEVICE
 from coeval.core.records import Completion, Request, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import url_secrets
-from coeval.models.hosted import bounded
+from coeval.models.hosted import cut_completion
 from coeval.models.local.function_model import OwnCode
 from coeval.models.local.local_transformers import (
     ENGINE_OPTIONS,
@@ -182,9 +182,9 @@ class InProcess(Model):
 
     async def _ask(self, request: Request) -> Completion:
         if self._own is not None:  # it books each call by itself, when it is made
-            return bounded(await self._own.complete(request), self._most)
+            return cut_completion(await self._own.complete(request), self._most)
         completion = await self._admission.asked(request, self._spec, self._model.complete)
-        return bounded(at_window(completion, least_limit(request.sampling, self._spec)), self._most)
+        return cut_completion(at_window(completion, least_limit(request.sampling, self._spec)), self._most)
 
 
 Library: TypeAlias = Literal["vllm", "transformers"]

@@ -148,7 +148,7 @@ class Throttle:
         """The turn of those who ask there; None where requests are not throttled."""
         return Turn(self) if self._everywhere or not is_own_address(url) else None
 
-    def untold_problem(self) -> str | None:
+    def unreported_problem(self) -> str | None:
         """The `problem`, once: a process may have several sessions."""
         if self._reported or self.problem is None:
             return None
@@ -219,7 +219,7 @@ class Turn:
         self._at = None
 
 
-def throttle_of(environment: Mapping[str, str], *, default_s: float | None = None) -> Throttle | None:
+def read_throttle(environment: Mapping[str, str], *, default_s: float | None = None) -> Throttle | None:
     """The throttle that the environment asks for; None: there is none.
 
     ``default_s`` is the interval where ``MIN_INTERVAL_S`` is not set, and spares servers on this machine and

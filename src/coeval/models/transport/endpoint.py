@@ -70,7 +70,7 @@ def _catalogued() -> frozenset[str]:
 class Endpoint:
     """One base URL and who asks there: its headers, the limiter all its models share, whether it is down.
 
-    ``url`` is the base URL, which holds no credentials (`address_of`). ``headers`` go with every request.
+    ``url`` is the base URL, without credentials (`resolve_address`). ``headers`` go with every request.
     ``secrets`` are further credentials that its host is sent; ``redactor`` keeps all of them, and what
     ``signer`` shows, out of what the host says.
 

@@ -30,7 +30,7 @@ from coeval.core.errors import (
 from coeval.core.text import numbered
 from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import LONGEST_HOLD_S, EndpointLimits, Limiter
-from coeval.models.pacing.throttle import Throttle, throttle_of
+from coeval.models.pacing.throttle import Throttle, read_throttle
 from coeval.models.transport.call import (
     Answered,
     Call,
@@ -129,7 +129,7 @@ class SharedHosts:
 
     def throttle_problems(self) -> list[str]:
         """Why the throttle is not shared with other processes, if it is not; whoever asks first is told."""
-        problem = None if self._throttle is None else self._throttle.untold_problem()
+        problem = None if self._throttle is None else self._throttle.unreported_problem()
         return [] if problem is None else [problem]
 
     def _exchange_secrets(self, addresses: Iterable[ModelAddress]) -> None:
@@ -193,7 +193,7 @@ class Http:
     hosts:
         connections and endpoints, which other sessions may share: ending one session leaves the others
         theirs. None: its own, closed with it, with the throttle that the environment asks for; raises
-        UsageError as `throttle_of`.
+        UsageError as `read_throttle`.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Http:
         self._clock = clock
         self._rng = rng or random.Random()
         self._sleep = sleep
-        self.hosts = hosts or SharedHosts(throttle=throttle_of(os.environ))
+        self.hosts = hosts or SharedHosts(throttle=read_throttle(os.environ))
         self._closes_hosts = hosts is None
         self._endpoints: set[Endpoint] = set()
         self.odd_replies: Counter[tuple[str, str]] = Counter()

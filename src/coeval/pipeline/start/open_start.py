@@ -25,7 +25,7 @@ from coeval.engine.terms import (
 )
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.open import check_askable, obstacle
+from coeval.models.open import check_askable, find_interface_obstacle
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of, sent_in_roles
 from coeval.pipeline.config.schema import PHASES, Config
@@ -87,7 +87,9 @@ def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: Pri
     if all(model.interface != "auto" for model in config.models):
         return Resolved(config)
     before = _routes_before(run_folder(config)) if options.continue_run else {}
-    return resolve_models(config, lambda interface: obstacle(interface, keys) is None, prices, before)
+    return resolve_models(
+        config, lambda interface: find_interface_obstacle(interface, keys) is None, prices, before
+    )
 
 
 def _routes_before(folder: RunDir) -> dict[str, Route]:
