@@ -213,7 +213,7 @@ def test_what_is_wrong_with_an_address_is_named(interface: str, env: dict[str, s
 def test_a_host_of_another_package_may_read_its_own_address() -> None:
     spec = ModelSpec(name="m", interface="vllm", model="x", base_url="http://gpu-box:11434")
     keys = Keys.load(None, env={}, cwd=NOWHERE, home=NOWHERE)
-    theirs = msgspec.structs.replace(HOSTS["vllm"], placed="coeval.models.address:ollama")
+    theirs = msgspec.structs.replace(HOSTS["vllm"], placed="coeval.models.address:locate_ollama")
     assert resolve_address(spec, theirs, keys).url == "http://gpu-box:11434/v1"
     with pytest.raises(UsageError, match="reinstall its package"):
         resolve_address(spec, msgspec.structs.replace(theirs, placed="coeval.models.address:gone"), keys)

@@ -335,9 +335,9 @@ from coeval.models.keys import Credential
 assert "botocore" not in sys.modules
 found = importlib.util.find_spec
 aws_signer.find_spec = lambda name: None if name == "botocore" else found(name)
-assert aws_signer.aws(Credential({"api_key": "k"})).fixed == {"Authorization": "Bearer k"}
+assert aws_signer.make_aws_signer(Credential({"api_key": "k"})).fixed == {"Authorization": "Bearer k"}
 try:
-    aws_signer.aws(Credential({"access_key_id": "a", "secret_access_key": "b", "region": "r"}))
+    aws_signer.make_aws_signer(Credential({"access_key_id": "a", "secret_access_key": "b", "region": "r"}))
 except UsageError as error:
     print(error)
 assert "botocore" not in sys.modules

@@ -360,7 +360,7 @@ def test_credentials_of_a_user_serve_and_name_the_project_that_is_billed(tmp_pat
     found = address("gemini-2.5-flash", {"GOOGLE_APPLICATION_CREDENTIALS": str(path)})
     assert "/projects/mine/" in found.path
     assert isinstance(found.signer, GoogleSigner)
-    assert found.signer.tokens.billed_to == "mine"
+    assert found.signer.tokens.quota_project == "mine"
 
 
 WITHOUT = """
@@ -369,9 +369,9 @@ for name in list(sys.modules):
     assert not name.startswith("google"), name
 sys.modules["google"] = None
 from coeval.core.errors import UsageError
-from coeval.models.signers import google_cloud
+from coeval.models.signers import make_google_signer
 try:
-    google_cloud(None)
+    make_google_signer(None)
 except UsageError as error:
     print(error)
 """

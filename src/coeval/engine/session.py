@@ -376,8 +376,8 @@ async def opened(
             if not context.batching.mode.asks:
                 models.drain()
             yield session
-        if context.store is not None and context.store.found:
-            context.watcher.note(f"{context.store.found:,} answers came from the store, at no cost")
+        if context.store is not None and context.store.hits:
+            context.watcher.note(f"{context.store.hits:,} answers came from the store, at no cost")
         if batches is not None and session.clears_batches and not session.interrupted:
             batches.clear()  # the journal is closed: what was made of results is on disk
     finally:

@@ -268,7 +268,7 @@ class HostedModel(Model):
                 if self._limit_renamed:
                     raise
                 self._limit_renamed = True
-                self._host = host.with_other_limit(self._spec.known_as)
+                self._host = host.with_other_limit_field(self._spec.known_as)
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
             return await self._ask(request)
         except BadRequest as error:

@@ -55,7 +55,7 @@ def find_model_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
     except UsageError as error:
         return str(error)
     signers = (address.signer for address in reached.values())
-    return next((signer.lacks for signer in signers if signer is not None), None)
+    return next((signer.missing_credential for signer in signers if signer is not None), None)
 
 
 class Models(dict[str, Model]):

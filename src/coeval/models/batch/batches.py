@@ -384,7 +384,7 @@ class BatchedModel(HostedModel):
         self._unknown.update(name for refusals in self._bodies for name in refusals.fields)
         if any(refusals.limit_renamed for refusals in self._bodies):
             self._limit_renamed = True
-            self._host = self._plain_host.with_other_limit(self._spec.model)
+            self._host = self._plain_host.with_other_limit_field(self._spec.model)
 
     async def _ask(self, request: Request) -> Completion:
         """As a `HostedModel`; what a job brought, or holds, counts whatever the host has refused since."""
@@ -407,7 +407,7 @@ class BatchedModel(HostedModel):
         """
         held = self._rejected, self._unknown, self._host
         self._rejected, self._unknown = set(refusals.schemas), set(refusals.fields)
-        renamed = self._plain_host.with_other_limit(self._spec.model)
+        renamed = self._plain_host.with_other_limit_field(self._spec.model)
         self._host = renamed if refusals.limit_renamed else self._plain_host
         try:
             sent, dropped = self._without_unknown(request)

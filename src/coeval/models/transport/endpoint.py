@@ -153,14 +153,14 @@ class Endpoint:
         if self._signer is None:
             return route
         headers = await self._signer.headers(route.method, str(route.url), body, now)
-        self._keep_out_shown(self._signer.shown(headers))
+        self._keep_out_shown(self._signer.secret_values(headers))
         signed = CIMultiDict(route.headers)
         signed.update({name: _printable(name, value) for name, value in headers.items()})
         return RequestRoute.to(route.method, route.url, signed, route.proxy)
 
     def refused(self, route: RequestRoute) -> bool:
         """A signed route was answered with 401; whether another signature may fare better."""
-        return self._signer is not None and self._signer.refused(route.headers)
+        return self._signer is not None and self._signer.discard_refused(route.headers)
 
     def keep_out(self, secrets: Iterable[str]) -> None:
         """Take these out of what the host says, too: it has them from others."""
@@ -175,9 +175,11 @@ class Endpoint:
             self.names |= fresh
             self._redact()
 
-    def _keep_out_shown(self, shown: Iterable[str]) -> None:
+    def _keep_out_shown(self, values: Iterable[str]) -> None:
         """Know what was just shown as a credential, and what was shown shortly before it."""
-        fresh = [secret for value in shown if (secret := value.strip().rpartition(" ")[2]) not in self._shown]
+        fresh = [
+            secret for value in values if (secret := value.strip().rpartition(" ")[2]) not in self._shown
+        ]
         if fresh:
             self._shown = (*fresh, *self._shown)[:_REMEMBERED_TOKENS]
             self._redact()
