@@ -191,7 +191,7 @@ async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again
     endpoint = Endpoint("http://127.0.0.1:9/v1", None, Limiter())
     endpoint.troubled("answered 504", 8.0)
     seen = [endpoint.trouble]  # nobody waits
-    await endpoint.limiter.acquire(0, again=True)  # on the wire again, and nobody naps
+    await endpoint.limiter.acquire(0, is_retry=True)  # on the wire again, and nobody naps
     endpoint.troubled("answered 503", 16.0)
     seen.append(endpoint.trouble)
     endpoint.succeeded(17.0)

@@ -99,11 +99,11 @@ def test_time_outs_are_alone_where_nothing_came_in_the_second_half_of_their_time
 
 def test_a_host_found_down_is_given_its_first_concurrency_back(endpoint: Endpoint) -> None:
     for n in range(20):
-        endpoint.limiter.timed_out(n * 10 + 1.0, alone=False)
-    assert endpoint.limiter.limit < 16
+        endpoint.limiter.record_timeout(n * 10 + 1.0, alone=False)
+    assert endpoint.limiter.max_in_flight < 16
     for n in range(32):
         endpoint.failed(1000.0 + n)
-    assert endpoint.limiter.limit == 16
+    assert endpoint.limiter.max_in_flight == 16
 
 
 def test_a_model_has_one_lane_however_many_ask_for_it(endpoint: Endpoint) -> None:

@@ -170,12 +170,12 @@ async def test_the_providers_word_on_retrying_is_taken() -> None:
 async def test_overload_news_cut_concurrency_and_successes_raise_it() -> None:
     async with server(OK) as fake, client(fake, max_concurrency=64, start_concurrency=8) as asking:
         await asyncio.gather(*(asking.post() for _ in range(40)))
-        assert asking.limiter.limit > 16
-        grown = asking.limiter.limit
+        assert asking.limiter.max_in_flight > 16
+        grown = asking.limiter.max_in_flight
         fake.answers = [reply(429), OK]
         asking.time.now = 1.0
         await asking.post()
-        assert asking.limiter.limit == grown - 1
+        assert asking.limiter.max_in_flight == grown - 1
         assert (asking.limiter.in_flight, asking.limiter.waiting) == (0, 0)
 
 
@@ -246,9 +246,9 @@ async def test_a_time_out_while_others_succeed_is_no_outage_and_lowers_concurren
             fake.answers = [OK, hang, OK]
             await asking.post()
             asking.time.now += 0.5
-            limit = asking.limiter.limit
+            limit = asking.limiter.max_in_flight
             assert (await asking.post(timeout_s=0.02)).attempts == 2
-            assert asking.limiter.limit == limit // 2
+            assert asking.limiter.max_in_flight == limit // 2
             asking.time.now += 31
         assert asking.endpoint.down_s == 0
 

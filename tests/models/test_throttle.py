@@ -33,7 +33,7 @@ class Process:
         self.sent: list[float] = []
 
     def endpoint(self) -> Limiter:
-        return Limiter(EndpointLimits(64, 64), turn=self.throttle.turn_at(HOST), clock=now)
+        return Limiter(EndpointLimits(64, 64), turn=self.throttle.open_turn(HOST), clock=now)
 
     async def ask(self, answer_s: float = 0.03, limiter: Limiter | None = None) -> None:
         limiter = limiter or self.limiter
@@ -294,7 +294,7 @@ def test_what_the_environment_asks_for(tmp_path: Path) -> None:
     assert read_throttle({"MIN_INTERVAL_S": "0"}, default_s=0.005) is None
     usual = read_throttle({"MIN_INTERVAL_S": " "}, default_s=0.005)
     assert usual is not None
-    assert usual.turn_at(far) is not None
+    assert usual.open_turn(far) is not None
     for spared in (
         own,
         "http://gpu7:8000/v1",
@@ -302,11 +302,11 @@ def test_what_the_environment_asks_for(tmp_path: Path) -> None:
         "http://judge.internal/v1",
         "http://[::1]/",
     ):
-        assert usual.turn_at(spared) is None
+        assert usual.open_turn(spared) is None
     named = {"MIN_INTERVAL_S": "1e-9", "EVAL_THROTTLE_STATE_PATH": str(tmp_path / "state")}
     everywhere = read_throttle(named)
     assert everywhere is not None
-    assert everywhere.turn_at(own) is not None
+    assert everywhere.open_turn(own) is not None
     assert everywhere is read_throttle(named), "one for all sessions of a process"
     with pytest.raises(UsageError, match=r"EVAL_THROTTLE_STATE_PATH .* unknown user"):
         read_throttle({"MIN_INTERVAL_S": "1", "EVAL_THROTTLE_STATE_PATH": "~nobody-of-this-name/state"})

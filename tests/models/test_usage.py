@@ -153,7 +153,7 @@ async def test_a_prefix_that_was_not_used_for_long_is_written_anew() -> None:
     under_way: list[str] = []
 
     async def ask(name: str, let_go: asyncio.Event) -> None:
-        async with turns.turn(about(ARTICLE, name)):
+        async with turns.wait_turn(about(ARTICLE, name)):
             under_way.append(name)
             await let_go.wait()
 

@@ -354,7 +354,7 @@ async def opened(
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
         ledger.budget_gate.free_jobs_money = batches.free_money
-        batches.when_one_ends = ledger.budget_gate.changed
+        batches.when_one_ends = ledger.budget_gate.serve_waiting
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
         return torn_line(path, torn, accounts.phase_of(path))

@@ -40,7 +40,7 @@ from coeval.models.dialects.openai_answer import is_charge
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
 from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
-from coeval.models.pacing.limits import unrefused
+from coeval.models.pacing.limits import refuse_nothing
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
@@ -125,7 +125,7 @@ def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[Mode
         return dialect.explain(reply, endpoint.url, redactor)
 
     # A list is no request for an answer: no ceiling on a model's requests concerns it.
-    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=unrefused)
+    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=refuse_nothing)
 
 
 # --- What a gateway's headers say of an answer
@@ -218,7 +218,7 @@ class HostedModel(Model):
         self._http = http
         self._endpoint = endpoint
         self._admission = admission
-        self._priced = admission.priced
+        self._priced = admission.is_priced
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
@@ -249,7 +249,7 @@ class HostedModel(Model):
         return self._ask(request)
 
     async def _in_turn(self, request: Request) -> Completion:
-        async with self._prefixes.turn(request):
+        async with self._prefixes.wait_turn(request):
             return await self._ask(request)
 
     async def _ask(self, request: Request) -> Completion:
@@ -287,7 +287,7 @@ class HostedModel(Model):
         """
         if refuses_limit(str(error), least_limit(sent.sampling, self._spec)):
             if not request.raised:
-                self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
+                self._admission.stop_at_refused_limit(error, judge=request.purpose == "evaluation")
             raise error
         schema = request.schema if structured else None
         field = error.field if isinstance(error, FieldRejected) else ""
@@ -319,7 +319,7 @@ class HostedModel(Model):
         """Have the body of a request answered, as `Http.post` does."""
         if self._priced:
             tokens = most_answer_tokens(request.sampling, self._spec)
-            reservation = self._admission.reservation(len(body), tokens, request.rank)
+            reservation = self._admission.make_reservation(len(body), tokens, request.rank)
             return self._send_reserved(reservation, body, call)
         if self._admission.has_budget and not call.probe:
             return self._send_at_reported_cost(request.rank, body, call)
@@ -329,12 +329,12 @@ class HostedModel(Model):
         self, rank: int, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
         """As `_send`, of a model that is counted as free: a gateway may say what its answers cost."""
-        async with self._admission.at_reported_cost(rank) as reservation:
+        async with self._admission.reserve_reported_cost(rank) as reservation:
             if reservation is None:
                 answered = await self._http.post(self._endpoint, self._path, body, call)
             else:
                 answered = await self._send_reserved(reservation, body, call)
-        self._admission.learn_cost(answered.value.usage)
+        self._admission.record_cost(answered.value.usage)
         return answered
 
     async def _send_reserved(
@@ -345,10 +345,10 @@ class HostedModel(Model):
         call = replace(
             call,
             decode=partial(self._decode, reservation.settle),
-            permit=partial(admission.permit_at, reservation),
-            unsent=partial(admission.unsent_at, reservation),
-            unbilled=reservation.unspent,
-            refusal=partial(admission.refusal_at, reservation),
+            permit=partial(admission.take_paid_permit, reservation),
+            unsent=partial(admission.return_paid_permit, reservation),
+            unbilled=reservation.release,
+            refusal=partial(admission.paid_refusal, reservation),
         )
         try:
             return await self._http.post(self._endpoint, self._path, body, call)
@@ -389,10 +389,10 @@ class HostedModel(Model):
             explain=self._explain,
             timeout_s=min(PROBE_TIMEOUT_S, timeout_s) if is_probe else timeout_s,
             rank=rank,
-            permit=self._admission.permit,
-            unsent=self._admission.unsent,
+            permit=self._admission.take_permit,
+            unsent=self._admission.return_permit,
             tokens=lambda completion: completion.usage.tokens,
-            ended=self._admission.ended,
+            ended=self._admission.record_outcome,
             refusal=self._admission.refusal,
             lane=self._endpoint.lane(self._spec.model),
             probe=is_probe,

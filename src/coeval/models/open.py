@@ -135,7 +135,9 @@ class Models(dict[str, Model]):
 
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         free = all(limit is None for limit in limits)
-        return self._here(spec, SimulatedModel(spec), None if free else Limiter(EndpointLimits.of([spec])))
+        return self._here(
+            spec, SimulatedModel(spec), None if free else Limiter(EndpointLimits.combine([spec]))
+        )
 
     def _open_hosted(
         self,
@@ -150,7 +152,7 @@ class Models(dict[str, Model]):
         if batches is not None and ledger is not None and name in batches:
             model = batched = BatchedModel(*requested)
             opened.push_async_callback(batched.join(batches, address, ledger.meter(name)).aclose)
-        if self._store is None or not requested[3].priced or name in self._store.without:
+        if self._store is None or not requested[3].is_priced or name in self._store.without:
             return model
         return StoredModel(model, address, self._store)
 
@@ -174,7 +176,7 @@ class Models(dict[str, Model]):
             model = CommandModel(spec, self._admission(spec), self._guard)
         opened.push_async_callback(model.aclose)
         free = spec.requests_per_minute is None and spec.tokens_per_minute is None
-        return self._here(spec, model, None if free else Limiter(EndpointLimits.of([spec])))
+        return self._here(spec, model, None if free else Limiter(EndpointLimits.combine([spec])))
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """A model in this process, its weights loaded; freed with the others."""

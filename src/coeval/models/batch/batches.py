@@ -474,7 +474,7 @@ class BatchedModel(HostedModel):
         try:
             if 200 <= status < 300:
                 completion = counted(self._read_body(HttpReply(status, {}, body), redactor))
-                usage = self._meter.priced_in_batch(completion.usage)
+                usage = self._meter.add_batch_price(completion.usage)
                 completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._most)
                 return BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
@@ -486,7 +486,7 @@ class BatchedModel(HostedModel):
         except ModelError as reported:
             error = reported
             if error.usage is not None:
-                error.usage = self._meter.priced_in_batch(error.usage)
+                error.usage = self._meter.add_batch_price(error.usage)
         error.args = (self._endpoint.reported(str(error)),)
         return BatchOutcome(custom_id, error=StoredError.of(error))
 

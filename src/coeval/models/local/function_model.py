@@ -99,11 +99,11 @@ class OwnCode(Model):
         if self._drained.is_set() and not request.goes_on:
             raise draining()
         admission = self._admission
-        async with admission.at_reported_cost(request.rank) as reservation:
+        async with admission.reserve_reported_cost(request.rank) as reservation:
             if self._drained.is_set() and not request.goes_on:
                 raise draining()
-            completion = await admission.asked(request, self._spec, call, reservation)
-        admission.learn_cost(completion.usage)
+            completion = await admission.call_once(request, self._spec, call, reservation)
+        admission.record_cost(completion.usage)
         return completion
 
     def _fault(self, error: BaseException, place: str) -> ModelError:

@@ -157,11 +157,11 @@ class InProcess(Model):
             return await self._ask(request)
         if self._drained and not request.goes_on:
             raise draining()
-        party = None if request.goes_on else self
-        await limiter.acquire(request.rank, refusal=self._admission.refusal, party=party)
+        owner = None if request.goes_on else self
+        await limiter.acquire(request.rank, refusal=self._admission.refusal, owner=owner)
         try:
             completion = await self._ask(request)
-            limiter.succeeded(request.rank, completion.latency_s, completion.usage.tokens)
+            limiter.record_answer(request.rank, completion.latency_s, completion.usage.tokens)
             return completion
         finally:
             limiter.release()
@@ -176,14 +176,14 @@ class InProcess(Model):
         """Who waits for a slot gets Draining."""
         if self._limiter is not None:
             self._drained = True
-            self._limiter.turn_away(self, draining())
+            self._limiter.reject_waiting(self, draining())
         if self._own is not None:
             self._own.drain()
 
     async def _ask(self, request: Request) -> Completion:
         if self._own is not None:  # it books each call by itself, when it is made
             return cut_completion(await self._own.complete(request), self._most)
-        completion = await self._admission.asked(request, self._spec, self._model.complete)
+        completion = await self._admission.call_once(request, self._spec, self._model.complete)
         return cut_completion(at_window(completion, least_limit(request.sampling, self._spec)), self._most)
 
 

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from coeval.core.errors import AccessDenied, CoevalError, ModelError, RequestTimeout, Unreadable
 from coeval.core.redaction import Redactor
-from coeval.models.pacing.limits import Lane, unrefused
+from coeval.models.pacing.limits import Lane, refuse_nothing
 from coeval.models.transport.connection import HttpReply
 
 PROBE_TIMEOUT_S = 60.0
@@ -66,11 +66,11 @@ class Call(Generic[T]):
     timeout_s: float
     rank: int
     permit: Callable[[], Awaitable[None] | None]
-    unsent: Callable[[], None] = unrefused
-    unbilled: Callable[[], None] = unrefused
+    unsent: Callable[[], None] = refuse_nothing
+    unbilled: Callable[[], None] = refuse_nothing
     tokens: Callable[[T], int] | None = None
     ended: Callable[[ModelError | None], None] | None = None
-    refusal: Callable[[], CoevalError | None] = unrefused
+    refusal: Callable[[], CoevalError | None] = refuse_nothing
     lane: Lane | None = None
     probe: bool = False
     goes_on: bool = False

@@ -235,7 +235,7 @@ class Endpoint:
             self._down_since = now
         self._failed_at = now
         if self.is_down:
-            self.limiter.reopen()
+            self.limiter.forget_refusals()
             self.wake()
 
     def lost(self, sent_at: float, now: float, *, away: bool = False) -> bool:
@@ -303,20 +303,20 @@ class Endpoint:
                 )
         return None
 
-    async def nap(self, sleep: Coroutine[Any, Any, None], party: object = None) -> None:
+    async def nap(self, sleep: Coroutine[Any, Any, None], owner: object = None) -> None:
         """Sleep until it is over or the endpoint's retries, or those of ``party``, are woken."""
         nap = asyncio.ensure_future(sleep)
-        self._naps[nap] = party
+        self._naps[nap] = owner
         try:
             await asyncio.wait((nap,))
         finally:
             del self._naps[nap]
             nap.cancel()
 
-    def wake(self, party: object = None) -> None:
+    def wake(self, owner: object = None) -> None:
         """Let all retries wait no longer, or those of one who asks there."""
         for nap, whose in self._naps.items():
-            if party is None or whose is party:
+            if owner is None or whose is owner:
                 nap.cancel()
 
 

@@ -110,10 +110,10 @@ class SharedHosts:
         return {key: self._known[key].endpoint for key in sharing}
 
     def _join(self, key: EndpointKey, addresses: list[ModelAddress]) -> None:
-        limits = EndpointLimits.of(address.spec for address in addresses)
+        limits = EndpointLimits.combine(address.spec for address in addresses)
         if (known := self._known.get(key)) is not None:
-            if (joined := known.limits.joined(limits)) != known.limits:
-                known.endpoint.limiter.limit_to(joined)
+            if (joined := known.limits.merge(limits)) != known.limits:
+                known.endpoint.limiter.set_limits(joined)
                 self._known[key] = known._replace(limits=joined)
         else:
             first = addresses[0]
@@ -125,7 +125,7 @@ class SharedHosts:
 
     def limiter(self, limits: EndpointLimits, url: str) -> Limiter:
         """A new limiter of requests to a base URL."""
-        return Limiter(limits, turn=None if self._throttle is None else self._throttle.turn_at(url))
+        return Limiter(limits, turn=None if self._throttle is None else self._throttle.open_turn(url))
 
     def throttle_problems(self) -> list[str]:
         """Why the throttle is not shared with other processes, if it is not; whoever asks first is told."""
@@ -260,7 +260,7 @@ class Http:
     def _send_no_more(self, reason: Draining) -> None:
         self._over = self._over or reason
         for endpoint in self._endpoints:
-            endpoint.limiter.turn_away(self, reason)
+            endpoint.limiter.reject_waiting(self, reason)
             endpoint.wake(self)
 
     async def reach(self, endpoint: Endpoint, path: str) -> None:
@@ -280,9 +280,9 @@ class Http:
         sent, again = 0, False
         while True:
             self._refuse(call)
-            party = None if call.goes_on else self
+            owner = None if call.goes_on else self
             await endpoint.limiter.acquire(
-                call.rank, again=again, refusal=call.refusal, lane=call.lane, party=party
+                call.rank, is_retry=again, refusal=call.refusal, lane=call.lane, owner=owner
             )
             again = True
             try:
@@ -353,10 +353,10 @@ class Http:
             return self._fault(ask, garbage, reply, sent_at)
         endpoint.succeeded(now)
         if call.lane is not None:
-            call.lane.answered()
+            call.lane.record_answer()
         limiter = endpoint.limiter
         tokens = call.tokens(value) if limiter.gate.counts_tokens and call.tokens is not None else 0
-        limiter.succeeded(call.rank, now - sent_at, tokens)
+        limiter.record_answer(call.rank, now - sent_at, tokens)
         return Answered(value, now - sent_at, attempt)
 
     def _unsigned(self, ask: _Ask[T], error: ModelError) -> Fault:
@@ -374,13 +374,13 @@ class Http:
         elif isinstance(error, ConnectionFailed):
             crowded = endpoint.lost(sent_at, self._clock(), away=away)
             if crowded:
-                endpoint.limiter.refused(sent_at)
+                endpoint.limiter.record_refusal(sent_at)
         return Fault(error, error.retryable and error.retry_advised, crowded, away and endpoint.is_awaited)
 
     def _timed_out(self, endpoint: Endpoint, sent_at: float) -> None:
         alone = endpoint.timed_out(sent_at, self._clock())
         if not endpoint.is_down:
-            endpoint.limiter.timed_out(sent_at, alone=alone)
+            endpoint.limiter.record_timeout(sent_at, alone=alone)
 
     def _refused(self, ask: _Ask[T], reply: HttpReply, sent_at: float) -> Fault:
         """An answer came, and it is an error."""
@@ -405,7 +405,7 @@ class Http:
         """Add to an error what the reply's headers say about trying again."""
         endpoint = ask.endpoint
         if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
-            endpoint.limiter.refused(sent_at)
+            endpoint.limiter.record_refusal(sent_at)
         error.args = (endpoint.reported(str(error)),)
         if error.retry_after_s is None:
             error.retry_after_s = requested_wait_s(reply.headers)
@@ -429,7 +429,7 @@ class Http:
             return f"it asks to wait {wait_s:.0f} s, until {until:%Y-%m-%d %H:%M} UTC; run again then"
         if wait_s or lane is None or not isinstance(error, RateLimited):
             return ""
-        lasted_s = lane.refused(self._clock())
+        lasted_s = lane.record_refusal(self._clock())
         if lasted_s < LONGEST_HOLD_S:
             return ""
         return (
