@@ -485,7 +485,7 @@ CROWDED = Fault(ConnectionFailed("reset"), again=True, crowded=True)
 def attempts(*faults: Fault) -> int:
     """How many attempts a request gets that meets with these, and then with the last one for ever."""
     tries, made = Tries(), 1
-    while tries.failed(faults[min(made, len(faults)) - 1]):
+    while tries.count_failure(faults[min(made, len(faults)) - 1]):
         made += 1
     return made
 
@@ -518,12 +518,12 @@ def test_who_is_turned_away_comes_back_soon_and_obeys_the_host_all_the_same() ->
     tries, rng = Tries(), random.Random(0)
     waits = []
     for _ in range(20):
-        tries.failed(CROWDED)
+        tries.count_failure(CROWDED)
         waits.append(tries.wait_s(CROWDED, rng))
     assert 0.25 <= waits[0] <= 0.5
     assert max(waits) <= 4.0
-    tries.failed(PASSING)
+    tries.count_failure(PASSING)
     assert tries.wait_s(PASSING, rng) <= 0.5, "the first that counts"
     requested = Fault(RateLimited("429", retry_after_s=30.0), again=True)
-    tries.failed(requested)
+    tries.count_failure(requested)
     assert 30 <= tries.wait_s(requested, rng) <= 31

@@ -77,7 +77,7 @@ class Bill(msgspec.Struct, frozen=True):
         return f"{dollars(self.cost_usd)}, without {left_out}" if self.cost_usd else f"unknown for {left_out}"
 
 
-def perhaps_billed(costs: Iterable[ModelCost]) -> Iterator[str]:
+def may_be_billed(costs: Iterable[ModelCost]) -> Iterator[str]:
     """What requests may have cost of which nobody knows whether they were billed; nothing without these."""
     if usd := sum(cost.perhaps_usd for cost in costs):
         yield (

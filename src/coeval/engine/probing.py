@@ -36,7 +36,7 @@ from coeval.models.hosted import list_models
 from coeval.models.keys import Keys
 from coeval.models.open import find_interface_obstacle
 from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.endpoint import Endpoint, reach
+from coeval.models.transport.endpoint import Endpoint, check_reachable
 from coeval.models.transport.http import Http
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.tariff import Tariff
@@ -326,9 +326,9 @@ async def _report(
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
     endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
-    endpoint.leave_in((*names, *chain.from_iterable(names.values())))
+    endpoint.exempt_names((*names, *chain.from_iterable(names.values())))
     try:
-        await reach(endpoint, address.dialect.model_list.path(None), "GET")
+        await check_reachable(endpoint, address.dialect.model_list.path(None), "GET")
         async with asyncio.timeout(_PATIENCE_S):
             listed = await list_models(http, endpoint, address.dialect)
     except ModelError as error:

@@ -100,7 +100,11 @@ async def telling_of_hosts(
     try:
         yield
     finally:
-        for sentence in (*http.hosts.throttle_problems(), *http.repeating(), *http.oddities()):
+        for sentence in (
+            *http.hosts.describe_throttle_problems(),
+            *http.describe_repetitions(),
+            *http.describe_odd_replies(),
+        ):
             note(sentence)
         telling.cancel()
         await asyncio.wait({telling})
@@ -118,9 +122,9 @@ async def _tell(
     while True:
         await sleep(LOOK_S)
         now = clock()
-        for problem in http.hosts.throttle_problems():
+        for problem in http.hosts.describe_throttle_problems():
             note(problem)
-        for host, sentence in http.troubles().items():
+        for host, sentence in http.describe_outages().items():
             if now >= reported.get(host, float("-inf")) + AGAIN_AFTER_S:
                 reported[host] = now
                 note(sentence)

@@ -29,7 +29,7 @@ from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import EndpointLimits, Limiter
 from coeval.models.pacing.throttle import read_throttle
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.http import Http, draining
+from coeval.models.transport.http import Http, make_draining_error
 
 
 def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
@@ -96,7 +96,7 @@ class Models(dict[str, Model]):
 
     async def __aenter__(self) -> Self:
         reached = _reach(self._specs, self._keys)
-        endpoints = self.http.hosts.endpoints(reached.values())
+        endpoints = self.http.hosts.open_endpoints(reached.values())
         lists = _lists(reached, endpoints, self.http)
         async with AsyncExitStack() as opened:
             opened.push_async_callback(self.http.aclose)
@@ -126,7 +126,7 @@ class Models(dict[str, Model]):
         Draining."""
         self.http.drain()
         if self._ledger is not None:
-            self._ledger.budget_gate.close(draining())
+            self._ledger.budget_gate.close(make_draining_error())
         for model in self._in_process:
             model.drain()
 

@@ -47,7 +47,7 @@ from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.faults import from_garbage, from_status
+from coeval.models.transport.faults import error_from_garbage, error_from_status
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -479,15 +479,15 @@ class BatchedModel(HostedModel):
                 return BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
             if error is None:
-                error = from_status(status, body, where, redactor)
+                error = error_from_status(status, body, where, redactor)
             error.status = status
         except Undecodable as undecodable:
-            error = from_garbage(status, body, undecodable, where, redactor)
+            error = error_from_garbage(status, body, undecodable, where, redactor)
         except ModelError as reported:
             error = reported
             if error.usage is not None:
                 error.usage = self._meter.add_batch_price(error.usage)
-        error.args = (self._endpoint.reported(str(error)),)
+        error.args = (self._endpoint.redact_message(str(error)),)
         return BatchOutcome(custom_id, error=StoredError.of(error))
 
 

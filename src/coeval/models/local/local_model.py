@@ -42,7 +42,7 @@ from coeval.models.local.local_transformers import (
 )
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.http import draining
+from coeval.models.transport.http import make_draining_error
 
 # --- vLLM in this process
 #
@@ -156,7 +156,7 @@ class InProcess(Model):
         if limiter is None:
             return await self._ask(request)
         if self._drained and not request.goes_on:
-            raise draining()
+            raise make_draining_error()
         owner = None if request.goes_on else self
         await limiter.acquire(request.rank, refusal=self._admission.refusal, owner=owner)
         try:
@@ -176,7 +176,7 @@ class InProcess(Model):
         """Who waits for a slot gets Draining."""
         if self._limiter is not None:
             self._drained = True
-            self._limiter.reject_waiting(self, draining())
+            self._limiter.reject_waiting(self, make_draining_error())
         if self._own is not None:
             self._own.drain()
 

@@ -11,7 +11,7 @@ from coeval.analysis.measures.measured import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
-from coeval.analysis.run_results import bill, perhaps_billed
+from coeval.analysis.run_results import bill, may_be_billed
 from coeval.core.figures import points
 from coeval.core.plain import plain
 from coeval.core.text import dollars, listed, numbered
@@ -267,7 +267,7 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
     requests = sum(cost.requests for cost in costs)
     requested = f"{numbered(requests, 'request')} took {numbered(tokens, 'token')}"
     reported = bill(costs)
-    perhaps = list(perhaps_billed(costs))
+    perhaps = list(may_be_billed(costs))
     free = "at no known cost" if perhaps else "at no cost"
     yield f"{requested}, and cost {reported}." if reported else f"{requested}, {free}."
     yield from perhaps
