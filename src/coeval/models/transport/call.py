@@ -89,7 +89,7 @@ BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 28.0)
 """Longest wait before each retry; 59.5 s in all."""
 ATTEMPTS = len(BACKOFF_S) + 1
 FEWER_ATTEMPTS: Mapping[type[ModelError], int] = {AccessDenied: 2, RequestTimeout: 2, Unreadable: 2}
-"""This many errors of a kind end a request, whatever else it met: another try gains little and may cost a lot.
+"""This many errors of a kind end a request, whatever else it met: retries gain little and may cost a lot.
 After a denial, there is a second one only if the credential was renewed."""
 PAID_ATTEMPTS = 2
 """This many billed replies without an answer, such as ones that the host broke off, end a request, too."""
