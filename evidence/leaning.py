@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.measured_run import shown_both_ways, shown_one_way
+from coeval.analysis.measures.compute import position_bias_both_orders, position_bias_one_order
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.bias_ledger import (
     Favour,
@@ -274,10 +274,10 @@ def places_named(planted: float, items: int, repeats: int, *, both: bool) -> flo
         gap = random.normal(0.1, 0.2, items)
         first, second = (gap + sign * planted + random.normal(0, 0.14, items) for sign in (1, -1))
         if both:
-            bias = shown_both_ways([_verdicts(first)], [_verdicts(second)])
+            bias = position_bias_both_orders([_verdicts(first)], [_verdicts(second)])
         else:
             is_first = random.random(items) < 0.5
-            bias = shown_one_way(expit(STEEP * first[is_first]), expit(STEEP * second[~is_first]))
+            bias = position_bias_one_order(expit(STEEP * first[is_first]), expit(STEEP * second[~is_first]))
         found.append(judge_biases({"judge": {"position": bias}})["judge"].position.is_named)
     return float(np.mean(found))
 

@@ -25,7 +25,7 @@ from coeval.analysis.measures.judge_measures import (
     pair_measures,
     panel_measures,
 )
-from coeval.analysis.measures.measured import Measured, leaves
+from coeval.analysis.measures.measure_tree import Measured, iterate_leaves
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import student_measures
@@ -104,7 +104,7 @@ def measured(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Measured]:
     return {
         f"{of} {leaf.measure}": leaf.measured
         for of, one in found.items()
-        for leaf in leaves(of, one)
+        for leaf in iterate_leaves(of, one)
         if leaf.measure in _SHOWN
     }
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from openpyxl.workbook import Workbook
 
 from coeval.core.shown_names import short_names
-from coeval.reports.content import Report, ReportTable, row_texts
+from coeval.reports.content import Report, ReportTable, format_rows
 
 
 class FaceTable(NamedTuple):
@@ -139,7 +139,7 @@ def of_html(name: str, text: str) -> Face:
 
 def of_report(name: str, report: Report) -> Face:
     def read(table: ReportTable) -> FaceTable:
-        texts = row_texts(table.columns, table.rows)
+        texts = format_rows(table.columns, table.rows)
         return FaceTable(
             table.title, [column.title for column in table.columns], [list(row) for row in texts]
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coeval.analysis.measures.measured_run import measure_run
-from coeval.pipeline.plan.run_reading import reading
+from coeval.analysis.measures.compute import compute_run_measures
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.experiment.run_evidence import RunEvidence, evidence_of
 from coeval.store.rundir import RunDir
 
 
 @contextmanager
 def run_evidence(folder: RunDir) -> Iterator[RunEvidence]:
-    with reading(folder) as (reader, notes):
-        yield evidence_of(reader, measure_run(reader), notes)
+    with open_run_reader(folder) as (reader, notes):
+        yield evidence_of(reader, compute_run_measures(reader), notes)

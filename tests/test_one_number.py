@@ -324,9 +324,9 @@ def test_a_figure_of_a_sentence_of_the_page_stands_in_one_of_its_tables(folders:
     with chdir(folders.work), folder_report(folders.paths[name][0]) as found:
         page = of_html("page", write_page(found.report).decode())
         viewed = [*_of_view(folders.paths[name][0])][-1]
-    assert not _absent(of_report("page", found.report), found.report.shown.key)
-    assert not _absent(viewed, found.report.shown.key.values())
-    shown = {found.report.shown.text(sentence.text) for sentence in found.report.lead}
+    assert not _absent(of_report("page", found.report), found.report.shown_names.key)
+    assert not _absent(viewed, found.report.shown_names.key.values())
+    shown = {found.report.shown_names.text(sentence.text) for sentence in found.report.lead}
     for face in (page, viewed):
         assert {" ".join(sentence.split()) for sentence in face.sentences} >= shown
 

@@ -16,7 +16,7 @@ from written_run import Run
 import coeval as api
 from coeval.analysis.breakdown import By, breakdown
 from coeval.analysis.measures.benchmark_measures import attribute_coverage, item_quality
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.near_duplicates import (
     NearDuplicate,
     groups,
@@ -31,7 +31,7 @@ from coeval.analysis.readers.run_reader import RunReader
 def means(run: Run, by: By) -> dict[tuple[str | None, str], float | None]:
     with RunReader(run.folder) as reader:
         scores = breakdown(reader, by).scores
-        students = measure_run(reader).measures.students["s"]
+        students = compute_run_measures(reader).measures.students["s"]
     assert all(score.student == "s" for score in scores)
     if by == "judge":
         assert {one.part: (one.score, one.low, one.high, one.n, one.missing) for one in scores} == dict(

@@ -12,7 +12,7 @@ from cli.invoked import Command
 from opened_evidence import run_evidence
 from pipeline.experiments import Lab, model, quiz, task
 
-from coeval.analysis.measures.measured import (
+from coeval.analysis.measures.measure_tree import (
     FILES,
     Entity,
     Measured,
@@ -20,9 +20,9 @@ from coeval.analysis.measures.measured import (
     Part,
     Record,
     ShownAs,
-    declared,
-    leaves,
-    plain_part,
+    field_declarations,
+    iterate_leaves,
+    part_to_json,
 )
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.reports.content import Report
@@ -48,7 +48,7 @@ ALL = OF_RUN | set(records(OutputMeasures))
 def test_every_field_declares_what_it_is_and_where_it_is_shown() -> None:
     assert len(ALL) >= 20
     for record in ALL:
-        for field, reported in declared(record).items():
+        for field, reported in field_declarations(record).items():
             assert reported.meaning, (record, field)
             if isinstance(reported, ShownAs):
                 assert reported.places, f"{record.__name__}.{field} is shown nowhere; FILES would say so"
@@ -61,7 +61,7 @@ def test_a_field_that_declares_nothing_is_refused() -> None:
         untold: int
 
     with pytest.raises(TypeError, match=r"Forgotten\.untold declares neither"):
-        declared(Forgotten)
+        field_declarations(Forgotten)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_what_declares_a_place_in_the_report_is_there(report: Report) -> None:
     headings |= {str(cell) for row in report.table("biases").rows for cell in row}
     unsaid = {"itself", "the first of two", "For ± 3"}  # nothing was asked twice, no pairs, few answers
     for record in OF_RUN:
-        for field, reported in declared(record).items():
+        for field, reported in field_declarations(record).items():
             if isinstance(reported, ShownAs) and reported.column and reported.column not in unsaid:
                 assert any(reported.column in heading for heading in headings), (record, field)
             if isinstance(reported, ShownAs) and reported.elsewhere not in {"", FILES, *unsaid}:
@@ -113,7 +113,7 @@ def test_what_declares_a_heading_in_the_terminal_has_one_there(lab: Lab, coeval:
     )
     unsaid = {"rar", "for ± 3"}  # where nothing is rare, of more answers
     for record in OF_RUN:
-        for field, reported in declared(record).items():
+        for field, reported in field_declarations(record).items():
             if isinstance(reported, ShownAs) and reported.terminal and reported.terminal not in unsaid:
                 assert reported.terminal in shown, (record, field)
 
@@ -127,7 +127,7 @@ class Depth(Entity, frozen=True):
 def test_one_walk_writes_what_it_has_never_heard_of() -> None:
     half = Measured(0.5, 0.25, 0.75, 8, 1)
     found = {("a", "b"): Depth(half, {"quiz": half})}
-    assert plain_part(found) == {
+    assert part_to_json(found) == {
         "a|b": {
             "deep": 0.5,
             "by_task": {"quiz": 0.5},
@@ -136,18 +136,24 @@ def test_one_walk_writes_what_it_has_never_heard_of() -> None:
             "ci95": {"deep": [0.25, 0.75], "by_task": {"quiz": [0.25, 0.75]}},
         }
     }
-    assert [leaf[:4] for leaf in leaves("depths", found)] == [
+    assert [leaf[:4] for leaf in iterate_leaves("depths", found)] == [
         ("depths", "a|b", "deep", ()),
         ("depths", "a|b", "by_task", ("quiz",)),
     ]
     of_model = {"m": ModelTasks({"ifeval": {"strict": half}})}
-    assert json.loads(json.dumps(plain_part(of_model)))["m"]["n"] == {"ifeval": {"strict": 8}}
-    assert [leaf[:4] for leaf in leaves("metrics", of_model)] == [("metrics", "m", "ifeval", ("strict",))]
+    assert json.loads(json.dumps(part_to_json(of_model)))["m"]["n"] == {"ifeval": {"strict": 8}}
+    assert [leaf[:4] for leaf in iterate_leaves("metrics", of_model)] == [
+        ("metrics", "m", "ifeval", ("strict",))
+    ]
 
 
 @pytest.mark.process
 def test_parts_are_in_the_analyses_that_they_name(lab: Lab, coeval: Command) -> None:
-    parts = {name: reported for name, reported in declared(RunMeasures).items() if isinstance(reported, Part)}
+    parts = {
+        name: reported
+        for name, reported in field_declarations(RunMeasures).items()
+        if isinstance(reported, Part)
+    }
     for analysis in ("students", "judges", "coverage", "items"):
         found = json.loads(
             coeval("analyze", analysis, "--run", lab.path, "--format", "json", "--partial-ok").out

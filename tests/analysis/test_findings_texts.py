@@ -10,7 +10,7 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.measures.judge_measures import JudgeMeasures
-from coeval.analysis.measures.measured import NOT_MEASURED
+from coeval.analysis.measures.measure_tree import NOT_MEASURED
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, Leaning
 from coeval.analysis.panel.panel_findings import panel_findings
 from coeval.core.figures import difference_text

@@ -58,7 +58,7 @@ def test_those_of_a_real_run_are_within_two_points_of_an_analysis_done_apart() -
     """By pandas, item by item; what some student or judge lacks is left out."""
     with RunReader(REFERENCE / "legacy_run") as reader:
         grid = score_grid(reader)
-    found = g_study(grid.judged)
+    found = g_study(grid.judge_scores)
     assert found is not None
     means, weights = [], []
     for task in range(len(grid.tasks)):

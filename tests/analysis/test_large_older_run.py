@@ -14,7 +14,7 @@ from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun, unlike
 
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
-from coeval.analysis.measures.measured import plain_part
+from coeval.analysis.measures.measure_tree import part_to_json
 from coeval.analysis.measures.robust_set import RobustOptions, robust_measures
 from coeval.analysis.measures.score_grid import score_grid
 from coeval.analysis.readers.run_reader import RunReader
@@ -87,7 +87,7 @@ def test_the_robust_set_follows_its_options(options: dict[str, Any], plain: Path
     found = robust_measures(grid, judges, needed)
     expected = slow.robust(slow.counted(plain), OPTIONS | options)
     assert 0 < expected["datapoints"] < 380
-    assert unlike(expected, plain_part(found)) == []
+    assert unlike(expected, part_to_json(found)) == []
 
 
 def test_a_configuration_that_names_all_changes_nothing(plain: Path, tmp_path: Path, coeval: Command) -> None:

@@ -16,9 +16,9 @@ from made_rows import student_row
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.measures.measured_run import measure
+from coeval.analysis.measures.compute import compute_measures
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.analysis.measures.run_measures import plain_measures
+from coeval.analysis.measures.run_measures import measures_to_json
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import item_scores, mean_scores, student_measures
 from coeval.analysis.panel.bias_ledger import (
@@ -228,7 +228,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
 
 def measures(run: Run) -> dict[str, Any]:
     with RunReader(run.folder) as reader:
-        return plain_measures(measure(reader).measures)
+        return measures_to_json(compute_measures(reader).measures)
 
 
 @pytest.mark.process
@@ -306,8 +306,8 @@ def run(tmp_path: Path) -> Run:
 
 def robust(run: Run, **options: Any) -> dict[str, Any]:
     with RunReader(run.folder) as reader:
-        measured = measure(reader, options=RobustOptions(**options)).measures
-    found: dict[str, Any] = plain_measures(measured)["robust"]
+        measured = compute_measures(reader, options=RobustOptions(**options)).measures
+    found: dict[str, Any] = measures_to_json(measured)["robust"]
     return found
 
 

@@ -18,7 +18,7 @@ from written_run import Run, append
 from coeval.analysis.comparison.pairing import pair
 from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.student_measures import item_scores
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
@@ -126,7 +126,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
     with TemporaryDirectory() as folder:
         known = written(Path(folder), seed, samples, missing)
         with RunReader(folder, planned(weights)) as reader:
-            run = measure_run(reader)
+            run = compute_run_measures(reader)
             compared = pair(*read_sides(reader, {name: name for name in STUDENTS}, {}).values())
             answers = choose_answers(reader, AnswerChoice()).answers
             browser = ItemBrowser(reader)

@@ -8,7 +8,7 @@ import pytest
 from opened_evidence import run_evidence
 from written_run import Run
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.reports.experiment.cost_section import _Valued, on_line
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.store.rundir import RunDir

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from coeval.analysis.load import load
-from coeval.analysis.measures.measured_run import measure, shown_one_way
-from coeval.analysis.measures.run_measures import plain_measures
+from coeval.analysis.measures.compute import compute_measures, position_bias_one_order
+from coeval.analysis.measures.run_measures import measures_to_json
 
 
 def write_task(
@@ -35,7 +35,7 @@ def write_task(
 
 def measures(folder: Path) -> dict[str, Any]:
     with load(folder) as reader:
-        return plain_measures(measure(reader).measures)
+        return measures_to_json(compute_measures(reader).measures)
 
 
 def games(item: str, baseline_first: str, model_first: str) -> list[dict[str, Any]]:
@@ -107,13 +107,13 @@ def test_the_halves_of_a_judge_that_minds_no_order_are_rarely_told_apart() -> No
     wrong = 0
     for _ in range(400):
         shares, first = draws.choice([0.0, 1.0], 80), draws.random(80) < 0.5
-        found = shown_one_way(shares[first], shares[~first])
+        found = position_bias_one_order(shares[first], shares[~first])
         assert found.low is not None
         assert found.high is not None
         assert -1 <= found.low <= (found.value or 0) <= found.high <= 1
         wrong += found.low > 0 or found.high < 0
     assert wrong <= 32
-    assert shown_one_way(np.ones(1), np.zeros(9)).value is None
+    assert position_bias_one_order(np.ones(1), np.zeros(9)).value is None
 
 
 def test_judges_who_saw_the_same_words_agree_or_not(tmp_path: Path) -> None:

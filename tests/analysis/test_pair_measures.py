@@ -14,7 +14,7 @@ from opened_evidence import run_evidence
 from pipeline.experiments import Lab, model, task
 from scipy.special import expit
 
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds, strengths
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
@@ -77,7 +77,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 def test_measures_find_the_order_and_the_judge_that_leans(lab: Lab) -> None:
     with RunReader(lab.path) as reader:
-        found = measure_run(reader).measures.pairs
+        found = compute_run_measures(reader).measures.pairs
     assert found is not None
     assert found.groups == (("ann", "ben", "cid"),)
     assert [one.ranks for one in found.students.values()] == [(1, 1), (2, 2), (3, 3)]
@@ -174,7 +174,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.mark.process
 def test_students_that_no_comparisons_link_are_not_ranked_together(halves: Lab, coeval: Command) -> None:
     with RunReader(halves.path) as reader:
-        found = measure_run(reader).measures.pairs
+        found = compute_run_measures(reader).measures.pairs
     assert found is not None
     assert found.groups == (("dan", "eve", "fay"), ("ann", "ben"))
     assert {len({pair[0] in "ann ben", pair[1] in "ann ben"}) for pair in found.rates} == {1}

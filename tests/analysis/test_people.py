@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 from written_run import Run
 
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.people.calibration import (
     ALL_FACTORS,
@@ -252,7 +252,7 @@ def found(labelled: Path) -> PeopleMeasures:
 
 def people_of(folder: Path) -> PeopleMeasures:
     with RunReader(folder) as reader:
-        found = measure_run(reader).measures.people
+        found = compute_run_measures(reader).measures.people
     assert found is not None
     return found
 
@@ -354,7 +354,7 @@ def test_labels_put_students_on_the_human_scale(found: PeopleMeasures) -> None:
 @pytest.mark.process
 def test_differences_by_judges_are_those_of_the_ranking(labelled: Path) -> None:
     with RunReader(labelled) as reader:
-        measures = measure_run(reader).measures
+        measures = compute_run_measures(reader).measures
     assert measures.people is not None
     pairs = measures.people.scales[ALL_FACTORS].pairs
     assert len(pairs) == 3
@@ -372,7 +372,7 @@ def test_who_judges_and_agrees_is_the_same_with_labels_and_without(run: Path, tm
     """People enter neither judges' agreement nor panels."""
     labelled = label_all(run, tmp_path / "run", ("anna", "ben"))
     with RunReader(run) as before, RunReader(labelled) as after:
-        one, other = measure_run(before).measures, measure_run(after).measures
+        one, other = compute_run_measures(before).measures, compute_run_measures(after).measures
     assert one.agreement == other.agreement
     assert one.panel == other.panel
     assert one.students == other.students

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipeline.experiments import Lab, model, quiz, task
 from rich.console import Console
 
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import pass_all, pass_at
 from coeval.cli.views.results_view import render
@@ -110,7 +110,7 @@ def test_the_mean_and_its_errors_are_those_of_the_items(lab: Lab) -> None:
 def test_what_passes_is_counted_by_k(lab: Lab, name: str, factor: str) -> None:
     lab.run(continue_run=True)
     with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
-        score = (measure_run(reader).measures.samples or {})["ann", name, factor]
+        score = (compute_run_measures(reader).measures.samples or {})["ann", name, factor]
     at, every = score.pass_at_k or {}, score.pass_all_k or {}
     assert list(at) == list(every) == ["1", "2", "4", "5"]
     assert (score.pass_at, score.pass_all) == (at["5"], every["5"])
@@ -150,7 +150,7 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
 def test_analyze_and_results_agree_and_pairs_are_of_pooled_items(lab: Lab) -> None:
     results = lab.run(continue_run=True).results()
     with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
-        measures = measure_run(reader).measures
+        measures = compute_run_measures(reader).measures
     for score in results.students:
         found = measures.students[score.student]
         mine = found.score if score.task is None else found.score_by_task.get(score.task)
@@ -175,7 +175,7 @@ def test_analyze_and_results_agree_and_pairs_are_of_pooled_items(lab: Lab) -> No
 def test_an_answer_that_is_lost_is_missing_and_in_no_pair(lab: Lab) -> None:
     lab.lose("response_collection", "story__tea__00003__ann#4")
     with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
-        measures = measure_run(reader).measures
+        measures = compute_run_measures(reader).measures
     assert measures.students["ann"].score_by_task["story"].missing == 4  # two judges, two factors
     assert measures.students["ben"].score_by_task["story"].missing == 0
     assert not measures.ranking.adjusted, "another answer to the item has the same scores"

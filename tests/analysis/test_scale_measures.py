@@ -23,8 +23,8 @@ from coeval.analysis.comparison.pairing import pair
 from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.measures.agreement import Reweighting
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
-from coeval.analysis.measures.measured_run import measure_run
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import (
     GridItems,
@@ -199,7 +199,7 @@ def item_means(known: Scores, student: str, **weights: float) -> Iterator[tuple[
 
 def measured(run: Run, plan: Planned | None) -> tuple[RunMeasures, Any, ScoreGrid]:
     with RunReader(run.folder, plan) as reader:
-        return measure_run(reader).measures, results(reader), score_grid(reader)
+        return compute_run_measures(reader).measures, results(reader), score_grid(reader)
 
 
 @pytest.mark.parametrize("plan", [planned(), planned({}), None])
@@ -341,7 +341,7 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
         checks=frozenset({"says"}),
     )
     with RunReader(failing.folder, Planned(None, {"haiku": task})) as reader:
-        measures, found = measure_run(reader).measures, results(reader)
+        measures, found = compute_run_measures(reader).measures, results(reader)
         by_factor = {(one.part, one.student): one for one in breakdown(reader, "factor").scores}
         by_value = breakdown(reader, "attribute").scores
         shown = {one.item.id: one.score for one in choose_answers(reader, AnswerChoice(("ann",))).answers}

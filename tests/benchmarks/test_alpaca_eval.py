@@ -105,7 +105,7 @@ def test_one_comparison_in_the_published_order(shelf: Shelf) -> None:
             ),
         )
         assert request.top_logprobs == 5
-    assert panel.benchmark.judge_sampling().named() == {"temperature": 0.0, "max_tokens": 1}
+    assert panel.benchmark.judge_sampling().to_dict() == {"temperature": 0.0, "max_tokens": 1}
 
 
 def test_preferences_become_official_figures(shelf: Shelf) -> None:
@@ -185,7 +185,7 @@ async def met(
     async with fake(*behaviour) as server:
         spec = ModelSpec(name=JUDGE, interface="vllm", model=JUDGE, base_url=server.url)
         async with Models([spec], NO_KEYS) as models:
-            await task.meet_judge(models[JUDGE])
+            await task.probe_judge(models[JUDGE])
     return task, server.bodies
 
 
@@ -206,11 +206,11 @@ def reported(*tokens: str, text: str | None, ends: str = "length", **message: An
 
 async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes_none(shelf: Shelf) -> None:
     task = AlpacaEval(shelf.settings(judge=JudgeSettings(JUDGE)))
-    assert task.droppable_for_judge() == ("temperature", "max_tokens")
+    assert task.droppable_judge_parameters() == ("temperature", "max_tokens")
     async with anthropic_fake() as server:
         spec = ModelSpec(name=JUDGE, interface="anthropic", model="claude-opus-5", base_url=server.url)
         async with Models([spec], NO_KEYS) as models:
-            await task.meet_judge(models[JUDGE])
+            await task.probe_judge(models[JUDGE])
             assert task.manner == "words"
             panel = Panel(task, ours)
             (requested, *_) = panel.requests().values()
@@ -220,7 +220,7 @@ async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes
                 role="judge",
                 recipe=Recipe.of({}),
                 sampling=task.judged_with(),
-                droppable=task.droppable_for_judge(),
+                droppable=task.droppable_judge_parameters(),
             )
             completion = await models[JUDGE].complete(judging.request(requested, "evaluation", "0", 0))
     assert completion.dropped == ("temperature",)
@@ -229,7 +229,7 @@ async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes
 
 def test_what_the_user_asks_of_a_judge_is_not_left_out(shelf: Shelf) -> None:
     wished = JudgeSettings(JUDGE, SamplingParameters(temperature=0.0))
-    assert AlpacaEval(shelf.settings(judge=wished)).droppable_for_judge() == ("max_tokens",)
+    assert AlpacaEval(shelf.settings(judge=wished)).droppable_judge_parameters() == ("max_tokens",)
 
 
 async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shelf) -> None:
@@ -249,7 +249,7 @@ async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shel
 )
 async def test_a_judge_without_is_asked_in_words_in_both_orders(shelf: Shelf, behaviour: Behaviour) -> None:
     task, _ = await met(shelf, behaviour)
-    assert task.judge_sampling().named() == {"temperature": 0.0, "max_tokens": LONG_REPLY}
+    assert task.judge_sampling().to_dict() == {"temperature": 0.0, "max_tokens": LONG_REPLY}
     panel = Panel(task, ours)
     requests = panel.requests()
     assert len(requests) == 12

@@ -165,7 +165,7 @@ def test_what_can_be_done_without_is_not_waited_for(
     monkeypatch.setattr("coeval.models.transport.network._TIMEOUT_S", 3_600)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("COEVAL_GITHUB_MIRROR", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        found = library(tmp_path).soon_had(["nltk/words", "bench/table"])
+        found = library(tmp_path).fetch_optional(["nltk/words", "bench/table"])
     assert list(found) == ["bench/table"]
 
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_fetched_is_not_asked_for_at_every_start(index: PackageIn
     del index.files["/lab/words/rev2/packages/words.zip"]
     index.requested.clear()
     for _ in range(3):  # each as a start of its own
-        assert list(library(tmp_path).soon_had(["nltk/words", "bench/table"])) == ["bench/table"]
+        assert list(library(tmp_path).fetch_optional(["nltk/words", "bench/table"])) == ["bench/table"]
     assert len([path for path in index.requested if "words" in path]) == 1
     with pytest.raises(AssetMissing, match="words"):  # whoever needs it asks
         library(tmp_path).ensure(["nltk/words"])
@@ -182,13 +182,13 @@ def test_what_cannot_be_fetched_is_not_asked_for_at_every_start(index: PackageIn
 
 def test_an_hour_later_it_is_asked_for_again(index: PackageIndex, tmp_path: Path) -> None:
     stored = index.files.pop("/lab/words/rev2/packages/words.zip")
-    assert library(tmp_path).soon_had(["nltk/words"]) == {}
+    assert library(tmp_path).fetch_optional(["nltk/words"]) == {}
     index.files["/lab/words/rev2/packages/words.zip"] = stored
-    assert library(tmp_path).soon_had(["nltk/words"]) == {}
+    assert library(tmp_path).fetch_optional(["nltk/words"]) == {}
     note = tmp_path / "cache" / "unreachable.json"
     for at, found in ((time.time() - 3500, []), (time.time() - 3700, ["nltk/words"])):
         note.write_text(json.dumps({"words": {"at": at, "reason": "status 404"}}))
-        assert list(library(tmp_path).soon_had(["nltk/words"])) == found
+        assert list(library(tmp_path).fetch_optional(["nltk/words"])) == found
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"words": 1}', "[]"])
@@ -197,22 +197,22 @@ def test_a_damaged_note_of_what_failed_costs_one_try(
 ) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "unreachable.json").write_text(content)
-    assert list(library(tmp_path).soon_had(["nltk/words"])) == ["nltk/words"]
+    assert list(library(tmp_path).fetch_optional(["nltk/words"])) == ["nltk/words"]
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(index: PackageIndex, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder would be")
-    assert library(tmp_path).soon_had(["nltk/words"]) == {}
+    assert library(tmp_path).fetch_optional(["nltk/words"]) == {}
     with pytest.raises(StoreError, match="cannot lock"):
         library(tmp_path).ensure(["nltk/words"])
 
 
 def test_what_was_fetched_by_hand_after_a_failure_is_used(index: PackageIndex, tmp_path: Path) -> None:
     stored = index.files.pop("/lab/words/rev2/packages/words.zip")
-    assert library(tmp_path).soon_had(["nltk/words"]) == {}
+    assert library(tmp_path).fetch_optional(["nltk/words"]) == {}
     index.files["/lab/words/rev2/packages/words.zip"] = stored
     library(tmp_path).ensure(["nltk/words"])
-    assert list(library(tmp_path).soon_had(["nltk/words"])) == ["nltk/words"]
+    assert list(library(tmp_path).fetch_optional(["nltk/words"])) == ["nltk/words"]
 
 
 @pytest.mark.process

@@ -13,7 +13,13 @@ import pytest
 from fakes.asset_shelf import MANIFEST, PROMPTS, WHEEL_NAME, WORDS, library, stock, use
 from fakes.package_index import PackageIndex, running
 
-from coeval.benchmarks.assets.cache import HUBS, AssetMissing, pip_command, read_manifest, string_constant
+from coeval.benchmarks.assets.cache import (
+    HUBS,
+    AssetMissing,
+    pip_command,
+    read_manifest,
+    read_string_constant,
+)
 from coeval.benchmarks.assets.library import Library, read_records
 from coeval.models.transport.network import SourceFailed
 
@@ -126,7 +132,7 @@ def test_a_summary_says_whose_data_was_read_and_its_hash(shelf: Library, tmp_pat
     mine = tmp_path / "mine.txt"
     mine.write_text("Judge it.")
     found = shelf.ensure(["bench/prompts", "bench/judge", "nltk/words"], given={"bench/judge": mine})
-    used = {name: shelf.used(name, path) for name, path in found.items()}
+    used = {name: shelf.hash_asset(name, path) for name, path in found.items()}
     assert {name: asset.origin for name, asset in used.items()} == {
         "bench/prompts": "official",
         "bench/judge": "given by the user",
@@ -143,7 +149,7 @@ def test_a_users_copy_of_the_official_file_is_official(shelf: Library, tmp_path:
     mine = tmp_path / "mine.jsonl"
     mine.write_text(PROMPTS)
     found = shelf.ensure(["bench/prompts"], given={"bench/prompts": mine})
-    assert shelf.used("bench/prompts", found["bench/prompts"]).origin == "official"
+    assert shelf.hash_asset("bench/prompts", found["bench/prompts"]).origin == "official"
 
 
 # The packaged manifest, in itself and (slow) against the real package index.
@@ -264,10 +270,10 @@ CALLED = open("/etc/passwd").read()
     ],
 )
 def test_a_constant_is_read_without_running_its_source(path: str, text: str) -> None:
-    assert string_constant(SOURCE, path) == text
+    assert read_string_constant(SOURCE, path) == text
 
 
 @pytest.mark.parametrize("path", ["ABSENT", "NESTED", "NESTED/three", "PLAIN/key", "FORMATTED", "CALLED"])
 def test_what_is_no_plain_text_is_refused(path: str) -> None:
     with pytest.raises(SourceFailed, match=path):
-        string_constant(SOURCE, path)
+        read_string_constant(SOURCE, path)

@@ -16,12 +16,12 @@ from coeval.benchmarks.tasks.following import (
     FollowingItem,
     IFBench,
     IFEval,
-    follows,
-    instruction,
-    readings,
+    is_followed,
+    loose_readings,
+    make_instruction,
     score_prompt,
 )
-from coeval.benchmarks.tasks.ifeval_checks import no_comma
+from coeval.benchmarks.tasks.ifeval_checks import has_no_comma
 from coeval.benchmarks.text_analysis import Language
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure
@@ -38,7 +38,7 @@ def item(*needed: tuple[str, dict[str, Any]], key: int | str = 1) -> FollowingIt
 
 
 def test_the_eight_readings() -> None:
-    assert readings("Sure:\n*one*\n two \nBye") == [
+    assert loose_readings("Sure:\n*one*\n two \nBye") == [
         "Sure:\n*one*\n two \nBye",
         "*one*\n two \nBye",
         "Sure:\n*one*\n two",
@@ -51,7 +51,7 @@ def test_the_eight_readings() -> None:
 
 
 def test_equal_readings_are_tried_once() -> None:
-    assert readings("one line") == ["one line", ""]
+    assert loose_readings("one line") == ["one line", ""]
 
 
 def test_a_greeting_is_forgiven_only_when_read_loosely() -> None:
@@ -67,11 +67,11 @@ def test_each_instruction_finds_its_own_reading() -> None:
 @pytest.mark.parametrize("response", ["", " \n\t", "\n\n"])
 def test_a_blank_response_follows_nothing(response: str) -> None:
     assert score_prompt(item(NO_COMMA), response, Language()) == Followed([False], [False])
-    assert not follows(instruction(*NO_COMMA), response, Language())
+    assert not is_followed(make_instruction(*NO_COMMA), response, Language())
 
 
 def test_arguments_that_are_none_are_left_out_and_whole_floats_are_numbers() -> None:
-    assert follows(instruction("count:numbers", {"N": 2.0, "keyword": None}), "1 and 2", Language())
+    assert is_followed(make_instruction("count:numbers", {"N": 2.0, "keyword": None}), "1 and 2", Language())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_arguments_that_are_none_are_left_out_and_whole_floats_are_numbers() -> 
 )
 def test_wrong_arguments_are_named(kind: str, kwargs: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        instruction(kind, kwargs)
+        make_instruction(kind, kwargs)
 
 
 def test_an_item_needs_arguments_for_each_instruction() -> None:
@@ -98,7 +98,7 @@ def test_a_verifier_that_raises_is_not_followed_and_named(monkeypatch: pytest.Mo
     def broken(response: str) -> bool:
         raise ZeroDivisionError("by comma")
 
-    monkeypatch.setitem(INSTRUCTIONS, no_comma.id, no_comma._replace(follows=broken))
+    monkeypatch.setitem(INSTRUCTIONS, has_no_comma.id, has_no_comma._replace(follows=broken))
     followed = score_prompt(item(NO_COMMA, THREE_WORDS), "one two three", Language())
     assert followed == Followed(
         [False, True], [False, True], {"punctuation:no_comma": "ZeroDivisionError: by comma"}
@@ -108,7 +108,12 @@ def test_a_verifier_that_raises_is_not_followed_and_named(monkeypatch: pytest.Mo
 # IFEval and IFBench as tasks: prompts read, verdicts scored, the official files written.
 
 RECORDS: list[dict[str, Any]] = [
-    {"key": 7, "prompt": "Without commas.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]},
+    {
+        "key": 7,
+        "prompt": "Without commas.",
+        "instruction_id_list": ["punctuation:no_comma"],
+        "kwargs": [{}],
+    },
     {
         "key": 8,
         "prompt": "Small letters, in quotes.",
@@ -139,7 +144,7 @@ def test_what_a_score_counts_besides(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def broken(response: str) -> bool:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(INSTRUCTIONS, no_comma.id, no_comma._replace(follows=broken))
+    monkeypatch.setitem(INSTRUCTIONS, has_no_comma.id, has_no_comma._replace(follows=broken))
     ifeval = task(tmp_path)
     scored = ifeval.score(ifeval.items(), answers(_7="a", _8="b. "), {})
     assert scored.tables["verifiers_failed"] == {"punctuation:no_comma": 1}
@@ -163,7 +168,10 @@ def test_strict_and_loose_accuracies(tmp_path: Path) -> None:
     }
     assert scored.items["7"]["prompt_level_strict_accuracy"] == 0.0
     assert scored.items["8"]["instruction_level_strict_accuracy"] == 1.0
-    assert scored.tables["by_instruction_type"]["punctuation:no_comma"]["strict"] == {"accuracy": 0, "n": 1}
+    assert scored.tables["by_instruction_type"]["punctuation:no_comma"]["strict"] == {
+        "accuracy": 0,
+        "n": 1,
+    }
 
 
 @pytest.mark.parametrize("missing", [{}, {"_8": None}, {"_8": ""}])

@@ -176,7 +176,7 @@ def test_resources_are_found_in_the_first_folder_that_has_them(tmp_path: Path) -
         (folder / STOP_WORDS).write_text(f"{word}\n")
     language = Language(folders)
     assert language.stop_words == {"ergo"}
-    assert language.missing == (PUNKT, TAGGER)
+    assert language.missing_resources == (PUNKT, TAGGER)
 
 
 @settings(max_examples=60, deadline=None)

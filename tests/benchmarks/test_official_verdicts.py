@@ -39,7 +39,7 @@ def differences(scored: list[tuple[FollowingItem, official_data.Case]], language
 
 def test_every_verdict_is_the_official_one(scored: list[tuple[FollowingItem, official_data.Case]]) -> None:
     language = Language((official_data.nltk_folder(),))
-    assert language.missing == ()
+    assert language.missing_resources == ()
     assert differences(scored, language) == []
 
 
@@ -47,7 +47,7 @@ def test_without_models_99_of_100_verdicts_are_the_official_ones(
     scored: list[tuple[FollowingItem, official_data.Case]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     language = Language()
-    assert language.missing == RESOURCES
+    assert language.missing_resources == RESOURCES
     verdicts = sum(2 * len(case.strict) for _, case in scored)
     differing = differences(scored, language)
     with capsys.disabled():

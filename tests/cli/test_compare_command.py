@@ -19,7 +19,7 @@ from scipy import stats
 from written_run import Run
 
 from coeval.benchmarks.assets.library import Library, Presence
-from coeval.benchmarks.task_registry import kind_of
+from coeval.benchmarks.task_registry import benchmark_class
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
@@ -413,7 +413,7 @@ CHECKPOINTS = ("base:skill=0.60", "even:skill=0.60", "tuned:skill=0.63", "strong
 @pytest.mark.system
 async def test_what_is_said_of_checkpoints_is_what_was_planted(tmp_path: Path, coeval: Command) -> None:
     library = Library()
-    if any(library.presence(name)[0] is Presence.ABSENT for name in kind_of("ifeval").assets):
+    if any(library.presence(name)[0] is Presence.ABSENT for name in benchmark_class("ifeval").assets):
         pytest.skip("needs IFEval's prompts: coeval datasets fetch ifeval")
     models = [SimulatedModel(parse_model_option(text, {})) for text in CHECKPOINTS]
     async with TestServer(make_app(models)) as server:

@@ -249,7 +249,7 @@ def test_conditions_limit_and_sample_choose_rows(here: Path, lab: Lab, coeval: C
     cut = coeval("ingest", "many.jsonl", "--config", lab.file, "--limit", "3", "--dry-run")
     assert "3 items of the first 3 rows. Nothing was written." in cut.out
     large = coeval("ingest", "many.jsonl", "--config", lab.file, "--sample", "1000", "--dry-run")
-    assert "a sample of 1,000 is asked for of 200 items: all are taken" in large.err
+    assert "a sample of 1,000 exceeds 200 items: all are taken" in large.err
     assert taken("--sample", "1000") == [str(n) for n in range(200)]
     assert sources(lab)[0]["sample"] == 1000
 
@@ -300,7 +300,7 @@ def test_an_id_that_stands_twice_is_told_with_both_lines(here: Path, lab: Lab, c
     (here / "qa.csv").write_text(QA.replace("q3", "q1"))
     ended = coeval("ingest", "qa.csv", "--config", lab.file, "--id", "qid")
     assert ended.code == 1
-    assert "qa.csv:4: the id q1 stood on line 2 already" in ended.err
+    assert "qa.csv:4: the id q1 is on line 2 already" in ended.err
     assert not lab.path.exists()
 
 

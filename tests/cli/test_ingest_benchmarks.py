@@ -252,7 +252,7 @@ def test_without_a_network_it_is_said_what_to_do(
     ended = coeval("ingest", "gsm8k", "--config", lab.file)
     assert ended.code == 1
     assert "openai/gsm8k cannot be fetched (http://127.0.0.1:9/" in ended.err
-    assert "bring the folder here and name it in its place" in ended.err
+    assert "copy the folder here and name it instead" in ended.err
     assert not lab.path.exists()
 
 

@@ -96,7 +96,7 @@ def test_the_column_of_ids_is_named_by_a_flag(
     (here / "t.csv").write_text(f"code,q\n{rows}")
     made = coeval("init", "table", "t.csv", "made.yaml", "--prompt", "q", *flags)
     assert made.code == 0, made.err
-    assert made.err.count("the id T-1 stood on line 2 already") == ("--skip-bad" in flags)
+    assert made.err.count("the id T-1 is on line 2 already") == ("--skip-bad" in flags)
     assert coeval("run", "--config", "made.yaml").code == 0
     items = open_run(here / "runs/made").records("data_generation")
     assert [item.id.rpartition("__")[2] for item in items] == ids

@@ -14,7 +14,7 @@ from pipeline.experiments import Lab, model, task
 
 import coeval
 from coeval.benchmarks.assets.library import Library, Presence
-from coeval.benchmarks.task_registry import kind_of
+from coeval.benchmarks.task_registry import benchmark_class
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
@@ -185,7 +185,7 @@ async def test_the_place_that_a_judge_likes_is_told_of_an_output_folder(
     tmp_path: Path, coeval: Command
 ) -> None:
     library = Library()
-    if any(library.presence(name)[0] is Presence.ABSENT for name in kind_of("arena-hard").assets):
+    if any(library.presence(name)[0] is Presence.ABSENT for name in benchmark_class("arena-hard").assets):
         pytest.skip("needs Arena-Hard's data: coeval datasets fetch arena-hard")
     texts = ("base:skill=0.6", "fair:noise=0.1", "lean:noise=0.1,position_bias=0.2")
     models = [SimulatedModel(parse_model_option(text, {})) for text in texts]

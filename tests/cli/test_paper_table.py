@@ -18,7 +18,7 @@ from coeval.analysis.comparison.comparison_report import Comparison
 from coeval.core.html_table import MeasureRow
 from coeval.reports.content import ReportTable
 from coeval.reports.result_tables import Results, paper_table
-from coeval.reports.writers.markup import as_latex, as_markdown, in_latex
+from coeval.reports.writers.markup import as_latex, as_markdown, escape_latex
 
 HOSTILE = ("a|b", "c_d&e%f", "\\input{etc}", "two\nlines", "**x** <img src=x>", "[h]*#~^$", "]")
 
@@ -157,7 +157,7 @@ def test_hostile_names_are_text_in_both() -> None:
     assert cells[1][0] == r"c\_d\&e\%f"
     assert cells[2][0] == r"\textbackslash{}input\{etc\}"
     assert cells[3][0] == r"two\textbackslash{}nlines"
-    assert in_latex("gpt-4o--mini") == "gpt-4o{-}{-}mini"
+    assert escape_latex("gpt-4o--mini") == "gpt-4o{-}{-}mini"
 
 
 @pytest.mark.process

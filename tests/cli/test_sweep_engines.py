@@ -19,7 +19,7 @@ from fakes.ray_cluster import ray_cluster
 from fakes.tiny_model import tiny_model
 
 from coeval.benchmarks.assets.library import Library, Presence
-from coeval.benchmarks.task_registry import kind_of
+from coeval.benchmarks.task_registry import benchmark_class
 
 pytestmark = pytest.mark.system
 
@@ -173,7 +173,9 @@ def test_random_checkpoints_are_served_answered_judged_and_drawn(tmp_path: Path)
     if not transformers.is_file():
         pytest.skip("there is no command `transformers`: pip install '.[local]'")
     library = Library()
-    absent = [name for name in kind_of("alpaca-eval").assets if library.presence(name)[0] is Presence.ABSENT]
+    absent = [
+        name for name in benchmark_class("alpaca-eval").assets if library.presence(name)[0] is Presence.ABSENT
+    ]
     tasks = ["ifeval"] if absent else ["ifeval", "alpaca-eval"]
     for step in STEPS:
         tiny_model(tmp_path / "ckpts" / f"global_step_{step}" / "actor_hf")

@@ -21,7 +21,7 @@ import pytest
 from fakes.tiny_model import tiny_model
 
 from coeval.benchmarks.assets.library import Library, Presence
-from coeval.benchmarks.task_registry import TASKS, kind_of
+from coeval.benchmarks.task_registry import TASKS, benchmark_class
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = (120, 240, 360, 480, 600)
@@ -117,7 +117,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def needs_all_data() -> None:
     library = Library()
-    names = [name for task in TASKS for name in kind_of(task).assets]
+    names = [name for task in TASKS for name in benchmark_class(task).assets]
     if absent := [name for name in names if library.presence(name)[0] is Presence.ABSENT]:
         pytest.skip(f"needs coeval datasets fetch {' '.join(absent)}")
 

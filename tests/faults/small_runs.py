@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
 from coeval.pipeline.config.load_file import read_config
-from coeval.pipeline.run import arun
+from coeval.pipeline.run import run_phases
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.run_session import RunSummary
 from coeval.store.jsonl import whole_lines
@@ -88,7 +88,7 @@ async def run(file: Path, *, hurried: bool = True, **options: Any) -> RunSummary
     keys = Keys.load(None, env={}, cwd=file.parent, home=file.parent)
     how = RunOptions(**options)
     config = read_config(file, start=how).config
-    return await arun(config, how, keys=keys, http=http if hurried else None)
+    return await run_phases(config, how, keys=keys, http=http if hurried else None)
 
 
 def folder_of(file: Path) -> RunDir:

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coeval.core.errors import QuotaExhausted, StoreError
-from coeval.core.model import ModelSpec, at_window, least_limit, refuses_limit
+from coeval.core.model import ModelSpec, mark_cut_by_window, min_answer_limit, refuses_limit
 from coeval.core.records import Completion, SamplingParameters, Usage
 from coeval.models.metering import account_file
 from coeval.models.metering import meter as metering
 from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.budget_gate import Held
 from coeval.models.metering.meter import Ledger, Meter, Reservation
-from coeval.pricing.tariff import Rates, Tariff, pricer
+from coeval.pricing.tariff import Rates, Tariff, make_pricer
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def test_a_damaged_file_without_ceilings_is_set_aside_not_lost(tmp_path: Path) -
 def test_a_bill_that_no_budget_can_prevent_is_booked_and_warned_of_once(tmp_path: Path) -> None:
     """More tokens than were set aside for, and a cost of nothing beside tokens that have a price."""
     reported: list[str] = []
-    price = pricer(Tariff(rates=Rates(input_usd_per_mtok=1e6, output_usd_per_mtok=1e6), source="test"))
+    price = make_pricer(Tariff(rates=Rates(input_usd_per_mtok=1e6, output_usd_per_mtok=1e6), source="test"))
     ledger = Ledger(tmp_path / "usage.json", {"m": Terms(price=price, batch_price=price)})
     ledger.warn = reported.append
     model = ledger.meter("m")
@@ -295,7 +295,7 @@ def test_a_bill_that_no_budget_can_prevent_is_booked_and_warned_of_once(tmp_path
 
 def test_an_answer_of_a_job_that_cost_too_much_hides_nothing_that_is_unknown(tmp_path: Path) -> None:
     """A job held $4 for each of two requests; one cost $10, and nobody knows what the other did."""
-    price = pricer(Tariff(rates=Rates(input_usd_per_mtok=1e6, output_usd_per_mtok=1e6), source="test"))
+    price = make_pricer(Tariff(rates=Rates(input_usd_per_mtok=1e6, output_usd_per_mtok=1e6), source="test"))
     terms = Terms(price=price, most=lambda *_: 4.0, batch_price=price, batch_most=lambda *_: 4.0)
     model = Ledger(tmp_path / "usage.json", {"m": terms}, budget_usd=20.0).meter("m")
     for _ in range(2):
@@ -608,7 +608,7 @@ def test_a_count_too_small_for_its_text_is_no_sign_of_a_window(
     text: str, reasoning: str | None, output: int, finish: str
 ) -> None:
     cut = Completion(text, Usage(20, output), finish_reason="length", reasoning=reasoning, truncated=True)
-    assert at_window(cut, 300).finish_reason == finish
+    assert mark_cut_by_window(cut, 300).finish_reason == finish
 
 
 @pytest.mark.parametrize(
@@ -626,4 +626,4 @@ def test_one_answer_is_limited_by_what_is_laid_over_it_however_many_there_are(
     max_tokens: int | None, extra: dict[str, Any], limit: int | None
 ) -> None:
     spec = ModelSpec(name="m", interface="openai", model="m", extra_body=extra)
-    assert least_limit(SamplingParameters(max_tokens=max_tokens), spec) == limit
+    assert min_answer_limit(SamplingParameters(max_tokens=max_tokens), spec) == limit

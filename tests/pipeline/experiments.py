@@ -21,7 +21,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.engine.progress import Unwatched
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.plan.preview import forecast
+from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.run_options import RunOptions
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
@@ -173,7 +173,7 @@ def content(lab: Lab) -> dict[str, dict[str, Any]]:
 
 def calls(lab: Lab, **options: Any) -> tuple[int, ...]:
     """What a dry run counts, by phase."""
-    expected = forecast(load_config(lab.file), RunOptions(**options))
+    expected = forecast_start(load_config(lab.file), RunOptions(**options))
     found = [expected.calls_of_phase(phase) for phase in ("attribute_mapping", "rubric_mapping", *PHASES)]
     assert all(each.low == each.high for each in found)
     return tuple(each.low for each in found)

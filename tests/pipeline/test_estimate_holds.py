@@ -19,11 +19,11 @@ from coeval.api import find_keys, load_config
 from coeval.engine.progress import Unwatched
 from coeval.engine.session import SessionContext
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
+from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.only import sample_only
+from coeval.pipeline.start.partial_starts import sample_for_estimate
 from coeval.pricing.lengths import Span
 from coeval.pricing.price_book import PriceBook
 
@@ -91,10 +91,10 @@ async def estimated(config: Config, samples: int) -> Span:
     settings = config.experiment.model_copy(update={"estimate_samples": samples})
     config = config.model_copy(update={"experiment": settings})
     prices, preview = PriceBook(), preview_run(config, RunOptions())
-    lengths = seen_lengths(config, preview)
+    lengths = read_recorded_lengths(config, preview)
     context = SessionContext(find_keys(), Unwatched(), asyncio.Event())
-    await sample_only(config, preview, lengths, prices, context)
-    cost = estimate_run(config, preview, Assumed(prices, lengths)).total.cost_usd
+    await sample_for_estimate(config, preview, lengths, prices, context)
+    cost = estimate_run(config, preview, EstimateInputs(prices, lengths)).total.cost_usd
     assert cost is not None
     return cost
 

@@ -21,10 +21,10 @@ from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.plan.preview import forecast, preview_run
+from coeval.pipeline.plan.preview import forecast_start, preview_run
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions, Stance
-from coeval.pipeline.upkeep.repair import Needed, look_for_gaps, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, repair
 from coeval.store.rundir import RunDir
 
 ROWS = [
@@ -75,16 +75,16 @@ def judged(lab: Lab) -> Lab:
 
 
 def calls(lab: Lab, **how: Any) -> tuple[int, int]:
-    total = forecast(load_config(lab.file), RunOptions(**how)).total
+    total = forecast_start(load_config(lab.file), RunOptions(**how)).total
     return total.low, total.high
 
 
 def warnings(lab: Lab, **how: Any) -> list[str]:
-    return [*forecast(load_config(lab.file), RunOptions(**how)).warnings]
+    return [*forecast_start(load_config(lab.file), RunOptions(**how)).warnings]
 
 
 def gaps(lab: Lab) -> list[tuple[str, int]]:
-    found = look_for_gaps(RunDir(lab.path)).gaps
+    found = find_missing_records(RunDir(lab.path)).gaps
     assert found is not None
     return found.lacking
 
@@ -183,12 +183,12 @@ def test_judgments_of_answers_that_a_table_no_longer_gives_are_not_damaged(lab: 
     answers(lab.folder, [(text, "good" if n == "4" else mood) for n, text, mood in ROWS[1:]])
     assert lab.run(continue_run=True, changed="redo").exit_code == 3
     assert len(lab.lines("evaluation")) == 8
-    found = repair(RunDir(lab.path), Needed(dry_run=True))
+    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
     assert not found.reasons
     assert coeval("repair", "--run", lab.path, "--dry-run").code == 0
     assert "not counted: 2 judgments without a good answer" in open_run(lab.path).results().notes
     lab.edit("evaluation", "sentiment__items__2__prod-v7__cat", datapoint_id="sentiment__items__9")
-    assert sum(repair(RunDir(lab.path), Needed(dry_run=True)).reasons.values()) == 1
+    assert sum(repair(RunDir(lab.path), RepairOptions(dry_run=True)).reasons.values()) == 1
 
 
 def test_blanks_in_a_prompt_do_not_matter(lab: Lab) -> None:
@@ -202,7 +202,7 @@ def test_by_id(lab: Lab) -> None:
     )
     lab.students = [{"name": "prod-v7", "responses": {"path": "answers.csv", "id": "item", "response": "a"}}]
     found = "\n".join(warnings(lab))
-    assert "answers.csv:4: the id 2 stood on line 3 already" in found
+    assert "answers.csv:4: the id 2 is on line 3 already" in found
     assert "answers.csv:5: no item has this id" in found
     assert lab.run().exit_code == 3
     assert set(lab.records("response_collection")) == {

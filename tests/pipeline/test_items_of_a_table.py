@@ -11,9 +11,9 @@ from pipeline.experiments import Lab, listen, model
 
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.plan.preview import forecast
+from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import Needed, inspect, look_for_gaps
+from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, inspect_run
 from coeval.store.rundir import RunDir
 
 STUDENTS = [model("ann", "student"), model("ben", "student")]
@@ -53,7 +53,7 @@ def prompts(lab: Lab) -> list[str]:
 
 @pytest.mark.process
 def test_a_table_with_a_label_needs_nothing_else(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = forecast(load_config(lab.file), RunOptions())
+    planned = forecast_start(load_config(lab.file), RunOptions())
     assert (planned.total.low, planned.total.high) == (8, 8)
     assert not lab.path.exists()
     requested = listen(monkeypatch)
@@ -105,7 +105,7 @@ def test_a_lost_file_of_items_is_told_and_written_again_by_continue(
     lab.run(continue_run=True)
     [items] = RunDir(lab.path).files("data_generation")
     items.unlink()
-    missing = look_for_gaps(RunDir(lab.path))
+    missing = find_missing_records(RunDir(lab.path))
     assert missing.gaps is not None
     [lost] = missing.gaps.short
     assert (lost.missing, missing.gaps.owed, lost.gone) == (4, 4, True)
@@ -113,7 +113,7 @@ def test_a_lost_file_of_items_is_told_and_written_again_by_continue(
     assert [sentence.partition("; ")[0] for sentence in missing.sentences] == [
         "missing from the plan: 4 items"
     ]
-    assert not inspect(RunDir(lab.path), Needed()).reasons, "no answer to these items is damaged"
+    assert not inspect_run(RunDir(lab.path), RepairOptions()).reasons, "no answer to these items is damaged"
     requested = listen(monkeypatch)
     lab.run(continue_run=True)
     assert (sum(requested.phases()), lab.counts()[1]) == (0, 8)
@@ -257,7 +257,7 @@ def test_rows_that_make_no_item_are_told_by_line(lab: Lab) -> None:
     reviews(lab.folder, [("Great!", "good"), ("", "bad")])
     assert "reviews.csv:3: its `text` is empty" in refused(lab)
     with pytest.raises(ConfigError):
-        forecast(load_config(lab.file), RunOptions())
+        forecast_start(load_config(lab.file), RunOptions())
     assert not lab.path.exists()
 
 
@@ -310,7 +310,7 @@ def test_answers_to_rows_that_are_no_longer_wanted_are_not_damaged(lab: Lab) -> 
     assert lab.run().exit_code == 0
     lab.tasks = [sentiment(items={**sentiment()["items"], "where": "mood = bad"})]
     assert lab.run(continue_run=True).exit_code == 0
-    report = inspect(RunDir(lab.path), Needed())
+    report = inspect_run(RunDir(lab.path), RepairOptions())
     assert [(file.invalid, file.owed) for file in report.files if file.phase == "response_collection"] == [
         (0, 0),
         (0, 0),

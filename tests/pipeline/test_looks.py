@@ -16,7 +16,7 @@ from pipeline.experiments import PHASES, Lab, model, task
 
 import coeval as api
 from coeval.analysis.intervals import Looks
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.view.viewed_folder import ViewedFolder
 from coeval.store.rundir import RunDir
 
@@ -110,7 +110,7 @@ def test_a_finished_run_that_is_extended_was_looked_at(lab: Lab, coeval: Command
     lab.tasks = [task(total=20)]
     lab.run(continue_run=True)
     assert [one["planned"] for one in looks(lab.path)] == [12, 20]
-    with reading(RunDir(lab.path)) as (reader, _):
+    with open_run_reader(RunDir(lab.path)) as (reader, _):
         assert reader.looks == Looks(3, 20 / 12), "tuned to the plan that the first look was followed by"
 
 

@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 import coeval as package
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.plan.preview import forecast
+from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.run_options import RunOptions, Stance
 
 APP = """
@@ -48,7 +48,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def calls(lab: Lab, **how: Any) -> tuple[int, int]:
-    total = forecast(load_config(lab.file), RunOptions(**how)).total
+    total = forecast_start(load_config(lab.file), RunOptions(**how)).total
     return total.low, total.high
 
 

@@ -13,9 +13,9 @@ from pipeline.experiments import Lab, Notes, content, listen, model, quiz, task
 from coeval.analysis.planned_names import BeyondTotal
 from coeval.api import load_config
 from coeval.core.errors import UsageError
-from coeval.pipeline.plan.preview import forecast
+from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import Needed, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair
 from coeval.store.rundir import RunDir
 
 CAST = [model("ann", "student", "judge"), model("ben", "student", "judge")]
@@ -56,10 +56,10 @@ def test_four_tasks_of_ten_items_are_240_calls(tmp_path: Path, monkeypatch: pyte
     names = ["text_summarization", "code_explanation", "email_composition", "data_interpretation"]
     teachers = [exam(name, f"own-{n}") for n, name in enumerate(names)]
     lab = Lab(tmp_path, [*teachers, *CAST], [task(name, total=10) for name in names])
-    before = forecast(load_config(lab.file), RunOptions()).total
+    before = forecast_start(load_config(lab.file), RunOptions()).total
     for n, name in enumerate(names):
         put(lab, *items(1, 10), task=name, teacher=f"own-{n}")
-    expected = forecast(load_config(lab.file), RunOptions()).total
+    expected = forecast_start(load_config(lab.file), RunOptions()).total
     requested = listen(monkeypatch)
     run = lab.run()
     assert run.exit_code == 0
@@ -144,7 +144,7 @@ def test_what_cannot_be_used_is_refused_by_file_and_line(lab: Lab, line: bytes, 
     good = b'{"id": "a", "prompt": "One?"}\n'
     file_of(lab).write_bytes(good + b"\n" + line + b"\n" + good)
     before = file_of(lab).read_bytes()
-    for attempt in (lab.run, lambda: forecast(load_config(lab.file), RunOptions())):
+    for attempt in (lab.run, lambda: forecast_start(load_config(lab.file), RunOptions())):
         with pytest.raises(UsageError) as refused:
             attempt()
         message = str(refused.value)
@@ -190,7 +190,7 @@ def test_what_is_worth_a_look_is_told(lab: Lab) -> None:
         f"{path} holds 3 of the 4 items that sampling.total asks for",
     ]
     assert (
-        list(forecast(load_config(lab.file), RunOptions(continue_run=True)).warnings)[-1]
+        list(forecast_start(load_config(lab.file), RunOptions(continue_run=True)).warnings)[-1]
         == reported.warnings[-1]
     )
 
@@ -209,10 +209,12 @@ def test_fewer_items_than_the_total_are_a_gap_until_the_rest_is_there(
     assert run.summary.missing == 2
     assert "data_generation" not in lab.meta()["phases_completed"]
     assert requested.phases() == (0, 0, 0, 6, 12)
-    [counted] = [f for f in repair(RunDir(lab.path), Needed(dry_run=True)).files if f.path == file_of(lab)]
+    [counted] = [
+        f for f in repair(RunDir(lab.path), RepairOptions(dry_run=True)).files if f.path == file_of(lab)
+    ]
     assert (counted.planned, counted.there) == (5, 3)
     put(lab, *items(4, 6))
-    expected = forecast(load_config(lab.file), RunOptions(continue_run=True)).total
+    expected = forecast_start(load_config(lab.file), RunOptions(continue_run=True)).total
     requested.clear()
     assert lab.run(continue_run=True).exit_code == 0
     assert requested.phases() == (0, 0, 0, 4, 8)
@@ -258,7 +260,7 @@ def test_a_reworded_item_is_a_change_that_is_asked_about(lab: Lab, monkeypatch: 
     put(lab, {"id": 1, "prompt": "Question 1, reworded?"}, *items(2, 2))
     for attempt in (
         lambda: lab.run(continue_run=True),
-        lambda: forecast(load_config(lab.file), RunOptions(continue_run=True)),
+        lambda: forecast_start(load_config(lab.file), RunOptions(continue_run=True)),
     ):
         with pytest.raises(UsageError, match="content of the datapoint they were made from"):
             attempt()
@@ -315,7 +317,7 @@ def test_items_are_taken_over(lab: Lab, monkeypatch: pytest.MonkeyPatch, started
         lab.run()
     settings = {"resume_from": lab.id, "phases": {"data_generation": "Extend"}}
     heir = Lab(lab.folder, lab.models, lab.tasks, settings, "heir")
-    expected = forecast(load_config(heir.file), RunOptions()).total
+    expected = forecast_start(load_config(heir.file), RunOptions()).total
     requested = listen(monkeypatch)
     assert heir.run().exit_code == 0
     assert (expected.low, sum(requested.phases())) == (12, 12)
@@ -325,14 +327,14 @@ def test_items_are_taken_over(lab: Lab, monkeypatch: pytest.MonkeyPatch, started
 def test_repair_leaves_waiting_items_and_sets_aside_what_is_none(lab: Lab) -> None:
     put(lab, *items(1, 2))
     with pytest.raises(UsageError, match="holds only items"):
-        repair(RunDir(lab.path), Needed())
+        repair(RunDir(lab.path), RepairOptions())
     lab.run()
     lab.tasks[0]["sampling"]["total"] = 4
     lab.run(continue_run=True)
     put(lab, *items(3, 3), {"id": 4})
-    looked = repair(RunDir(lab.path), Needed(dry_run=True, examples=5))
+    looked = repair(RunDir(lab.path), RepairOptions(dry_run=True, examples=5))
     assert [(line.number, line.flaw.reason) for line in looked.invalid] == [(4, "item")]
-    report = repair(RunDir(lab.path), Needed())
+    report = repair(RunDir(lab.path), RepairOptions())
     assert report.aside is not None
     assert sum(file.owed for file in report.files if file.phase == "data_generation") == 1
     assert lab.run(continue_run=True).exit_code == 3

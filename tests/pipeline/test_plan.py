@@ -23,10 +23,10 @@ from coeval.pipeline.config.schema import PHASES as ALL_PHASES
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan import walk
 from coeval.pipeline.plan.count_plan import PlanCount
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.estimate.savings import estimated_start
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
-from coeval.pipeline.plan.preview import Forecast, forecast, preview_run
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
+from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
+from coeval.pipeline.plan.estimate.start_preview import preview_valid_start
+from coeval.pipeline.plan.preview import Forecast, forecast_start, preview_run
 from coeval.pipeline.run_options import RunOptions, Stance
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.pricing.estimate import Estimate
@@ -186,7 +186,7 @@ AUTO: dict[str, Any] = {"target_attributes": "auto", "nuanced_attributes": "auto
 
 def foretold(lab: Lab, **options: Any) -> list[tuple[int, int]]:
     """The forecast's range for each phase."""
-    expected = forecast(load_config(lab.file), RunOptions(**options))
+    expected = forecast_start(load_config(lab.file), RunOptions(**options))
     return [(calls.low, calls.high) for calls in map(expected.calls_of_phase, ALL_PHASES)]
 
 
@@ -462,7 +462,7 @@ def options_of(how: dict[str, Any]) -> RunOptions:
 def foreseen(lab: Lab, how: dict[str, Any]) -> Forecast | None:
     try:
         options = options_of(how)
-        return forecast(read_config(lab.file, start=options).config, options)
+        return forecast_start(read_config(lab.file, start=options).config, options)
     except UsageError:
         return None
 
@@ -472,11 +472,11 @@ def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
     try:
         options = options_of(how)
         loaded = read_config(lab.file, start=options).config
-        start = estimated_start(loaded, options, find_keys(), prices)
+        start = preview_valid_start(loaded, options, find_keys(), prices)
     except UsageError:
         return None
-    lengths = seen_lengths(start.config, start.preview)
-    return estimate_run(start.config, start.preview, Assumed(prices, lengths))
+    lengths = read_recorded_lengths(start.config, start.preview)
+    return estimate_run(start.config, start.preview, EstimateInputs(prices, lengths))
 
 
 @pytest.mark.process

@@ -10,16 +10,16 @@ from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
 import coeval
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
 from coeval.cli.commands.run_command import count_calls
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load_file import load_config, read_config
-from coeval.pipeline.plan.preview import forecast
+from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import Needed, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair
 from coeval.store.rundir import RunDir
 
 SHORT = {"check": "length", "most": 50_000}
@@ -40,7 +40,7 @@ def checked(lab: Lab) -> dict[str, dict[str, Any]]:
 
 def owed(lab: Lab) -> tuple[int, int]:
     """What a run that goes on would make in phase 5: records and calls."""
-    foreseen = forecast(load_config(lab.file), RunOptions(continue_run=True))
+    foreseen = forecast_start(load_config(lab.file), RunOptions(continue_run=True))
     records, calls = foreseen.owed_of_phase("evaluation"), foreseen.calls_of_phase("evaluation")
     assert records.low == records.high
     assert calls.low == calls.high
@@ -71,7 +71,7 @@ def test_dry_run_and_run_agree_and_a_new_check_owes_itself_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = lab_of(tmp_path, {"plot": "Things happen.", "short": SHORT})
-    foreseen = forecast(load_config(lab.file), RunOptions())
+    foreseen = forecast_start(load_config(lab.file), RunOptions())
     assert foreseen.owed_of_phase("evaluation").high == 12
     assert foreseen.calls_of_phase("evaluation").high == 6
     lab.run()
@@ -152,11 +152,11 @@ def test_where_all_checks_fail_the_record_is_a_failure(tmp_path: Path) -> None:
 def test_records_of_checks_survive_repair(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, {"plot": "Things happen.", "short": SHORT, "mood": MOOD})
     lab.run()
-    found = repair(RunDir(lab.path), Needed(dry_run=True))
+    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
     assert not found.flaws
     assert [file.owed for file in found.files if file.phase == "evaluation"] == [0, 0]
     lab.lose("evaluation", next(iter(checked(lab).values()))["id"])
-    found = repair(RunDir(lab.path), Needed(dry_run=True))
+    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
     assert found.owed("evaluation") == 1
     assert lab.run(continue_run=True).exit_code == 0
 
@@ -196,7 +196,8 @@ def test_checks_are_scores_of_students_and_no_part_of_judges_agreement(tmp_path:
     for lab in (of_judges, both):
         assert lab.run().exit_code == 0
     alone, measured = (
-        measure_run(RunReader(lab.path, planned_names(RunDir(lab.path)))) for lab in (of_judges, both)
+        compute_run_measures(RunReader(lab.path, planned_names(RunDir(lab.path))))
+        for lab in (of_judges, both)
     )
     assert measured.measures.units == 12 * (2 * 2 + 2)
     assert measured.measures.judges.keys() == alone.measures.judges.keys()

@@ -16,7 +16,7 @@ from fakes.threaded import in_a_thread
 from pipeline.experiments import Lab, model, quiz
 
 import coeval as api
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.folder_report import folder_report
 from coeval.store.rundir import RunDir
 
@@ -167,7 +167,7 @@ def test_samples_ask_a_gateway_for_no_copies_and_copies_are_no_samples(
     assert ended.code == 0
     asked = [body.get("cache") for body in host.bodies if "single word" not in str(body)]
     texts = [one["response"] for one in lab.lines("response_collection")]
-    with reading(RunDir(lab.path)) as (reader, _):
+    with open_run_reader(RunDir(lab.path)) as (reader, _):
         [(counted,)] = reader.rows("SELECT count(*) FROM answers")
     if takes:
         assert asked == [{"no-cache": True}] * 24
@@ -185,7 +185,7 @@ def test_a_host_with_one_id_for_all_replies_loses_no_samples(tmp_path: Path, coe
         lab = lab_of(tmp_path, sampled(host, "ann-1", samples=3))
         ended = coeval("run", "--config", lab.file)
     assert "not counted" not in ended.out
-    with reading(RunDir(lab.path)) as (reader, _):
+    with open_run_reader(RunDir(lab.path)) as (reader, _):
         assert reader.rows("SELECT count(*) FROM answers") == [(18,)]
 
 

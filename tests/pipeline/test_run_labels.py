@@ -13,8 +13,12 @@ from pipeline.experiments import Lab, Requested, listen, model, quiz, task
 from coeval.cli.commands.results import results
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import load_config, read_config
-from coeval.pipeline.start.only import ProposedPart
-from coeval.pipeline.start.settled_file import SettledFile, refuse_credentials, settled_file
+from coeval.pipeline.start.partial_starts import ProposedPart
+from coeval.pipeline.start.proposed_file import (
+    FileWithProposals,
+    insert_proposed_parts,
+    refuse_credentials_in_addresses,
+)
 
 COLOURS = {"colour": ["light_blue", "blue", "red"]}
 
@@ -234,14 +238,14 @@ MERGED = (
 )
 
 
-def settled(tmp_path: Path, task: str) -> tuple[str, SettledFile]:
+def settled(tmp_path: Path, task: str) -> tuple[str, FileWithProposals]:
     text = f"# first\n{MODELS}tasks:\n{task}\n{EXPERIMENT}\n"
     file = tmp_path / "draft.yaml"
     file.write_bytes(text.encode())
-    return text, settled_file(file, read_config(file), PARTS)
+    return text, insert_proposed_parts(file, read_config(file), PARTS)
 
 
-def holds(tmp_path: Path, found: SettledFile) -> None:
+def holds(tmp_path: Path, found: FileWithProposals) -> None:
     file = tmp_path / "settled.yaml"
     file.write_bytes(found.text.encode())
     task = load_config(file).tasks[0]
@@ -277,5 +281,5 @@ def test_a_key_in_an_address_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "draft.yaml"
     file.write_text(f"{MODELS}{address}tasks:\n{LAYOUTS['block']}{EXPERIMENT}")
     with pytest.raises(UsageError, match=r"models\.eve\.parameters holds a credential") as caught:
-        refuse_credentials(read_config(file))
+        refuse_credentials_in_addresses(read_config(file))
     assert key not in str(caught.value)

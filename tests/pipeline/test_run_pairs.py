@@ -13,12 +13,12 @@ from pipeline.experiments import PHASES, Lab, Requested, calls, content, listen,
 
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
+from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import preview_run
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.pipeline.run_options import RunOptions, Stance
-from coeval.pipeline.upkeep.repair import Needed, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.store.rundir import RunDir
@@ -93,7 +93,7 @@ def test_compare_names_what_shows_strengths_and_tables_name_what_scores_are_of(
 def test_items_show_their_comparisons(lab: Lab) -> None:
     lab.run()
     records = lab.records("evaluation")
-    with reading(RunDir(lab.path)) as (reader, _):
+    with open_run_reader(RunDir(lab.path)) as (reader, _):
         make_item_tables(reader)
         detail = reader.items().detail(ITEM, "story")
         assert detail is not None
@@ -235,7 +235,7 @@ def test_the_run_asks_what_the_dry_run_counts_over_random_files(
 def test_a_comparison_of_answers_that_are_gone_is_set_aside(lab: Lab) -> None:
     lab.run()
     lab.lose("response_collection", f"{ITEM}__ann")
-    report = repair(RunDir(lab.path), Needed())
+    report = repair(RunDir(lab.path), RepairOptions())
     assert [reason for (_, reason), n in report.reasons.items() for _ in range(n)] == ["origin"] * 4
     assert report.owed("evaluation") == 4
     assert lab.run(continue_run=True).exit_code == 0
@@ -244,7 +244,9 @@ def test_a_comparison_of_answers_that_are_gone_is_set_aside(lab: Lab) -> None:
 def test_pairs_have_a_price(lab: Lab) -> None:
     config = load_config(lab.file)
     preview = preview_run(config, RunOptions())
-    estimate = estimate_run(config, preview, Assumed(PriceBook(), seen_lengths(config, preview)))
+    estimate = estimate_run(
+        config, preview, EstimateInputs(PriceBook(), read_recorded_lengths(config, preview))
+    )
     assert estimate.by_phase["evaluation"].calls.central == 12
 
 

@@ -17,7 +17,7 @@ from coeval.api import Run, load_config, open_run, run
 from coeval.cli.views.results_view import render
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
-from coeval.pipeline.plan.preview import forecast
+from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.run_options import RunOptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,7 +163,7 @@ def test_an_extended_rubric_begins_with_that_of_the_source(
 ) -> None:
     Lab(tmp_path, [model("ann")], [task()], id="old").run()
     lab = Lab(tmp_path, [model("ann")], [task(rubric="extend")], {"resume_from": "old"})
-    expected = forecast(load_config(lab.file), RunOptions())
+    expected = forecast_start(load_config(lab.file), RunOptions())
     requested = listen(monkeypatch)
     assert lab.run().exit_code == 0
     assert requested.phases() == (0, 1, 3, 3, 3)
@@ -207,7 +207,7 @@ def test_an_older_layout_is_converted_and_its_gaps_are_filled(
     lab = older(tmp_path)
     phases = {"data_generation": "Keep", "response_collection": "Extend", "evaluation": "Extend"}
     lab.settings = {"resume_from": "legacy-sample", "phases": phases}
-    expected = forecast(load_config(lab.file), RunOptions())
+    expected = forecast_start(load_config(lab.file), RunOptions())
     requested = listen(monkeypatch)
     result = lab.run()
     assert result.exit_code == 0

@@ -15,9 +15,9 @@ from coeval.analysis.intervals import wilson
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError
-from coeval.pipeline.config.doubts import doubts
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
+from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
@@ -58,7 +58,7 @@ def test_each_sample_is_answered_with_a_seed_of_its_own_and_judged(
     estimate = estimate_run(
         load_config(lab.file),
         preview := preview_run(load_config(lab.file), RunOptions(overwrite=True)),
-        Assumed(PriceBook(), seen_lengths(load_config(lab.file), preview)),
+        EstimateInputs(PriceBook(), read_recorded_lengths(load_config(lab.file), preview)),
     )
     assert estimate.by_phase["response_collection"].calls.central == 8
 
@@ -213,7 +213,7 @@ def test_only_students_have_samples(lab: Lab) -> None:
 
 def test_samples_at_temperature_0_are_doubted(lab: Lab) -> None:
     lab.models[1]["parameters"]["temperature"] = 0
-    [doubt] = doubts(load_config(lab.file))
+    [doubt] = find_doubtful_settings(load_config(lab.file))
     assert "ann gives 3 samples at temperature 0" in doubt
 
 
@@ -239,9 +239,9 @@ def test_samples_are_chosen_with_their_items(lab: Lab) -> None:
     lab.run()
     with folder_report(lab.path) as report:
         assert report.choices is not None
-        chosen = report.choices.report_of([("task", "story")]).table("students").records()
+        chosen = report.choices.report_of([("task", "story")]).table("students").to_dicts()
         assert [row["score"] for row in chosen] == [
-            row["score"] for row in report.report.table("students").records()
+            row["score"] for row in report.report.table("students").to_dicts()
         ]
 
 

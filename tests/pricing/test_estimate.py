@@ -12,8 +12,8 @@ from coeval.pricing.estimate import (
     EndpointPace,
     Estimate,
     EstimateLine,
-    RequestedModel,
-    estimate_of,
+    PricedModel,
+    estimate_calls,
 )
 from coeval.pricing.lengths import (
     RULE_OF_THUMB,
@@ -21,10 +21,10 @@ from coeval.pricing.lengths import (
     Cell,
     Lengths,
     Span,
+    estimate_tokens,
     exact,
-    of_mean,
-    prompt_size,
-    token_count,
+    mean_factor,
+    measure_prompts,
 )
 from coeval.pricing.tariff import Rates, Tariff, Tier
 
@@ -36,24 +36,24 @@ def expected(seen: dict[Cell, list[float]]) -> dict[Cell, Span]:
     lengths = Lengths()
     for cell, values in seen.items():
         for value in values:
-            lengths.add("answer", cell, value)
-    return lengths.expected("answer", {cell: RULE_OF_THUMB.about(100) for cell in CELLS})
+            lengths.add_value("answer", cell, value)
+    return lengths.predict("answer", {cell: RULE_OF_THUMB.span_around(100) for cell in CELLS})
 
 
 def test_a_rule_of_thumb_is_expected_where_nothing_was_seen() -> None:
-    assert expected({}) == dict.fromkeys(CELLS, RULE_OF_THUMB.about(100))
+    assert expected({}) == dict.fromkeys(CELLS, RULE_OF_THUMB.span_around(100))
 
 
 def test_what_is_seen_of_a_cell_is_its_mean_and_corrects_the_others() -> None:
     found = expected({OWN: [40, 60]})
     assert found[OWN].central == pytest.approx(50)
-    assert {found[cell] for cell in CELLS[1:]} == {SEEN_NEARBY.about(50)}
+    assert {found[cell] for cell in CELLS[1:]} == {SEEN_NEARBY.span_around(50)}
     found = expected({OWN: [50], SAME_TASK: [100], SAME_MODEL: [200]})
     assert found[OTHER].central == pytest.approx(150), "the mean of the same task and the same model"
 
 
 def test_a_range_narrows_with_what_is_seen() -> None:
-    widths = [each.high / each.low for each in (RULE_OF_THUMB, SEEN_NEARBY, *map(of_mean, (2, 20, 2000)))]
+    widths = [each.high / each.low for each in (RULE_OF_THUMB, SEEN_NEARBY, *map(mean_factor, (2, 20, 2000)))]
     assert widths == sorted(widths, reverse=True)
     many, few = (expected({OWN: [50.0] * number})[OWN] for number in (200, 2))
     assert many.high / many.low < 1.1 < few.high / few.low < 1.5
@@ -61,37 +61,37 @@ def test_a_range_narrows_with_what_is_seen() -> None:
 
 def test_calls_of_damaged_usage_show_no_tokens() -> None:
     lengths = Lengths()
-    lengths.add_call("student", OWN, Usage(100, 20), 1.0, 2)
-    lengths.add_call("student", OWN, Usage(900, 1, uncounted=True), 3.0, 1)
-    lengths.add_call("student", OWN, None, None, 1)
-    rules = {OWN: RULE_OF_THUMB.about(80)}
+    lengths.add_call_usage("student", OWN, Usage(100, 20), 1.0, 2)
+    lengths.add_call_usage("student", OWN, Usage(900, 1, uncounted=True), 3.0, 1)
+    lengths.add_call_usage("student", OWN, None, None, 1)
+    rules = {OWN: RULE_OF_THUMB.span_around(80)}
     figures = [
-        lengths.expected(f"student {what}", rules)[OWN].central for what in ("input", "output", "seconds")
+        lengths.predict(f"student {what}", rules)[OWN].central for what in ("input", "output", "seconds")
     ]
     assert figures == pytest.approx([50, 10, 2])
 
 
 def test_one_call_is_not_called_several() -> None:
     lengths = Lengths()
-    assert lengths.basis("ann") == "rules of thumb"
-    lengths.count("ann", "sample")
-    assert lengths.basis("ann") == "1 sample"
-    lengths.count("ann", "sample")
-    assert lengths.basis("ann") == "2 samples"
+    assert lengths.describe_basis("ann") == "rules of thumb"
+    lengths.count_call("ann", "sample")
+    assert lengths.describe_basis("ann") == "1 sample"
+    lengths.count_call("ann", "sample")
+    assert lengths.describe_basis("ann") == "2 samples"
 
 
 def test_a_prompt_is_measured_without_the_texts_that_are_to_come() -> None:
     text = "known " * 10 + "\ue000" + "known " * 10 + "\ue000"
     request = Request((Message("user", text),), shared=60)
-    size = prompt_size([request, request], {"answer": "\ue000"})
+    size = measure_prompts([request, request], {"answer": "\ue000"})
     assert (size.tokens, size.per_character, size.times) == (120 / 4 + 4, 0.25, {"answer": 2})
-    assert size.prompt({"answer": exact(400)}).central == 34 + 200
-    assert size.shared({"answer": exact(400)}) == exact(15)
-    assert prompt_size([], {"answer": "\ue000"}).prompt({"answer": exact(400)}) == exact(0)
+    assert size.prompt_tokens({"answer": exact(400)}).central == 34 + 200
+    assert size.head_tokens({"answer": exact(400)}) == exact(15)
+    assert measure_prompts([], {"answer": "\ue000"}).prompt_tokens({"answer": exact(400)}) == exact(0)
 
 
 def test_scripts_differ_in_the_tokens_that_they_take() -> None:
-    latin, cyrillic, chinese = (token_count(text * 40) for text in ("word ", "слово", "五個字的詞"))
+    latin, cyrillic, chinese = (estimate_tokens(text * 40) for text in ("word ", "слово", "五個字的詞"))
     assert latin < cyrillic < chinese
 
 
@@ -101,14 +101,14 @@ def shape(phase: str, model: str, calls: float, seconds: float, **more: Any) -> 
     share = more.get("share", 1.0)
     endpoint = EndpointPace(model, exact(10), more.get("requests"), more.get("tokens"))
     tariff = Tariff(rates=rates, source="ours", tiers=(dearer,))
-    requested = RequestedModel(model, "student", "host", endpoint, tariff, share, share < 1, first_s=seconds)
+    requested = PricedModel(model, "student", "host", endpoint, tariff, share, share < 1, first_s=seconds)
     head, together = exact(more.get("head", 0)), more.get("together", 1.0)
     known = exact(more.get("taken", 1000)), exact(100)
     return CallShape(phase, "t", requested, exact(calls), exact(calls), *known, head, together)
 
 
 def estimated(*shapes: CallShape, stages: tuple[str, ...] = ("a b",)) -> Estimate:
-    return estimate_of(shapes, Lengths(), [stage.split() for stage in stages])
+    return estimate_calls(shapes, Lengths(), [stage.split() for stage in stages])
 
 
 def usd(of: CallShape) -> float:
@@ -137,7 +137,7 @@ def test_what_prompts_begin_with_alike_is_read_from_a_cache() -> None:
 
 def test_models_without_a_price_are_named_and_left_out_of_the_sum() -> None:
     free = shape("a", "own", 10, 1)
-    free = free._replace(requested=free.requested._replace(tariff=None))
+    free = free._replace(model=free.model._replace(tariff=None))
     found = estimated(free, shape("a", "m", 10, 1))
     assert (found.unpriced, found.by_model["own"].cost_usd) == (("own",), None)
     assert found.total.cost_usd == found.by_model["m"].cost_usd

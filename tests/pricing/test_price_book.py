@@ -17,8 +17,8 @@ from coeval.core.model import ModelSpec, is_own_address
 from coeval.core.records import Usage
 from coeval.engine.terms import Ceiling, offer_of, tariff_of, terms_of
 from coeval.models.catalog import HOSTS
-from coeval.pricing.price_book import PriceBook, library_tariff, provider_at
-from coeval.pricing.tariff import FREE, Rates, Tariff, pricer
+from coeval.pricing.price_book import PriceBook, find_library_tariff, find_provider_by_url
+from coeval.pricing.tariff import FREE, Rates, Tariff, make_pricer
 
 
 def own_file(folder: Path, text: str) -> PriceBook:
@@ -255,10 +255,10 @@ def test_every_price_of_our_hosts_is_the_librarys(provider: str) -> None:
     compared = 0
     for model in known.models if known is not None else ():
         for at in MOMENTS:
-            tariff = library_tariff(provider, model.id, at)
+            tariff = find_library_tariff(provider, model.id, at)
             if tariff is None or tariff.source.endswith("is free"):
                 continue
-            price = pricer(tariff, clock=at.timestamp)
+            price = make_pricer(tariff, clock=at.timestamp)
             for usage in USAGES:
                 ours = price(usage)
                 assert ours == pytest.approx(float(theirs(provider, model.id, usage, at)), rel=1e-9), model.id
@@ -289,12 +289,12 @@ def test_most_of_our_hosts_are_in_the_library() -> None:
     ],
 )
 def test_what_the_library_does_not_know_has_no_price(provider: str, model: str) -> None:
-    assert library_tariff(provider, model) is None
+    assert find_library_tariff(provider, model) is None
 
 
 def test_the_tier_of_a_service_has_its_own_price() -> None:
-    standard = library_tariff("openai", "gpt-5")
-    flex = library_tariff("openai", "gpt-5", context={"service_tier": "flex"})
+    standard = find_library_tariff("openai", "gpt-5")
+    flex = find_library_tariff("openai", "gpt-5", context={"service_tier": "flex"})
     assert standard is not None
     assert flex is not None
     assert flex.rates.input_usd_per_mtok < standard.rates.input_usd_per_mtok
@@ -303,14 +303,14 @@ def test_the_tier_of_a_service_has_its_own_price() -> None:
 def test_a_price_by_the_hour_follows_the_hours() -> None:
     night, day = datetime(2026, 3, 1, 20, tzinfo=UTC), datetime(2026, 3, 2, 0, 30, tzinfo=UTC)
     cheap, dear = (
-        library_tariff("deepseek", "deepseek-chat", night),
-        library_tariff("deepseek", "deepseek-chat", day),
+        find_library_tariff("deepseek", "deepseek-chat", night),
+        find_library_tariff("deepseek", "deepseek-chat", day),
     )
     assert cheap is not None
     assert dear is not None
     assert cheap.until == day
     now = [night.timestamp()]
-    price = pricer(cheap, clock=lambda: now[0])
+    price = make_pricer(cheap, clock=lambda: now[0])
     before = price(Usage(1_000_000, 0))
     now[0] = day.timestamp()
     assert before == pytest.approx(cheap.rates.input_usd_per_mtok)
@@ -319,18 +319,18 @@ def test_a_price_by_the_hour_follows_the_hours() -> None:
 
 
 def test_a_base_url_tells_whose_prices_hold() -> None:
-    assert provider_at("https://api.together.xyz/v1") == "together"
-    assert provider_at("http://127.0.0.1:8000/v1") is None
-    assert provider_at("https://my-gateway.example/v1") is None
+    assert find_provider_by_url("https://api.together.xyz/v1") == "together"
+    assert find_provider_by_url("http://127.0.0.1:8000/v1") is None
+    assert find_provider_by_url("https://my-gateway.example/v1") is None
 
 
 @pytest.mark.process
 def test_the_library_is_loaded_when_a_price_is_asked_for() -> None:
     code = (
         "import sys, coeval.cli.main, coeval.cli.commands.run_command, coeval.pricing.price_book as book\n"
-        "book.PriceBook().tariff(book.Offer('vllm', 'm', 'http://localhost:1/v1', 'vllm', local=True))\n"
+        "book.PriceBook().find_tariff(book.Offer('vllm', 'm', 'http://localhost:1/v1', 'vllm', local=True))\n"
         "print('genai_prices' in sys.modules)\n"
-        "book.PriceBook().tariff(book.Offer('openai', 'gpt-4o', None, 'openai'))\n"
+        "book.PriceBook().find_tariff(book.Offer('openai', 'gpt-4o', None, 'openai'))\n"
         "print('genai_prices' in sys.modules)\n"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ import pytest
 
 from coeval.core.errors import UsageError
 from coeval.models.catalog import HOSTS
-from coeval.pricing.price_book import library_tariff
+from coeval.pricing.price_book import find_library_tariff
 from coeval.pricing.pricing_file import PACKAGED_FILE, Choice, PricingFile, Route, choose_route, read_pricing
-from coeval.pricing.tariff import Rates, Tariff, list_rates
+from coeval.pricing.tariff import Rates, Tariff, main_rates_today
 
 
 def resolve_auto(
@@ -187,9 +187,9 @@ def test_a_cheap_night_and_a_dear_peak_are_no_list_price(model: str, into: float
     """As DeepSeek lists them: the one is half the price at night, the other twice at peak hours."""
     for hour in range(24):
         moment = datetime(2026, 11, 1, hour, 45, tzinfo=UTC)
-        tariff = library_tariff("deepseek", model, moment)
+        tariff = find_library_tariff("deepseek", model, moment)
         assert tariff is not None
-        rates = list_rates(tariff, moment.timestamp)
+        rates = main_rates_today(tariff, moment.timestamp)
         assert (rates.input_usd_per_mtok, rates.output_usd_per_mtok) == (into, out)
 
 

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.records import Usage
-from coeval.pricing.tariff import FREE, Rates, Tariff, Tier, discounted, pricer, sources_reported, upper_price
+from coeval.pricing.tariff import (
+    FREE,
+    Rates,
+    Tariff,
+    Tier,
+    join_price_sources,
+    make_cost_bound,
+    make_pricer,
+    scale_tariff,
+)
 
 PLAIN = Rates(input_usd_per_mtok=3.0, output_usd_per_mtok=15.0)
 CACHING = Rates(
@@ -22,7 +31,7 @@ CACHING = Rates(
 
 
 def cost(rates: Rates, usage: Usage, *tiers: Tier) -> float | None:
-    return pricer(Tariff(rates=rates, source="test", tiers=tiers))(usage)
+    return make_pricer(Tariff(rates=rates, source="test", tiers=tiers))(usage)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +80,7 @@ def test_rates_of_an_hour_are_those_of_the_moment_an_answer_comes() -> None:
 
     first = at(noon)
     assert first is not None
-    price = pricer(first, clock=lambda: clock[0])
+    price = make_pricer(first, clock=lambda: clock[0])
     costs = []
     for seconds in (0, 3599, 3600, 7200, 7300, 10800):
         clock[0] = noon.timestamp() + seconds
@@ -87,8 +96,8 @@ def test_whose_prices_these_are_is_named_once() -> None:
         "ours.yaml",
         "library 1.0: openai a",
     ]
-    assert sources_reported(sources) == "library 1.0: openai a, google b; ours.yaml"
-    assert sources_reported([]) == ""
+    assert join_price_sources(sources) == "library 1.0: openai a, google b; ours.yaml"
+    assert join_price_sources([]) == ""
 
 
 USD = st.floats(0, 100)
@@ -125,7 +134,7 @@ def test_no_answer_costs_more(
     rates: Rates, tiers: tuple[Tier, ...], prompt: int, answer: int, cached: float, reasoned: float
 ) -> None:
     tariff = Tariff(rates=rates, tiers=tiers, source="test")
-    upper = upper_price(tariff)
+    upper = make_cost_bound(tariff)
     usage = Usage(
         int(prompt * 0.8) or 1,
         answer,
@@ -133,13 +142,13 @@ def test_no_answer_costs_more(
         cache_write_tokens=int((1 - cached) * prompt * 0.4),
         reasoning_tokens=int(reasoned * answer),
     )
-    cost = pricer(tariff)(usage)
+    cost = make_pricer(tariff)(usage)
     assert cost is not None
     assert cost <= (0.0 if upper is None else upper(prompt, answer)) * (1 + 1e-9)
 
 
 def test_what_is_free_needs_no_bound() -> None:
-    assert upper_price(Tariff(rates=FREE, source="test")) is None
+    assert make_cost_bound(Tariff(rates=FREE, source="test")) is None
 
 
 def test_a_price_that_rises_within_a_day_counts_already() -> None:
@@ -156,7 +165,7 @@ def test_a_price_that_rises_within_a_day_counts_already() -> None:
         )
 
     now = at(1)
-    upper = upper_price(by_hour(datetime.fromtimestamp(now, UTC)), lambda: now)
+    upper = make_cost_bound(by_hour(datetime.fromtimestamp(now, UTC)), lambda: now)
     assert upper is not None
     assert upper(1_000_000, 0) == 2.0
     now = at(12)
@@ -169,8 +178,8 @@ def test_a_share_of_the_price_is_a_share_of_all_its_parts() -> None:
         tiers=(Tier(above=1000, input_usd_per_mtok=4, output_usd_per_mtok=16),),
         source="test",
     )
-    half = pricer(discounted(tariff, 0.5))
-    whole = pricer(tariff)
+    half = make_pricer(scale_tariff(tariff, 0.5))
+    whole = make_pricer(tariff)
     for usage in (Usage(900, 10, cached_tokens=100), Usage(2000, 10)):
         cost, full = half(usage), whole(usage)
         assert cost is not None

@@ -21,15 +21,15 @@ from reports.view_process import ViewServer, viewing
 from written_run import Run
 
 import coeval
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import ranking
 from coeval.analysis.measures.score_choice import chosen_scores, score_choice
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.core.errors import UsageError
-from coeval.core.figures import points
-from coeval.pipeline.plan.run_reading import reading
-from coeval.reports.content import Report, ReportTable, row_texts
+from coeval.core.figures import format_points
+from coeval.pipeline.plan.run_reading import open_run_reader
+from coeval.reports.content import Report, ReportTable, format_rows
 from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import folder_report
 from coeval.reports.site.page import choice_data
@@ -136,9 +136,9 @@ def test_a_choice_is_measured_as_a_run_that_has_no_other_scores(
     for pattern in left_out:
         for path in (tmp_path / "part").glob(pattern):
             path.unlink()
-    with reading(RunDir(tmp_path / "whole")) as (reader, _):
+    with open_run_reader(RunDir(tmp_path / "whole")) as (reader, _):
         whole = score_grid(reader)
-    with reading(RunDir(tmp_path / "part")) as (reader, _):
+    with open_run_reader(RunDir(tmp_path / "part")) as (reader, _):
         part = score_grid(reader)
     chosen = chosen_scores(whole, score_choice(whole, parse_qsl(query)))
     assert students_of(chosen) == students_of(part)
@@ -217,7 +217,7 @@ def test_costs_and_times_are_those_of_the_chosen_answers(tmp_path: Path) -> None
     for names in (["story"], ["saga"], ["saga", "story"]):
         front = found.report_of([("task", name) for name in names]).front
         assert front is not None
-        for row in front.records():
+        for row in front.to_dicts():
             each = [one for name in names for one in spent[row["student"], name]]
             usd = [1000 * one for one, _ in each if one is not None]
             assert row["usd"] == (pytest.approx(mean(usd)) if usd else None)
@@ -249,15 +249,15 @@ def shown_in(page: Page) -> dict[str, Any]:
 def differs(shown: dict[str, Any], report: Report) -> list[str]:
     """Where the page shows something else than Python says."""
     wrong = []
-    if shown["said"] != [report.shown.text(said.text) for said in report.lead]:
+    if shown["said"] != [report.shown_names.text(said.text) for said in report.lead]:
         wrong.append(f"{shown['said']}: {report.lead} expected")
-    front = [] if report.front is None else row_texts(report.front.columns, report.front.rows)
-    if shown["forest"] != [[report.shown.text(text) for text in texts] for texts in front]:
+    front = [] if report.front is None else format_rows(report.front.columns, report.front.rows)
+    if shown["forest"] != [[report.shown_names.text(text) for text in texts] for texts in front]:
         wrong.append(f"{shown['forest']}: {front} expected")
     for table in tables_of(report):
         if table.name not in shown["tables"]:
             continue  # the whole run has no such table: one judge alone, or one teacher
-        needed = row_texts(table.columns, table.first_rows)[:60]
+        needed = format_rows(table.columns, table.initial_rows)[:60]
         lines = shown["tables"][table.name]
         wrong += [
             f"{table.name} {line}: {texts} expected"
@@ -303,13 +303,16 @@ def test_rows_of_a_page_are_rounded_only_as_far_as_nobody_reads(choices: RunChoi
     data = json.loads(choice_data(found, choices.evidence.students))
     for table in tables_of(found):
         for cells, texts, row in zip(
-            data["tables"][table.name]["rows"], row_texts(table.columns, table.rows), table.rows, strict=True
+            data["tables"][table.name]["rows"],
+            format_rows(table.columns, table.rows),
+            table.rows,
+            strict=True,
         ):
             shown = [
                 Measured(cell[0], cell[1], cell[2], cell[3], None) if isinstance(cell, list) else cell
                 for cell in cells
             ]
-            assert row_texts(table.columns, [shown]) == [texts], row
+            assert format_rows(table.columns, [shown]) == [texts], row
 
 
 @pytest.mark.system
@@ -406,7 +409,7 @@ def test_numbers_are_rounded_as_python_rounds_them(page: Page) -> None:
         texts = [f"{number:.{digits}f}" for number in numbers]
         assert shown == [t.replace("-", "−") if float(t) else t.removeprefix("-") for t in texts]
     shown = page.evaluate("given => given.map(coevalPage.points)", numbers)
-    assert shown == [points(number) for number in numbers], "a score of a page is that of the terminal"
+    assert shown == [format_points(number) for number in numbers], "a score of a page is that of the terminal"
 
 
 # --- `coeval view` answers any combination

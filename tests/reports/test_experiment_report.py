@@ -13,9 +13,9 @@ from pipeline.experiments import Lab, model, quiz, task
 from written_run import Run
 
 import coeval as api
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.content import Report
-from coeval.reports.drawn_pictures import figures
+from coeval.reports.drawn_pictures import draw_figures
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.where_section import of_few_values
 from coeval.reports.folder_report import reported
@@ -68,7 +68,7 @@ def measures(lab: Lab) -> dict[str, Any]:
 
 
 def rows(report: Report, table: str) -> list[dict[str, Any]]:
-    return report.table(table).records()
+    return report.table(table).to_dicts()
 
 
 @pytest.mark.process
@@ -103,16 +103,16 @@ def test_labels_take_the_places_of_names_and_records_keep_them(tmp_path: Path) -
     lab.run()
     before = lab.counts()
     reported = report_of(lab.path)
-    assert reported.shown.key == {f"{long}-1": "Second"}
+    assert reported.shown_names.key == {f"{long}-1": "Second"}
     assert f"{long}-1" in {row["student"] for row in rows(reported, "students")}
-    [forest] = [figure.svg for figure in figures(reported) if figure.name == "forest"]
+    [forest] = [figure.svg for figure in draw_figures(reported) if figure.name == "forest"]
     labels = re.findall(r"<text[^>]*>([^<]+)</text>", forest)
     assert {"ann", "Second"} <= set(labels)
     assert not any(label.startswith("a-model") and label.endswith("-1") for label in labels)
     lab.models[1]["label"] = "Another"
     lab.run(continue_run=True)
     assert lab.counts() == before, "a label is no part of a recipe"
-    assert report_of(lab.path).shown.key == {f"{long}-1": "Another"}
+    assert report_of(lab.path).shown_names.key == {f"{long}-1": "Another"}
 
 
 @pytest.mark.process
@@ -229,7 +229,7 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, Any]) -> None:
-    with reading(RunDir(lab.path)) as (reader, _):
+    with open_run_reader(RunDir(lab.path)) as (reader, _):
         browser = reported(reader).flag(ItemBrowser(reader))
         assert browser.facets.students == measures["ranking"]["order"] == ["ann", "ben", "cem"]
         browser.rank(["cem"])
@@ -284,7 +284,7 @@ def test_an_attribute_that_is_an_id_is_in_no_picture() -> None:
 def test_items_are_read_by_their_numbers_and_first_words(report: Report) -> None:
     ids = {row["item"] for row in rows(report, "items-shown")}
     assert ids
-    labels = [report.shown.text(item) for item in ids]
+    labels = [report.shown_names.text(item) for item in ids]
     assert len(set(labels)) == len(ids)
     assert all(label.startswith("#") and "“" in label for label in labels)
-    assert not ids & set(report.shown.key), "the key is of models"
+    assert not ids & set(report.shown_names.key), "the key is of models"

@@ -13,10 +13,10 @@ from written_run import REFERENCE, WHY_SKIPPED, Run, append
 
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.load import load
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
-from coeval.pipeline.plan.run_reading import opened
+from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import item_choice
 from coeval.reports.items.item_selection import select_items
@@ -133,9 +133,9 @@ def test_an_item_is_read_whole_and_the_record_that_counts_is_shown(written: Run)
 @pytest.mark.process
 @pytest.mark.skipif(not REFERENCE.exists(), reason=WHY_SKIPPED)
 def test_rows_and_details_agree_with_the_measures_and_with_show() -> None:
-    with opened(REFERENCE / "legacy_run") as (reader, _):
+    with open_folder_reader(REFERENCE / "legacy_run") as (reader, _):
         assert isinstance(reader, RunReader)
-        reported = measure_run(reader).measures.items
+        reported = compute_run_measures(reader).measures.items
         shown = choose_answers(reader, AnswerChoice(id="haiku_writing__beta__00001")).answers
         source = ItemBrowser(reader)
         source.flag(reported)

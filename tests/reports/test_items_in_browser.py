@@ -15,9 +15,9 @@ from reports.browser import Opened, draw_all, nothing_serious, opened
 from reports.view_process import ViewServer, viewing
 from written_run import Run, append
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.reports.content import Picture, Report, ReportColumn, ReportSection, ReportTable
-from coeval.reports.drawn_pictures import LIGHT, figures
+from coeval.reports.drawn_pictures import LIGHT, draw_figures
 from coeval.reports.plots import NOTEWORTHY, HeatMap, forest_plot, heat_map, interval_plot
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
@@ -314,7 +314,7 @@ def table_report(values: Sequence[float], names: Sequence[str], sure: Sequence[b
 
 def shades(values: Sequence[float]) -> list[str]:
     """The colours of its cells, in the order of the rows."""
-    [figure] = figures(table_report(values, ("ann", "ben", "cem")))
+    [figure] = draw_figures(table_report(values, ("ann", "ben", "cem")))
     return re.findall(r'roledescription="rect mark"[^>]*fill="([^"]+)"', figure.svg)
 
 
@@ -403,7 +403,7 @@ def test_numbers_and_names_stand_apart_on_every_screen(browser: Browser, tmp_pat
 
 @pytest.mark.system
 def test_they_stand_apart_in_files_too(browser: Browser, tmp_path: Path) -> None:
-    [figure] = figures(report())
+    [figure] = draw_figures(report())
     page = tmp_path / "figure.html"
     page.write_text(f"<meta charset=utf-8><div class=drawing>{figure.svg}</div>", encoding="utf-8")
     seen = opened(browser, page)

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 from reports.browser import nothing_serious, opened, until
 from written_run import Run
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report

@@ -12,13 +12,13 @@ from openpyxl.workbook import Workbook
 from pipeline.experiments import Lab, model, quiz, task
 
 import coeval as api
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.cli.commands.analyze_command import ReportPlaces, show_analysis
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.report_workbook import write_workbook
-from coeval.reports.writers.sheet import LONGEST, sheet_text
+from coeval.reports.writers.sheet import LONGEST, clean_sheet_text
 
 EVIL = '=HYPERLINK("http://evil","x")\x00\x1b[31m\u202e</t>]]>&<c><f>1+1</f>'
 LONG = "long \U0001f600" * 200_000
@@ -190,6 +190,6 @@ def test_odd_cells_and_names_make_a_book_that_can_be_read(tmp_path: Path) -> Non
 
 def test_no_text_is_longer_than_a_cell_takes() -> None:
     for text in ("x" * LONGEST, "x" * (LONGEST + 1), "\U0001f600" * 20_000, "\U0001f600" * 16_383):
-        units = len(sheet_text(text).encode("utf-16-le")) // 2
+        units = len(clean_sheet_text(text).encode("utf-16-le")) // 2
         assert units <= LONGEST
-        assert ("[cut: " in sheet_text(text)) == (len(text.encode("utf-16-le")) // 2 > LONGEST)
+        assert ("[cut: " in clean_sheet_text(text)) == (len(text.encode("utf-16-le")) // 2 > LONGEST)

@@ -12,7 +12,7 @@ import pytest
 from cli.warm_process import WarmProcess
 
 from coeval.core.errors import ConfigError
-from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.findings import MOST_SHOWN
 from coeval.pipeline.config.load_file import load_config
 
@@ -201,6 +201,6 @@ def test_a_key_is_taken_out_before_a_finding_is_cut(tmp_path: Path) -> None:
 def test_doubts_are_bounded_too(tmp_path: Path) -> None:
     path = tmp_path / "e.yaml"
     path.write_text(under("  quota:\n", "    q@: {max_calls: 1}")(5_000))
-    found = list(islice(doubts(load_config(path)), 1_000))
+    found = list(islice(find_doubtful_settings(load_config(path)), 1_000))
     assert len(found) == MOST_SHOWN + 1
     assert found[-1] == "there is more to doubt in this file; the first 100 are shown"

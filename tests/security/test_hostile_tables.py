@@ -69,7 +69,7 @@ def harvested(path: Path) -> Harvest | str:
     """What came of a file; a string says why nothing did."""
     try:
         harvest = Harvest(iter([open_table(path)]), ItemMap("question", id="qid"))
-        items = list(harvest.items())
+        items = list(harvest.read_items())
     except CoevalError as error:
         return str(error)
     assert all(found.item.prompt.strip() for found in items)
@@ -88,7 +88,7 @@ def test_a_corrupted_table_gives_items_or_says_why_not(name: str, tmp_path: Path
     for _ in range(100):
         path.write_bytes(corrupted(WHOLE[name], drawn))
         found = harvested(path)
-        sentences = [found] if isinstance(found, str) else found.problem_lines()
+        sentences = [found] if isinstance(found, str) else found.describe_problems()
         reported += bool(sentences)
         assert all(str(path) in sentence for sentence in sentences)
     assert reported > 20

@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from secret_encodings import ENCODINGS, left_of
 
 from coeval.benchmarks.assets.library import Library, Presence
-from coeval.benchmarks.task_registry import TASKS, kind_of
+from coeval.benchmarks.task_registry import TASKS, benchmark_class
 
 KEY = "sk-proj-9aK2mQ7xR4vT1zW8+/b5Nc3Yd6Lg0Hj"
 """With signs that URLs, base64 and JSON each write in their own way."""
@@ -198,11 +198,11 @@ async def test_no_command_of_coeval_shows_or_keeps_a_key(place: Place, encoding:
 def tasks_there_is_data_for() -> list[str]:
     """The two that are judged by rules bring their own prompts; the others need what is fetched."""
     library = Library()
-    judged = [name for name in TASKS if kind_of(name).needs_judge]
+    judged = [name for name in TASKS if benchmark_class(name).needs_judge]
     return [
         name
         for name in judged
-        if all(library.presence(asset)[0] is Presence.READY for asset in kind_of(name).assets)
+        if all(library.presence(asset)[0] is Presence.READY for asset in benchmark_class(name).assets)
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from coeval.core.errors import UsageError
 from coeval.tables import documents
-from coeval.tables.documents import read_documents, spans
+from coeval.tables.documents import cut_passages, read_documents
 
 PARAGRAPH = "Members may return a parcel within thirty days. The desk refunds the price, not the postage."
 
@@ -31,7 +31,7 @@ def test_passages_lie_where_they_say_and_hold_all_of_the_text(tmp_path: Path) ->
     text += " ".join(f"Sentence {n} of some words." for n in range(200))
     text += "\n\n" + "".join(f"{n:05}" for n in range(1000))
     found = read_documents(write(tmp_path, guide_md=text), 800)
-    assert found.said == ()
+    assert found.omissions == ()
     at = 0
     for passage in found.passages:
         name, _, offset = passage.source.partition("#")
@@ -45,14 +45,14 @@ def test_passages_lie_where_they_say_and_hold_all_of_the_text(tmp_path: Path) ->
 
 def test_passages_end_with_a_paragraph_or_a_sentence() -> None:
     text = f"{long_text(30)}\n\n{'A sentence of some words. ' * 200}"
-    assert {text[:end].rstrip()[-1] for _, end in spans(text, 800)} == {"."}
+    assert {text[:end].rstrip()[-1] for _, end in cut_passages(text, 800)} == {"."}
 
 
 @pytest.mark.parametrize("at", [3, 40, 99])
 def test_an_edit_changes_the_passages_around_it_alone(at: int) -> None:
     before = long_text(100)
     after = before.replace(f"Rule {at}:", f"Rule {at}, which is new and has become a good deal longer:")
-    old, new = ({text[start:end] for start, end in spans(text, 800)} for text in (before, after))
+    old, new = ({text[start:end] for start, end in cut_passages(text, 800)} for text in (before, after))
     assert 1 <= len(old - new) <= 4
     assert len(old) > 15
 
@@ -90,7 +90,7 @@ def test_html_that_never_ends_is_left_out_and_named(tmp_path: Path, markup: str)
     page = f"<p>{PARAGRAPH}</p>" + markup * (1_000_000 // len(markup))
     found = read_documents(write(tmp_path, good_html=f"<p>{PARAGRAPH}</p><b", bad_html=page), 800)
     assert [passage.source for passage in found.passages] == ["good.html#0"]
-    assert [line.partition(" left out ")[2] for line in found.said] == [
+    assert [line.partition(" left out ")[2] for line in found.omissions] == [
         "(HTML with an unclosed tag, comment or script): bad.html"
     ]
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     write(folder / ".git", hidden_md=PARAGRAPH.upper())
     found = read_documents(folder, 800)
     assert [passage.source for passage in found.passages] == ["good.md#0"]
-    reasons = "\n".join(found.said)
+    reasons = "\n".join(found.omissions)
     for name, reason in (
         ("image.png", "neither"),
         ("latin.txt", "not UTF-8"),
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
         ("huge.txt", "more than 64 MiB"),
         ("damaged.pdf", "a damaged PDF"),
     ):
-        assert any(name in line and reason in line for line in found.said), reasons
+        assert any(name in line and reason in line for line in found.omissions), reasons
 
 
 def test_a_pdf_is_read_page_by_page(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_pdf_without_text_or_that_is_encrypted_is_named(
             writer.encrypt("secret", algorithm="RC4-128")
         with (folder / f"{name}.pdf").open("wb") as file:
             writer.write(file)
-    said = " ".join(read_documents(folder, 800).said)
+    said = " ".join(read_documents(folder, 800).omissions)
     assert "(a PDF without text, such as a scan): scan.pdf" in said
     assert "(an encrypted PDF): locked.pdf" in said
 
@@ -198,7 +198,7 @@ def test_a_pdf_without_text_or_that_is_encrypted_is_named(
     monkeypatch.setattr(pypdf, "PdfReader", lacking)
     found = read_documents(folder, 800)
     assert [passage.source for passage in found.passages] == ["rules.md#0"]
-    assert "(an encrypted PDF): locked.pdf, scan.pdf" in " ".join(found.said)
+    assert "(an encrypted PDF): locked.pdf, scan.pdf" in " ".join(found.omissions)
 
 
 def test_without_pypdf_the_install_line_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coeval.tables.item_map import Condition, ItemMaker, ItemMap, MappedItem, Misfit, unknown_columns
+from coeval.tables.item_map import Condition, ItemMaker, ItemMap, MappedItem, Misfit, find_unknown_columns
 
 ROW: dict[str, Any] = {
     "q": "Which?",
@@ -26,7 +26,7 @@ ROW: dict[str, Any] = {
 
 
 def made(row: dict[str, Any] = ROW, **needed: Any) -> MappedItem:
-    return ItemMaker(ItemMap(**needed), tuple(row)).item(row)
+    return ItemMaker(ItemMap(**needed), tuple(row)).make_item(row)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_choices_that_cannot_be_told_apart_are_told(row: dict[str, Any], why: st
     ],
 )  # fmt: skip
 def test_conditions(text: str, holds: bool) -> None:
-    assert Condition.of(text).among(tuple(ROW))(ROW) is holds
+    assert Condition.parse(text).make_test(tuple(ROW))(ROW) is holds
 
 
 def test_columns_that_are_not_there_are_all_named() -> None:
     needed = ItemMap(prompt="{q} {p}", reference="r", attributes={"level": "nested.x"}, where=("z = 1",))
-    missing = [(found.key, found.column) for found in unknown_columns(needed, tuple(ROW))]
+    missing = [(found.key, found.column) for found in find_unknown_columns(needed, tuple(ROW))]
     assert missing == [(("prompt",), "p"), (("reference",), "r"), (("where",), "z")]

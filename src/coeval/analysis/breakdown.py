@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from coeval.analysis.intervals import share_of_items
-from coeval.analysis.measures.measured_run import measure_run
+from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.html_table import MeasureRow
@@ -40,7 +40,7 @@ def breakdown(reader: RunReader, by: By) -> Parts:
 
 
 def _scores(reader: RunReader, by: By) -> Iterator[MeasureRow]:
-    for student, one in measure_run(reader, ("students",)).measures.students.items():
+    for student, one in compute_run_measures(reader, ("students",)).measures.students.items():
         of_tasks = one.by_task_aspect if by == "factor" else {None: getattr(one, _OF_ALL_TASKS[by])}
         for task, parts in of_tasks.items():
             for part, mean in parts.items():

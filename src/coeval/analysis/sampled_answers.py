@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from coeval.analysis.intervals import Floats, clustered_error, mean_over_strata
-from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs, of_interval
-from coeval.analysis.measures.score_grid import Codes, ScoreGrid, with_removed
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid, grid_with_removed
 from coeval.analysis.measures.value_grid import label_grid
 from coeval.analysis.readers.run_reader import RunReader
 
@@ -56,7 +56,7 @@ def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSampl
     """Results by student, task and factor, whole answers first; None without several answers."""
     if not reader.sampled:
         return None
-    grid = with_removed(reader)
+    grid = grid_with_removed(reader)
     labels = label_grid(reader, grid)
     found = {
         (student, grid.tasks[rows.task], rows.factor or WHOLE): one
@@ -82,16 +82,16 @@ class _Answers(NamedTuple):
 
 def _scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
     for place in range(len(grid.tasks)):
-        mine = grid.of_rows((grid.student == student) & (grid.task == place))
+        mine = grid.select_rows((grid.student == student) & (grid.task == place))
         answers, first, at = np.unique(mine.answer, return_index=True, return_inverse=True)
-        sums = mine.sums()
+        sums = mine.sum_scores()
         with np.errstate(invalid="ignore"):
             totals = (np.bincount(at, column, len(answers)) for column in (sums.total, sums.share))
             whole = np.divide(*totals)
         yield _Answers(place, None, mine.item[first], whole, passes=False)
         for factor in np.unique(mine.factor).tolist():
-            rows = mine.of_rows(mine.factor == factor)
-            sums, name = rows.sums(alike=True), grid.factors[factor]
+            rows = mine.select_rows(mine.factor == factor)
+            sums, name = rows.sum_scores(equal_weights=True), grid.factors[factor]
             sharp = bool(np.isin(rows.values[rows.levels[rows.valid]], (0.0, 1.0)).all())
             if rows.checked is not None:
                 sharp = sharp and bool(np.isin(rows.checked[np.isfinite(rows.checked)], (0.0, 1.0)).all())
@@ -100,10 +100,10 @@ def _scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
 
 
 def _labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
-    mine = labels.of_rows(labels.student == student)
+    mine = labels.select_rows(labels.student == student)
     for place in range(len(labels.tasks)):
         for factor, name in enumerate(labels.factors):
-            rows = mine.of_rows((mine.factor == factor) & (mine.task == place))
+            rows = mine.select_rows((mine.factor == factor) & (mine.task == place))
             if rows.checked is not None:
                 yield _Answers(place, name, rows.item, rows.checked, passes=True)
 
@@ -124,7 +124,7 @@ def _measured(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples
     def mean(values: Floats, enough: NDArray[np.bool_]) -> Measured:
         """Average over items that have enough answers."""
         of = None if clusters is None else [clusters[enough]]
-        return of_interval(mean_over_strata([values[enough]], clusters=of), None)
+        return measured_from_interval(mean_over_strata([values[enough]], clusters=of), None)
 
     samples, pass_rates, all_rates = grid.samples[student], dict[str, Measured](), dict[str, Measured]()
     doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))

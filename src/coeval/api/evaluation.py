@@ -18,11 +18,11 @@ from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.runner import EndOfAsking, ask_alone, prepare
 from coeval.benchmarks.run.task_summary import Outcome, TaskSummary, conclude, entered
 from coeval.core.html_table import html_lines, html_table
-from coeval.core.settings import taking
+from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
-from coeval.pipeline.config.settings_file import checked
+from coeval.pipeline.config.settings_file import check_settings
 
 if TYPE_CHECKING:
     from coeval.reports.result_tables import Results
@@ -87,7 +87,7 @@ class Evaluate(EvalSettings, frozen=True, kw_only=True):
     interrupt: asyncio.Event | None = None
 
 
-@taking(Evaluate)
+@with_keywords_of(Evaluate)
 def evaluate(requested: Evaluate) -> EvaluationRun:
     """Score a model on published benchmarks, as ``eval-framework`` does: ask it, judge its answers, score.
 
@@ -107,7 +107,7 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     StoreError
         the output folder cannot be read or written.
     """
-    settings = checked(requested)
+    settings = check_settings(requested)
     keys = find_keys(settings.keys)
     throttle = read_throttle(os.environ, default_s=DEFAULT_INTERVAL_S)
     evaluation, log_to = evaluation_of(settings, keys), destinations(settings.log_to)

@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.pipeline.config.document import Document, read_document
-from coeval.pipeline.config.load_file import given_document
-from coeval.pipeline.config.names import name_problem
+from coeval.pipeline.config.load_file import document_from_mapping
+from coeval.pipeline.config.names import find_name_problem
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.rundir import in_file_name
-from coeval.tables.item_map import USUAL, usual_map
+from coeval.tables.item_map import USUAL, guess_columns
 
 Rows: TypeAlias = Any
 """A frame of pandas or polars, a table of Arrow, or a list of mappings from column to value."""
@@ -41,7 +41,7 @@ def with_tables(
     ``items`` are those of the only task, or by task; ``answers`` by student: rows, or a mapping from prompt
     to answer. Raises ConfigError, UsageError: the experiment cannot be read, or a table lacks a column.
     """
-    document = given_document(source) if isinstance(source, Mapping) else read_document(Path(source))
+    document = document_from_mapping(source) if isinstance(source, Mapping) else read_document(Path(source))
     folder = _folder(document.data)
     for task, rows in _by_task(document.data, items).items():
         section = _entry(document.data, "tasks", task)
@@ -49,7 +49,7 @@ def with_tables(
             raise UsageError(f"items: no task is named {task}")
         columns, path = _written(folder / f"{task}.items.jsonl", rows)
         found = _part(section, "items", task)
-        found |= {**usual_map(columns), **_id_column(columns), **found, "path": path}
+        found |= {**guess_columns(columns), **_id_column(columns), **found, "path": path}
         _need(found, "prompt", f"items of {task}", (columns, USUAL["prompt"]))
     for student, given in (answers or {}).items():
         rows = given
@@ -62,7 +62,7 @@ def with_tables(
             document.data.setdefault("students", []).append(entry := {"name": student})
         found = _part(entry, "responses", student)
         if not found.keys() & {"id", "prompt"}:
-            prompt = usual_map(columns).get("prompt")
+            prompt = guess_columns(columns).get("prompt")
             found |= _id_column(columns) or ({"prompt": prompt} if prompt is not None else {})
         answer = next((name for name in _RESPONSES if name in columns), None)
         found |= {**({"response": answer} if answer is not None else {}), **found, "path": path}
@@ -74,14 +74,14 @@ def _need(found: Mapping[str, Any], key: str, what: str, names: tuple[Iterable[s
     if key not in found:
         columns, usual = names
         raise UsageError(
-            f"{what}: which column is the {key}? There are {listed(columns, 30)}, and none is called "
-            f"{listed(usual, 10)}; name it in the experiment"
+            f"{what}: which column is the {key}? There are {join_names(columns, 30)}, and none is called "
+            f"{join_names(usual, 10)}; name it in the experiment"
         )
 
 
 def _usable(name: str, *, is_student: bool = False) -> str:
     """A name of a task or student, which names a file too."""
-    if (problem := name_problem(name, is_model=is_student)) is not None:
+    if (problem := find_name_problem(name, is_model=is_student)) is not None:
         raise UsageError(problem)
     return name
 
@@ -116,7 +116,7 @@ def _by_task(data: Mapping[str, Any], items: Rows | Mapping[str, Rows] | None) -
     tasks = data.get("tasks")
     names = [each.get("name") for each in tasks if isinstance(each, dict)] if isinstance(tasks, list) else []
     if len(names) != 1:
-        there = listed(map(str, names)) or "none"
+        there = join_names(map(str, names)) or "none"
         raise UsageError(f"items: give them by task, {{task: rows}}; there are {there}")
     return {_usable(str(names[0])): items}
 

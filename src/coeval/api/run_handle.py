@@ -14,13 +14,13 @@ from coeval.analysis.readers.run_records import RECORD_KINDS, Records
 from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.options import STUDENTS
-from coeval.core.process_limits import need_address_space
+from coeval.core.process_limits import require_address_space
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.config.settings_file import read_settings_file, settings_of
+from coeval.pipeline.config.settings_file import parse_settings, read_settings_file
 from coeval.pipeline.run_session import RunSummary
-from coeval.pipeline.upkeep.gaps import missing_records
-from coeval.pipeline.upkeep.repair import look_for_gaps
+from coeval.pipeline.upkeep.gaps import describe_missing_records
+from coeval.pipeline.upkeep.repair import find_missing_records
 from coeval.store.output_folder import existing_results, output_tasks
 from coeval.store.rundir import RunDir
 
@@ -80,11 +80,11 @@ class Run:
         What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;
         items ``beyond_total`` are in none either.
         """
-        need_address_space()
-        from coeval.pipeline.plan.run_reading import opened
+        require_address_space()
+        from coeval.pipeline.plan.run_reading import open_folder_reader
         from coeval.reports.result_tables import results  # numpy, scipy and duckdb: only when asked for
 
-        with opened(self.path, shown=True) as (reader, notes):
+        with open_folder_reader(self.path, shown=True) as (reader, notes):
             found = results(reader, notes)
         missing, mixed = self._standing()
         return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
@@ -93,13 +93,13 @@ class Run:
         """All measures of the folder, the content of ``measures.json`` (docs/measures.md): of students,
         teachers and judges, and of how far judges agree; of an output folder of ``eval-framework``, its
         metrics."""
-        need_address_space()
-        from coeval.analysis.measures.measured_run import measure
-        from coeval.analysis.measures.run_measures import plain_measures
-        from coeval.pipeline.plan.run_reading import opened
+        require_address_space()
+        from coeval.analysis.measures.compute import compute_measures
+        from coeval.analysis.measures.run_measures import measures_to_json
+        from coeval.pipeline.plan.run_reading import open_folder_reader
 
-        with opened(self.path, shown=True) as (reader, _):
-            return plain_measures(measure(reader).measures)
+        with open_folder_reader(self.path, shown=True) as (reader, _):
+            return measures_to_json(compute_measures(reader).measures)
 
     def write_report(self, out: str | Path | None = None) -> Path:
         """Write the run's report as a page that opens without a network, ``report.html``, with
@@ -112,7 +112,7 @@ class Run:
         StoreError
             it cannot be read, or the page not be written.
         """
-        need_address_space()
+        require_address_space()
         from coeval.reports.site.report_file import PAGE, write_report
 
         folder = self.path if out is None else Path(out)
@@ -132,10 +132,10 @@ class Run:
         UsageError
             there is no such table.
         """
-        need_address_space()
-        from coeval.pipeline.plan.run_reading import opened
+        require_address_space()
+        from coeval.pipeline.plan.run_reading import open_folder_reader
 
-        with opened(self.path) as (reader, _):
+        with open_folder_reader(self.path) as (reader, _):
             return reader.table(name)
 
     def frame(self, name: str) -> DataFrame:
@@ -148,18 +148,18 @@ class Run:
 
         Raises UsageError: there is no such picture.
         """
-        need_address_space()
-        from coeval.reports.drawn_pictures import figure
+        require_address_space()
+        from coeval.reports.drawn_pictures import draw_figure
         from coeval.reports.folder_report import folder_report
 
         with folder_report(self.path) as found:
-            return figure(found.report, name)
+            return draw_figure(found.report, name)
 
     def _standing(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What of the plan is not there, and what there is of another configuration: as ``coeval results``
         tells it, or after a run as that run did."""
         if self.summary is None:
-            found = look_for_gaps(RunDir(self.path))
+            found = find_missing_records(RunDir(self.path))
             return found.sentences, found.notes
         return tuple(_missing(self.summary)), (self.summary.mixed,) if self.summary.mixed else ()
 
@@ -201,7 +201,7 @@ def _missing(summary: RunSummary) -> Iterator[str]:
     counts = {phase: outcome.missing for phase, outcome in summary.phases.items()}
     if counts["attribute_mapping"] or counts["rubric_mapping"]:
         yield "phases 1–2 are not finished"
-    if said := missing_records(counts):
+    if said := describe_missing_records(counts):
         yield said
 
 
@@ -241,7 +241,7 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     StoreError
         a file cannot be read at all.
     """
-    need_address_space()
+    require_address_space()
     from coeval.analysis.comparison.comparisons import compare_sides
     from coeval.reports.compared_sides import sides_of
 
@@ -278,12 +278,12 @@ def gate(
     StoreError
         a file cannot be read at all.
     """
-    need_address_space()
+    require_address_space()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides
     from coeval.reports.compared_sides import sides_of
 
     if isinstance(policy, Mapping):
-        values = settings_of(policy, GatePolicy)
+        values = parse_settings(policy, GatePolicy)
     else:
         values = read_settings_file(Path(policy), GatePolicy, "max_drop:")
     if "max_drop" not in values:

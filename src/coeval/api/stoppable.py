@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from coeval.core.html_table import Bar, html_lines, html_table
-from coeval.core.plain import plain
-from coeval.core.process_limits import need_files
+from coeval.core.plain import escape_line
+from coeval.core.process_limits import raise_file_limit
 from coeval.engine.progress import (
     HEADINGS,
     STOPPING,
@@ -76,11 +76,11 @@ class View(ABC, Generic[BoardT]):
         self.board: BoardT | None = None
 
     def note(self, message: str) -> None:
-        self._messages.append(plain(message))
+        self._messages.append(escape_line(message))
         self._beside.note(message)
 
     def warn(self, message: str) -> None:
-        self._messages.append(f"warning: {plain(message)}")
+        self._messages.append(f"warning: {escape_line(message)}")
         self._beside.warn(message)
 
     def begin(self, board: BoardT) -> None:
@@ -191,7 +191,7 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
     KeyboardInterrupt
         at the second Ctrl-C, when the work has ended.
     """
-    need_files()
+    raise_file_limit()
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
     async def stoppable() -> T:

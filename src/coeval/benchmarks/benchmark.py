@@ -108,7 +108,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     weights: dict[str, dict[str, float]] = {}
 
     def without_figures(self) -> Scored:
-        """Return it with its metrics by name alone."""
+        """Copy it without figures: its metrics by name alone."""
         metrics = {name: Metric(None, n=metric.n, unit=metric.unit) for name, metric in self.metrics.items()}
         return Scored(metrics=metrics, n_expected=self.n_expected, n_scored=0, n_failed=self.n_failed)
 
@@ -162,31 +162,31 @@ class Benchmark(ABC):
 
     @property
     def judge(self) -> str:
-        """The judge's model; empty where nothing is judged."""
+        """Return the judge's model; empty if nothing is judged."""
         return self.settings.judge.model if self.settings.judge is not None else ""
 
     @classmethod
-    def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
-        """Find files that are neither cached nor given by an option of their own: those of a checkout, or of
+    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
+        """Find files that are neither cached nor named by an option of their own: those of a checkout, or of
         another dataset. ``values`` are the task's options by name.
 
-        Raises UsageError: an option names what is not there.
+        Raises UsageError: an option names what does not exist.
         """
         return {}
 
     @property
     def label(self) -> str:
-        """Name of its folder and its row in tables."""
+        """Return the name of its folder and its row in tables."""
         return self.name
 
     @property
     def is_judged(self) -> bool:
-        """Whether a judge scores any of it."""
+        """Check whether a judge scores any of it."""
         return self.needs_judge
 
     @property
     def counted(self) -> str:
-        """Unit of ``n_expected``, ``n_scored`` and ``n_failed`` in its `Scored`."""
+        """Return the unit of ``n_expected``, ``n_scored`` and ``n_failed`` in its `Scored`."""
         return "judgments" if self.is_judged else "prompts"
 
     @abstractmethod
@@ -202,22 +202,22 @@ class Benchmark(ABC):
         judge = self.settings.judge
         return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()
 
-    def droppable_for_judge(self) -> tuple[str, ...]:
-        """Name the parameters of `judged_with` that the user did not set: they are dropped, and the drop
-        recorded, where a judge refuses them."""
+    def droppable_judge_parameters(self) -> tuple[str, ...]:
+        """Name the parameters of `judged_with` that the user did not set: if a judge refuses them, they are
+        dropped, and the drop recorded."""
         judge = self.settings.judge
-        own = judge.sampling.named() if judge is not None else {}
-        return tuple(name for name in self.judge_sampling().named() if name not in own)
+        own = judge.sampling.to_dict() if judge is not None else {}
+        return tuple(name for name in self.judge_sampling().to_dict() if name not in own)
 
     def judge_template(self) -> str:
         """Return the parts of the judge's prompt that all items share, for its recipe."""
         return ""
 
-    async def meet_judge(self, judge: Model) -> None:  # noqa: B027 - most need not know
+    async def probe_judge(self, judge: Model) -> None:  # noqa: B027 - most need not know
         """Probe the judge's capabilities once, before the first judgment."""
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """Return the least and most judge calls for so many judgments, before `meet_judge`."""
+        """Return the least and most judge calls for so many judgments, before `probe_judge`."""
         return judgments, judgments
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:  # noqa: ARG002 - for those that are judged
@@ -261,13 +261,13 @@ def file_name(name: str) -> str:
     return _UNSAFE.sub("_", name)[-_LONGEST_NAME:].strip("._") or "model"
 
 
-def response_of(answer: Answer | None) -> str | None:
+def good_response(answer: Answer | None) -> str | None:
     """Return the text of a good answer, even if empty; None otherwise."""
     return answer.response if answer is not None and is_good(answer) else None
 
 
 def why_missing(record: Kept | None) -> str | None:
-    """Return why a value is missing: ``missing``, or the failure's kind; None where it is there."""
+    """Return why a value is missing: ``missing``, or the failure's kind; None if it is present."""
     if record is None:
         return "missing"
     if is_good(record):

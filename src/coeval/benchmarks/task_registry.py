@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from coeval.benchmarks.benchmark import Benchmark
-from coeval.core.entry_points import Registry, loaded
+from coeval.core.entry_points import Registry, import_object
 from coeval.core.errors import UsageError
 
 # --- Task rows: name, flags, where its code is
@@ -43,14 +43,11 @@ class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parameter(self) -> str:
-        """Its name among the command's parameters."""
+        """Return its name among the command's parameters."""
         return self.name.replace("-", "_")
 
-    def existing(self, path: Path) -> Path:
-        """Return the file that the user named.
-
-        Raises UsageError: it is not there.
-        """
+    def require_file(self, path: Path) -> Path:
+        """Return ``path``; raise UsageError unless it is a file."""
         if not path.is_file():
             raise UsageError(
                 f"{self.flag}: there is no file {path}; correct it, or leave it out to use the fetched one"
@@ -67,16 +64,16 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def responses(self) -> TaskOption | None:
-        """Its option for existing answers."""
+        """Return its option for existing answers, if any."""
         return next((option for option in self.options if option.fills == RESPONSES), None)
 
-    def given_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
+    def own_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
         """Return the user's own files by asset, from the options' values by name.
 
-        Raises UsageError: one is not there.
+        Raises UsageError: one does not exist.
         """
         return {
-            option.fills: option.existing(path)
+            option.fills: option.require_file(path)
             for option in self.options
             if option.fills not in ("", RESPONSES) and (path := values[option.name]) is not None
         }
@@ -183,15 +180,15 @@ TASKS: Registry[TaskRow] = Registry(
 """Built-in tasks; other packages add theirs in the entry point group ``coeval.benchmarks``."""
 
 
-def kind_of(name: str) -> type[Benchmark]:
+def benchmark_class(name: str) -> type[Benchmark]:
     """Return the benchmark class of a task.
 
     Raises UsageError: there is no such task, or another package's cannot be loaded.
     """
     if name.startswith(PREFIX):
-        kind = loaded("coeval.benchmarks.tasks.coeval_run:CoevalRun", name)
+        kind = import_object("coeval.benchmarks.tasks.coeval_run:CoevalRun", name)
     elif name in TASKS:
-        kind = loaded(TASKS[name].place, name)
+        kind = import_object(TASKS[name].place, name)
     else:
         raise UsageError(f"there is no task {name!r}; tasks are {', '.join(TASKS)}, and {PREFIX}PATH_TO_RUN")
     if not (isinstance(kind, type) and issubclass(kind, Benchmark)):

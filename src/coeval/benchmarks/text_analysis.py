@@ -1,8 +1,8 @@
 """Text analysis for verifiers: sentences, words, the first word's tag, stop words, language.
 
-English resources are NLTK's data files; a missing one is replaced by a rule, and `Language.missing` names it.
-Results are cached by text, so that the strict and loose readings of a response, and several instructions,
-share the work.
+English resources are NLTK's data files; a missing one is replaced by a rule, and
+`Language.missing_resources` names it. Results are cached by text, so that the strict and loose readings of
+a response, and several instructions, share the work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coeval.judging.checks.check_options import detected_language
 # Sentence splitting with the decisions of Punkt (Kiss and Strunk 2006), with or without NLTK's model data.
 #
 # For every ``.``, ``?`` and ``!`` that could end a sentence the algorithm looks at the word before and the
-# token after it. A model decides by word lists learned from newspapers; `plain_break` by a short list of
+# token after it. A model decides by word lists learned from newspapers; `is_plain_break` by a short list of
 # abbreviations. Both are linear in the text. Splits equal those of NLTK 3.10 (tested).
 
 _CLOSERS = "‘’“”«»"
@@ -38,7 +38,7 @@ _TOKEN = re.compile(
 )
 _CANDIDATE = re.compile(rf"[.?!](?={_NON_WORD}|\s+(\S+))")
 _BLANKS = str.maketrans("\t\n\r\x0b\x0c", "     ")
-_REALIGNED = re.compile(rf"[\"')\]}}{_CLOSERS}]+?(?:\s+|(?=--)|$)", re.MULTILINE)
+_CLOSING = re.compile(rf"[\"')\]}}{_CLOSERS}]+?(?:\s+|(?=--)|$)", re.MULTILINE)
 
 _NUMBER = re.compile(r"-?[.,]?\d[\d,.\-]*\.?")
 _ELLIPSIS = re.compile(r"\.{2,}")
@@ -85,24 +85,24 @@ class _Piece(NamedTuple):
 
 
 class PunktSplitter:
-    """Split texts into sentences by a model."""
+    """Splits texts into sentences by a Punkt model."""
 
     def __init__(self, model: PunktModel) -> None:
         self._model = model
 
     def sentences(self, text: str) -> list[str]:
-        return split_sentences(text, self._breaks)
+        return split_sentences(text, self._has_break)
 
-    def _breaks(self, context: str) -> bool:
+    def _has_break(self, context: str) -> bool:
         tokens = [
-            self._token(found)
+            self._classify_token(token)
             for line in context.split("\n")
             if line.strip()
-            for found in _TOKEN.findall(line)
+            for token in _TOKEN.findall(line)
         ]
-        return any(self._ends(tokens[i], tokens[i + 1]) for i in range(len(tokens) - 1))
+        return any(self._is_sentence_end(tokens[i], tokens[i + 1]) for i in range(len(tokens) - 1))
 
-    def _token(self, text: str) -> _Piece:
+    def _classify_token(self, text: str) -> _Piece:
         lower = text.lower()
         kind = "##number##" if _NUMBER.fullmatch(lower) else lower
         if text in {".", "?", "!"}:
@@ -110,16 +110,16 @@ class PunktSplitter:
         if not text.endswith(".") or text.endswith(".."):
             return _Piece(text, kind, ends_sentence=False, is_abbreviation=False)
         stem = lower[:-1]
-        known = self._model.abbreviations
-        short = stem in known or stem.rsplit("-", 1)[-1] in known
-        return _Piece(text, kind, ends_sentence=not short, is_abbreviation=short)
+        endings = (stem, stem.rsplit("-", 1)[-1])
+        is_abbreviated = any(ending in self._model.abbreviations for ending in endings)
+        return _Piece(text, kind, ends_sentence=not is_abbreviated, is_abbreviation=is_abbreviated)
 
-    def _ends(self, token: _Piece, following: _Piece) -> bool:
-        """Whether a sentence ends between the two (the second pass, section 4 of the paper)."""
+    def _is_sentence_end(self, token: _Piece, following: _Piece) -> bool:
+        """Check whether a sentence ends between two tokens (the second pass, section 4 of the paper)."""
         if not token.text.endswith("."):
             return token.ends_sentence
-        kind = _without_period(token.kind)
-        next_kind = _without_period(following.kind) if following.ends_sentence else following.kind
+        kind = _strip_period(token.kind)
+        next_kind = _strip_period(following.kind) if following.ends_sentence else following.kind
         if (kind, next_kind) in self._model.collocations:
             return False
         initial = _is_initial(token.text)
@@ -139,7 +139,7 @@ class PunktSplitter:
         return token.ends_sentence
 
     def _starts_sentence(self, token: _Piece, kind: str) -> bool | None:
-        """The orthographic heuristic: True, False, or None where it does not know."""
+        """Apply the orthographic heuristic: does a token start a sentence? None if it cannot tell."""
         if token.text in {";", ":", ",", ".", "!", "?"}:
             return False
         context = self._model.contexts.get(kind, 0)
@@ -151,27 +151,36 @@ class PunktSplitter:
         return None
 
 
-def split_sentences(text: str, breaks: Callable[[str], bool]) -> list[str]:
-    """Split ``text`` where ``breaks`` is true of a context: the word with its end mark, and what follows.
+def split_sentences(text: str, is_break: Callable[[str], bool]) -> list[str]:
+    """Split ``text`` where ``is_break`` holds for a context: the word with its end mark, and what follows.
 
     Closing quotes and brackets go with the sentence they close; trailing whitespace is dropped.
     """
-    known: dict[str, bool] = {}
+    cached: dict[str, bool] = {}
     spans: list[tuple[int, int]] = []
     start = 0
-    for mark, resume, context in _candidates(text):
-        ends = known.get(context)
+    for mark, resume, context in _find_possible_ends(text):
+        ends = cached.get(context)
         if ends is None:
-            ends = known[context] = breaks(context)
+            ends = cached[context] = is_break(context)
         if ends:
             spans.append((start, mark + 1))
             start = resume
     spans.append((start, len(text.rstrip())))
-    return [text[a:b] for a, b in _realigned(text, spans) if b > a]
+    return [text[a:b] for a, b in _move_closers(text, spans) if b > a]
 
 
-def _candidates(text: str) -> Iterator[tuple[int, int, str]]:
-    """(index of the end mark, where the next sentence would begin, context) for each possible end.
+class _PossibleEnd(NamedTuple):
+    """A place where a sentence may end: index of its mark, where the next sentence would begin, and the text
+    around it: the word with its mark, and the token after it."""
+
+    mark: int
+    resume: int
+    context: str
+
+
+def _find_possible_ends(text: str) -> Iterator[_PossibleEnd]:
+    """Find every possible sentence end.
 
     Marks inside one word are one candidate, the last of them; a mark that begins a word is one too.
     """
@@ -186,20 +195,20 @@ def _candidates(text: str) -> Iterator[tuple[int, int, str]]:
         else:
             before = word_start
         if pending is not None and mark <= word_start:
-            yield mark, pending[0], text[before : pending[1]]
+            yield _PossibleEnd(mark, pending[0], text[before : pending[1]])
         resume = match.start(1)
         pending = (resume, match.end(1)) if resume >= 0 else (start + 1, start + 2)
         mark = start
     if pending is not None:
-        yield mark, pending[0], text[word_start : pending[1]]
+        yield _PossibleEnd(mark, pending[0], text[word_start : pending[1]])
 
 
-def _realigned(text: str, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The spans with closing punctuation moved from the head of one to the tail of the one before."""
+def _move_closers(text: str, spans: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Move closing punctuation from the head of a span to the tail of the one before."""
     moved = 0
     for (start, end), following in zip(spans, [*spans[1:], None], strict=True):
         start += moved
-        closers = _REALIGNED.match(text, *following) if following else None
+        closers = _CLOSING.match(text, *following) if following else None
         if closers is None:
             moved = 0
             yield start, end
@@ -208,7 +217,7 @@ def _realigned(text: str, spans: list[tuple[int, int]]) -> Iterator[tuple[int, i
             yield start, closers.start() + len(closers.group().rstrip())
 
 
-def _without_period(kind: str) -> str:
+def _strip_period(kind: str) -> str:
     return kind[:-1] if len(kind) > 1 and kind.endswith(".") else kind
 
 
@@ -234,11 +243,11 @@ _ABBREVIATION_SET = frozenset(_ABBREVIATIONS.split())
 _STARTER_SET = frozenset(_STARTERS.split())
 
 
-def plain_break(context: str) -> bool:
-    """Decide without a model whether a mark ends a sentence.
+def is_plain_break(context: str) -> bool:
+    """Decide by rule, without a model, whether a mark ends a sentence.
 
-    It does, except the period of an initial, of an abbreviation whose next word is no usual beginning, and of
-    a number before a lower-case letter.
+    It does, except the period of an initial, of an abbreviation that no usual first word follows, and of a
+    number before a lower-case letter.
     """
     words = context.split()
     if len(words) < 2 or not words[0].endswith("."):
@@ -252,8 +261,8 @@ def plain_break(context: str) -> bool:
 
 
 def plain_sentences(text: str) -> list[str]:
-    """Split into sentences by `plain_break`: no data needed, and fast for any length."""
-    return split_sentences(text, plain_break)
+    """Split text into sentences by `is_plain_break`: needs no data, fast for any length."""
+    return split_sentences(text, is_plain_break)
 
 
 # --- English stop words
@@ -312,15 +321,15 @@ class FirstWordTagger:
         if sure := self._sure.get(words[0]):
             return sure
         scores = dict.fromkeys(self._tags, 0.0)
-        for feature in _features(words):
+        for feature in _first_word_features(words):
             for tag, weight in self._weights.get(feature, {}).items():
                 scores[tag] += weight
         return max(self._tags, key=lambda tag: (scores[tag], tag))
 
 
-def _features(words: Sequence[str]) -> list[str]:
-    """What the model knows of the first word, under the names in its file."""
-    ahead = [_normal(word) for word in words[:3]] + ["-END-", "-END2-"]
+def _first_word_features(words: Sequence[str]) -> list[str]:
+    """List the features of the first word, under the names in the model's file."""
+    ahead = [_normalise_word(word) for word in words[:3]] + ["-END-", "-END2-"]
     before, before_that = "-START-", "-START2-"
     return [
         "bias",
@@ -340,7 +349,7 @@ def _features(words: Sequence[str]) -> list[str]:
     ]
 
 
-def _normal(word: str) -> str:
+def _normalise_word(word: str) -> str:
     if "-" in word and not word.startswith("-"):
         return "!HYPHEN"
     if word.isdigit() and len(word) == 4:
@@ -392,29 +401,29 @@ _Resource = TypeVar("_Resource")
 
 
 class Language:
-    """English analysis for verifiers; resources are loaded on first use.
+    """English analysis for verifiers; resources are loaded on first use, a missing one is replaced by a rule.
 
-    ``folders`` are searched in order; a missing resource is replaced by a rule.
+    ``folders`` are searched in order.
     """
 
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
         self._folders = folders
-        remember = lru_cache(maxsize=_REMEMBERED_TEXTS)
-        self.sentences: Callable[[str], tuple[str, ...]] = remember(
+        memoised = lru_cache(maxsize=_REMEMBERED_TEXTS)
+        self.sentences: Callable[[str], tuple[str, ...]] = memoised(
             lambda text: tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
         )
-        self.word_runs: Callable[[str], tuple[str, ...]] = remember(lambda text: tuple(word_runs(text)))
-        self.detect: Callable[[str], str | None] = remember(detected_language)
+        self.word_runs: Callable[[str], tuple[str, ...]] = memoised(lambda text: tuple(word_runs(text)))
+        self.detect: Callable[[str], str | None] = memoised(detected_language)
 
     @cached_property
-    def missing(self) -> tuple[str, ...]:
+    def missing_resources(self) -> tuple[str, ...]:
         """Name the resources that no folder has."""
         present = {
             PUNKT: self._punkt is not None,
             TAGGER: self._tagger is not None,
             STOP_WORDS: self._stop_word_list is not None,
         }
-        return tuple(name for name, there in present.items() if not there)
+        return tuple(name for name, is_present in present.items() if not is_present)
 
     def words(self, text: str) -> Iterator[str]:
         """Yield the Treebank tokens lazily."""
@@ -444,17 +453,17 @@ class Language:
 
     @cached_property
     def _punkt(self) -> PunktSplitter | None:
-        return self._first(PUNKT, lambda path: PunktSplitter(read_punkt_model(path)))
+        return self._load_first(PUNKT, lambda path: PunktSplitter(read_punkt_model(path)))
 
     @cached_property
     def _tagger(self) -> FirstWordTagger | None:
-        return self._first(TAGGER, FirstWordTagger)
+        return self._load_first(TAGGER, FirstWordTagger)
 
     @cached_property
     def _stop_word_list(self) -> frozenset[str] | None:
-        return self._first(STOP_WORDS, read_stopwords)
+        return self._load_first(STOP_WORDS, read_stopwords)
 
-    def _first(self, resource: str, read: Callable[[Path], _Resource]) -> _Resource | None:
+    def _load_first(self, resource: str, read: Callable[[Path], _Resource]) -> _Resource | None:
         for folder in self._folders:
             try:
                 return read(folder / resource)

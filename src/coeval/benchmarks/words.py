@@ -28,22 +28,23 @@ def word_runs(text: str) -> list[str]:
 
 
 def treebank_words(sentence: str) -> list[str]:
-    """Tokenise one sentence."""
+    """Return the Penn Treebank tokens of one sentence."""
     if sentence.startswith('"'):
         sentence = "`` " + sentence[1:]
-    body, tail = _cut_last_period(sentence)
-    words = _cut_chunks(body)
+    body, tail = _split_last_period(sentence)
+    words = _tokenise_chunks(body)
     if tail:
         words.append(".")
-        words += _cut_chunks(tail[1:], before=".")
+        words += _tokenise_chunks(tail[1:], preceding=".")
     return words
 
 
 _CLOSERS = "])}>\"'»”’ "
 
 
-def _cut_last_period(sentence: str) -> tuple[str, str]:
-    """(what comes before the final period, the period with the closers behind it), or (all, "").
+def _split_last_period(sentence: str) -> tuple[str, str]:
+    """Split a sentence into what precedes its final period, and the period with its closers; (all, "") if
+    there is none.
 
     The period of an ellipsis is not cut off, nor one before a quote that opens (blank before it).
     """
@@ -55,8 +56,8 @@ def _cut_last_period(sentence: str) -> tuple[str, str]:
     return body[:-1], "." + tail
 
 
-def _cut_chunks(text: str, before: str = "") -> list[str]:
-    """The tokens of each chunk between blanks; ``before`` is the character that precedes ``text``."""
+def _tokenise_chunks(text: str, preceding: str = "") -> list[str]:
+    """Return the tokens of all chunks between blanks; ``preceding`` is the character before ``text``."""
     words: list[str] = []
     position = 0
     for chunk in text.split():
@@ -64,10 +65,10 @@ def _cut_chunks(text: str, before: str = "") -> list[str]:
             words.append(chunk)
             continue
         position = text.index(chunk, position)
-        lead = text[position - 1] if position else before
+        lead = text[position - 1] if position else preceding
         position += len(chunk)
-        cut = _cut if len(chunk) < _REMEMBERED else _cut_anew
-        words += cut(chunk, lead == " ", text[position : position + 1] == " ")
+        tokenise = _tokenise_cached if len(chunk) < _REMEMBERED else _tokenise_chunk
+        words += tokenise(chunk, lead == " ", text[position : position + 1] == " ")
     return words
 
 
@@ -92,11 +93,11 @@ _OLD_CONTRACTIONS = re.compile(r" ('t)(is|was)\b", re.IGNORECASE)
 
 
 @lru_cache(maxsize=20_000)
-def _cut(chunk: str, after_blank: bool, before_blank: bool) -> tuple[str, ...]:
-    return tuple(_cut_anew(chunk, after_blank, before_blank))
+def _tokenise_cached(chunk: str, after_blank: bool, before_blank: bool) -> tuple[str, ...]:
+    return tuple(_tokenise_chunk(chunk, after_blank, before_blank))
 
 
-def _cut_anew(chunk: str, after_blank: bool, before_blank: bool) -> list[str]:
+def _tokenise_chunk(chunk: str, after_blank: bool, before_blank: bool) -> list[str]:
     """Pad what stands alone with blanks, in the order of the Treebank's conventions, and split.
 
     The flags say whether the neighbours are plain blanks, which some conventions ask for.
@@ -113,20 +114,20 @@ def _cut_anew(chunk: str, after_blank: bool, before_blank: bool) -> list[str]:
     text = _ALONE.sub(r" \g<0> ", text)
     if apostrophe:
         text = _CLOSING_APOSTROPHE.sub(r"\1 ' ", text)
-    text = _ALONE_TOO.sub(_pad, text)
+    text = _ALONE_TOO.sub(_pad_match, text)
     if apostrophe:
         text = f" {' '.join(text.split())} "
         text = _SUFFIX.sub(r"\1 \2 ", text)
         text = _LONG_SUFFIX.sub(r"\1 \2 ", text)
-    text = _CONTRACTIONS.sub(_apart, text)
+    text = _CONTRACTIONS.sub(_space_out_groups, text)
     if apostrophe:
-        text = _OLD_CONTRACTIONS.sub(_apart, text)
+        text = _OLD_CONTRACTIONS.sub(_space_out_groups, text)
     return text.split()
 
 
-def _pad(match: re.Match[str]) -> str:
+def _pad_match(match: re.Match[str]) -> str:
     return " '' " if match.group() == '"' else f" {match.group()} "
 
 
-def _apart(match: re.Match[str]) -> str:
+def _space_out_groups(match: re.Match[str]) -> str:
     return f" {' '.join(part for part in match.groups() if part)} "

@@ -7,21 +7,21 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from coeval.core.entry_points import loaded
+from coeval.core.entry_points import import_object
 from coeval.core.errors import UsageError
-from coeval.core.model import ModelSpec, most_answer_tokens
+from coeval.core.model import ModelSpec, max_answer_tokens
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
-from coeval.core.text import dollars, dollars_beyond, limit_in_dollars, listed
+from coeval.core.text import dollars, dollars_beyond, join_names, limit_in_dollars
 from coeval.engine.model_work import RoleModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.metering.account_file import ModelAccount, Spent, Terms, describe_uncertain
 from coeval.models.pacing.limits import DEFAULT_CONCURRENCY
-from coeval.pricing.estimate import EndpointPace, RequestedModel
+from coeval.pricing.estimate import EndpointPace, PricedModel
 from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
 from coeval.pricing.price_book import FREE_HERE, Offer, PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
-from coeval.pricing.tariff import Rates, Tariff, discounted, pricer, upper_price
+from coeval.pricing.tariff import Rates, Tariff, make_cost_bound, make_pricer, scale_tariff
 
 # Fields of a request by which some providers' prices differ.
 _PRICED_FIELDS = ("service_tier", "speed")
@@ -45,19 +45,21 @@ def terms_of(
     Raises UsageError: the pricing file cannot be used, or a host of another package brings prices that are
     none.
     """
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
         tariff = tariff_of_roles(spec, sent.get(spec.name) or ({},), prices)
         max_calls, max_cost_usd = ceilings.get(spec.name, Ceiling())
         own = Terms(max_calls=max_calls, max_cost_usd=max_cost_usd)
         if tariff is not None:
-            own = own._replace(price=pricer(tariff), priced_by=tariff.source, most=upper_price(tariff))
+            own = own._replace(
+                price=make_pricer(tariff), priced_by=tariff.source, most=make_cost_bound(tariff)
+            )
             if HOSTS[spec.interface].batch:
                 in_batch = tariff
                 if tariff is not FREE_HERE:  # the prices are not read for it
-                    in_batch = discounted(tariff, prices.table.batch_multipliers.get(spec.interface, 1.0))
-                own = own._replace(batch_price=pricer(in_batch), batch_most=upper_price(in_batch))
+                    in_batch = scale_tariff(tariff, prices.table.batch_multipliers.get(spec.interface, 1.0))
+                own = own._replace(batch_price=make_pricer(in_batch), batch_most=make_cost_bound(in_batch))
         terms[spec.name] = own
     return terms
 
@@ -89,7 +91,7 @@ def counted_as_free(
     ]
     if free:
         yield (
-            f"the budget counts these models as free: {listed(free)}, served at a private address by an "
+            f"the budget counts these models as free: {join_names(free)}, served at a private address by an "
             "interface for your own servers. Costs that a gateway there reports are booked; if it "
             f"reports none, set a price in {LOCAL_FILE}"
         )
@@ -121,12 +123,12 @@ def offer_of(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) ->
 
 def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
     """Find a model's price where it is served, including the host's own; None where unknown."""
-    tariff = prices.tariff(offer)
+    tariff = prices.find_tariff(offer)
     host = HOSTS[offer.interface]
     if tariff is not None or not host.prices:
         return tariff
-    price_of = loaded(host.prices, host.name)
-    rates = price_of(offer.known_as) if callable(price_of) else price_of
+    price_of = import_object(host.prices, host.name)
+    rates = price_of(offer.lookup_name) if callable(price_of) else price_of
     if rates is None:
         return None
     if not isinstance(rates, Rates):
@@ -162,18 +164,19 @@ def refuse_boundless(
         key = str(BUDGET if budget_usd is not None else max_cost(spec.name))
         if of_model.price is None:
             unpriced[spec.name] = key
-        elif of_model.most is not None and most_answer_tokens(sampling, spec) is None:
+        elif of_model.most is not None and max_answer_tokens(sampling, spec) is None:
             unbounded[spec.name] = key
     problems = []
     if unpriced:
         problems.append(
-            f"{listed(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price of "
-            f"{listed(unpriced)}. Name it under overrides in Config/provider_pricing.yaml (docs/prices.md)"
+            f"{join_names(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price of "
+            f"{join_names(unpriced)}. Name it under overrides in Config/provider_pricing.yaml "
+            "(docs/prices.md)"
         )
     if unbounded:
         problems.append(
-            f"{listed(dict.fromkeys(unbounded.values()))} cannot be kept to: nothing bounds the answers of "
-            f"{listed(unbounded)}. Set parameters.max_tokens to 1 or more, in each of their roles"
+            f"{join_names(dict.fromkeys(unbounded.values()))} cannot be kept to: nothing bounds the answers "
+            f"of {join_names(unbounded)}. Set parameters.max_tokens to 1 or more, in each of their roles"
         )
     if problems:
         raise UsageError("\n".join(problems))
@@ -279,16 +282,16 @@ class ModelFacts:
                 rates = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0, usd_per_request=usd)
                 self._tariffs[name] = Tariff(rates=rates, source="the mean of reported costs")
 
-    def requested_in(self, phase: str, role_model: RoleModel) -> RequestedModel:
+    def requested_in(self, phase: str, role_model: RoleModel) -> PricedModel:
         """Say how the calls of a model in a phase are priced and timed."""
         name, sampling = role_model.asked, role_model.sampling
         spec = self._specs[name]
         batched = self._is_batched(phase, name)
         share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
         speed = _speed(spec)
-        return RequestedModel(
+        return PricedModel(
             name=name,
-            player=role_model.name,
+            recorded_as=role_model.name,
             role=role_model.role,
             provider=spec.interface,
             endpoint=self._endpoints[spec.name],
@@ -299,7 +302,7 @@ class ModelFacts:
             caches=spec.prompt_caching,
             first_s=speed.first_s,
             tokens_per_s=speed.tokens_per_s,
-            thinking=RULE_OF_THUMB.about(_thinking_tokens(spec, sampling)),
+            thinking=RULE_OF_THUMB.span_around(_thinking_tokens(spec, sampling)),
         )
 
 
@@ -317,7 +320,7 @@ def _thinking_tokens(spec: ModelSpec, sampling: SamplingParameters) -> int:
         return max(0, min(sampling.thinking_budget // 2, 2000))
     if sampling.reasoning_effort is not None:
         return _BY_EFFORT.get(sampling.reasoning_effort, _USUALLY)
-    model = spec.known_as
+    model = spec.lookup_name
     return next((n for family, n in _FAMILIES.items() if re.match(family, model, re.IGNORECASE)), 0)
 
 
@@ -344,7 +347,7 @@ def _endpoint(name: str, specs: Sequence[ModelSpec]) -> EndpointPace:
     tokens = [spec.tokens_per_minute for spec in specs if spec.tokens_per_minute is not None]
     return EndpointPace(
         name,
-        exact(ceiling) if interface == "simulated" else at_once.up_to(ceiling),
+        exact(ceiling) if interface == "simulated" else at_once.cap_at(ceiling),
         min(requests, default=None),
         min(tokens, default=None),
     )

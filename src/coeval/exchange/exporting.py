@@ -17,10 +17,10 @@ import duckdb
 from coeval import __version__
 from coeval.analysis.breakdown import By, breakdown
 from coeval.analysis.measures.pair_measures import (
-    KeptPair,
-    kept_pairs,
-    measured_pairs,
-    read_comparisons,
+    PlannedPair,
+    compute_pair_measures,
+    read_pair_comparisons,
+    read_planned_pairs,
 )
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -28,9 +28,9 @@ from coeval.benchmarks.benchmark import file_name
 from coeval.core.errors import UsageError
 from coeval.core.html_table import MeasureRow
 from coeval.core.records import item_prefix
-from coeval.core.text import canonical, digest
-from coeval.pipeline.plan.count_plan import known_recipes
-from coeval.pipeline.plan.run_reading import opened
+from coeval.core.text import canonical_json, digest
+from coeval.pipeline.plan.count_plan import read_recipes
+from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.reports.result_tables import Results, results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
@@ -164,7 +164,7 @@ class Export:
         """Say by name what the figures come from: who answered, judged and was asked what, how often, and
         with which sampling; ``items`` is a hash of them."""
         texts = self._reader.rows("SELECT task, item, content::VARCHAR FROM contents ORDER BY ALL")
-        found = {"coeval_version": __version__, "items": digest(canonical(texts))}
+        found = {"coeval_version": __version__, "items": digest(canonical_json(texts))}
         for name, column in _PARAMETERS.items():
             values = self._reader.rows(f"SELECT DISTINCT {column} AS part FROM scores ORDER BY part")  # noqa: S608
             found[name] = ", ".join(str(value) for (value,) in values if value is not None)
@@ -208,7 +208,7 @@ class Export:
 @contextmanager
 def export_of(folder: Path) -> Iterator[Export]:
     """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
-    with opened(existing_results(folder), shown=True) as (reader, notes):
+    with open_folder_reader(existing_results(folder), shown=True) as (reader, notes):
         yield Export(reader, tuple(notes))
 
 
@@ -260,7 +260,7 @@ def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
             (task, item, sample, model),
             GivenScore(None, f"label {attribute}", None if match is None else float(match)),
         )
-    for pair in kept_pairs(reader):
+    for pair in read_planned_pairs(reader):
         part = pair.part
         students = part.first_model_id, part.second_model_id
         for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
@@ -280,7 +280,7 @@ def _setups(reader: Reader) -> list[dict[str, str]]:  # noqa: ARG001
 
 @_setups.register
 def _(reader: RunReader) -> list[dict[str, str]]:
-    return list(known_recipes(reader.run).values())
+    return list(read_recipes(reader.run).values())
 
 
 @singledispatch
@@ -303,10 +303,10 @@ def _strengths(reader: Reader) -> Iterator[FigureOut]:  # noqa: ARG001
 
 @_strengths.register
 def _(reader: RunReader) -> Iterator[FigureOut]:
-    if (measured := measured_pairs(read_comparisons(reader))) is None:
+    if (measured := compute_pair_measures(read_pair_comparisons(reader))) is None:
         return
-    found: defaultdict[tuple[str, str], list[KeptPair]] = defaultdict(list)
-    for pair in kept_pairs(reader):
+    found: defaultdict[tuple[str, str], list[PlannedPair]] = defaultdict(list)
+    for pair in read_planned_pairs(reader):
         for student in (pair.part.first_model_id, pair.part.second_model_id):
             found[pair.part.task_id, student].append(pair)
             found["", student].append(pair)

@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, quote
 
 from yarl import URL
 
-from coeval.core.entry_points import loaded
+from coeval.core.entry_points import import_object
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import ACCESS_KEY, BASE_URL
 from coeval.core.redaction import Redactor
-from coeval.core.text import canonical
+from coeval.core.text import canonical_json
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.gemini import generate_path
@@ -49,7 +49,7 @@ def load_dialect(host: Host) -> Dialect:
     if host.dialect in _OPENAI_SHAPED:
         return OPENAI_CHAT
     import_path = _DIALECTS.get(host.dialect, host.dialect)
-    dialect = loaded(import_path, host.name) if ":" in import_path else None
+    dialect = import_object(import_path, host.name) if ":" in import_path else None
     if not isinstance(dialect, Dialect) or isinstance(dialect, type):
         raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
     return dialect
@@ -123,7 +123,7 @@ def _locate_api(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settin
     url = spec.base_url if spec.base_url is not None else _fill_template(host.url, settings)
     if not host.placed:
         return ApiPlace(_check_base_url(url, settings.who, name), dialect.path(spec))
-    locate = _LOCATORS.get(host.placed) or loaded(host.placed, host.name)
+    locate = _LOCATORS.get(host.placed) or import_object(host.placed, host.name)
     try:
         api_place = locate(ConfiguredAddress(url, settings, spec.model))
     except ValueError:
@@ -172,8 +172,8 @@ def _fill_template(template: str, settings: Mapping[str, str]) -> str:
 
 
 def _is_key_in_body(spec: ModelSpec, credential: Credential) -> bool:
-    text = canonical(spec.extra_body)
-    return Redactor(credential.secrets, names=spec.open_names).answer(text) != text
+    text = canonical_json(spec.extra_body)
+    return Redactor(credential.secrets, names=spec.open_names).redact_answer(text) != text
 
 
 def _check_base_url(url: str, who: str, name: str) -> str:

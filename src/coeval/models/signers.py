@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from coeval.core import foreign
-from coeval.core.entry_points import loaded
+from coeval.core.entry_points import import_object
 from coeval.core.errors import (
     AccessDenied,
     ConnectionFailed,
@@ -26,7 +26,7 @@ from coeval.core.errors import (
     UsageError,
 )
 from coeval.core.redaction import Redactor
-from coeval.core.regular_files import file_bytes
+from coeval.core.regular_files import read_file_bytes
 from coeval.core.shown_url import is_credential_name
 from coeval.models.catalog import Host
 from coeval.models.keys import Credential
@@ -102,7 +102,7 @@ def make_signer(host: Host, credential: Credential | None) -> Signer | None:
 
     Raises UsageError: another package's host names a signer that is missing or not one.
     """
-    maker = SIGNERS[host.signer] if host.signer in SIGNERS else loaded(host.signer, host.name)
+    maker = SIGNERS[host.signer] if host.signer in SIGNERS else import_object(host.signer, host.name)
     signer = maker(credential) if callable(maker) else maker
     if signer is not None and not isinstance(signer, Signer):
         raise UsageError(f"{host.name}: {host.signer} makes no Signer; reinstall its package")
@@ -317,7 +317,7 @@ def _retrieve_error(renewal: asyncio.Task[_AccessToken]) -> None:
 
 def _redact_message(error: Exception) -> str:
     """Return google-auth's message in one line, redacted: a token endpoint may repeat what it was sent."""
-    said = Redactor().message(" ".join(str(error.args[0] if error.args else error).split()))
+    said = Redactor().redact_message(" ".join(str(error.args[0] if error.args else error).split()))
     return said if len(said) <= _LONGEST_MESSAGE else f"{said[:_LONGEST_MESSAGE]}…"
 
 
@@ -386,7 +386,7 @@ def _is_google_machine() -> bool:
 
 def _read_service_account(path: Path) -> dict[str, Any]:
     try:
-        return foreign.decode(file_bytes(path), dict[str, Any])
+        return foreign.decode(read_file_bytes(path), dict[str, Any])
     except OSError as error:
         raise UsageError(f"{path}, a service account's key, cannot be read: {error.strerror}.") from error
     except Undecodable:  # which may quote the file

@@ -19,7 +19,7 @@ from coeval.judging.checks.check_runner import CheckRunner
 from coeval.models.answer_store import AnswerStore
 from coeval.models.keys import Keys
 from coeval.models.transport.http import Http
-from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import ProposalWork
 from coeval.pipeline.phases.supplied import short_answers, short_supplies
@@ -30,14 +30,14 @@ from coeval.pipeline.plan.count_plan import (
     refuse_changed,
     remember_recipes,
 )
-from coeval.pipeline.plan.preview import expected, make_plan
+from coeval.pipeline.plan.preview import build_forecast, make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.task_setup import UNKNOWN, TaskSetup, build_setup
 from coeval.pipeline.run_flow import RunFlow
 from coeval.pipeline.run_options import RunOptions, Stance, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
-from coeval.pipeline.start.begin_run import Begun, begun
+from coeval.pipeline.start.begin_run import StartedRun, start_run
 
 log = logging.getLogger("coeval")
 
@@ -60,7 +60,7 @@ class _Logged:
         self._watcher.begin(board)
 
 
-async def arun(
+async def run_phases(
     config: Config,
     options: RunOptions | None = None,
     *,
@@ -80,7 +80,7 @@ async def arun(
     stays.
     """
     options, reported = options or RunOptions(), watcher or Unwatched()
-    watcher, doubtful = _Logged(reported), list(doubts(config))
+    watcher, doubtful = _Logged(reported), list(find_doubtful_settings(config))
     for sentence in doubtful:
         reported.warn(sentence)  # at once; there is no log yet
     try:
@@ -91,7 +91,7 @@ async def arun(
             else None
         )
         context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http, store=shared)
-        async with begun(config, options, context) as start:
+        async with start_run(config, options, context) as start:
             for sentence in doubtful:
                 log.warning(sentence)
             watcher.begin(start.running.board)
@@ -104,7 +104,7 @@ async def arun(
 
 
 @contextmanager
-def _noted_if_cancelled(start: Begun) -> Iterator[None]:
+def _noted_if_cancelled(start: StartedRun) -> Iterator[None]:
     """A run that is ended at once does not stay "running" in ``meta.json``; there is no account of it."""
     try:
         yield
@@ -114,7 +114,7 @@ def _noted_if_cancelled(start: Begun) -> Iterator[None]:
         raise
 
 
-async def _phases(start: Begun, watcher: Watcher) -> tuple[Plan, PlanCount]:
+async def _phases(start: StartedRun, watcher: Watcher) -> tuple[Plan, PlanCount]:
     running = start.running
     setups = await _draw_blueprint(start)
     for setup in setups:
@@ -149,7 +149,7 @@ async def _one_by_one(running: RunSession, setups: list[TaskSetup]) -> None:
             await _flow(running, plan, count_plan(plan), (phase,), renewed)
 
 
-async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
+async def _draw_blueprint(start: StartedRun) -> list[TaskSetup]:
     """Phases 1–2; the setups of the tasks that can go on."""
     running, blueprint = start.running, start.blueprint
     works = list(blueprint.works(running.asking))
@@ -169,11 +169,11 @@ async def _draw_blueprint(start: Begun) -> list[TaskSetup]:
     return setups
 
 
-def _foretell(start: Begun) -> None:
+def _foretell(start: StartedRun) -> None:
     """Show what is planned from the first moment on; calls of phases 3–5 that depend on what phases 1–2
     find are a range until then."""
     running = start.running
-    foreseen = expected(running.config, start.preview)
+    foreseen = build_forecast(running.config, start.preview)
     for phase in PHASES:
         planned, owed = foreseen.planned_of_phase(phase), foreseen.owed_of_phase(phase).high
         calls = foreseen.calls_of_phase(phase)
@@ -245,7 +245,7 @@ async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | Non
             renewed.add(done.record.id)
 
 
-def _sum_up(start: Begun, plan: Plan, found: PlanCount) -> None:
+def _sum_up(start: StartedRun, plan: Plan, found: PlanCount) -> None:
     """Account for every planned record, and close ``meta.json`` with it."""
     running, summary = start.running, start.running.summary
     summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped

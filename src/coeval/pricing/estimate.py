@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
 from operator import mul
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.text import dollars, limit_in_dollars
-from coeval.pricing.lengths import OF_TIMES, Cell, Lengths, Span, each, exact
+from coeval.pricing.lengths import TIME_FACTOR, Cell, Lengths, Span, exact, map_spans
 from coeval.pricing.tariff import Rates, Tariff
 
 # --- Calls that are alike: how many, what each takes by rules of thumb, and what all of them cost
@@ -27,8 +28,8 @@ _OWN_S = 0.001
 
 
 class EndpointPace(NamedTuple):
-    """Where models are asked: how many requests it takes at once (most at the low end, that of the time), and
-    how many requests and tokens in a minute at the most."""
+    """A host's limits: requests in flight (most at the low end, which is that of the time), requests and
+    tokens per minute."""
 
     name: str
     at_once: Span
@@ -36,11 +37,13 @@ class EndpointPace(NamedTuple):
     tokens_per_minute: float | None = None
 
 
-class RequestedModel(NamedTuple):
-    """A model as its calls in one role are priced and timed. ``tariff`` is None where nobody knows its price,
-    and ``share`` of it is paid for calls that are ``batched``. ``thinking``: tokens that it thinks for a
-    reply; ``limit``: the most that a reply may have; ``tokens_per_s`` None: the whole reply at once;
-    ``player``: who makes the records, where that is not the model's name but that of a variant."""
+class PricedModel(NamedTuple):
+    """A model with what its calls in one role cost and take.
+
+    ``tariff`` is None if its price is unknown; calls that are ``batched`` cost ``share`` of it.
+    ``thinking`` are reasoning tokens of a reply, ``limit`` its most tokens. ``tokens_per_s`` None: replies
+    come whole. ``recorded_as`` is the name in records if it is another (that of a variant).
+    """
 
     name: str
     role: str
@@ -54,23 +57,25 @@ class RequestedModel(NamedTuple):
     caches: bool = True
     first_s: float = 0.0
     tokens_per_s: float | None = None
-    player: str = ""
+    recorded_as: str = ""
 
-    def seconds(self, output: Span) -> Span:
-        """Estimate how long a reply of so many tokens takes."""
-        expected = self.first_s + (output.central / self.tokens_per_s if self.tokens_per_s else 0.0)
-        return OF_TIMES.about(expected)
+    def reply_seconds(self, output_tokens: Span) -> Span:
+        """Estimate the time for a reply of so many tokens."""
+        expected = self.first_s + (output_tokens.central / self.tokens_per_s if self.tokens_per_s else 0.0)
+        return TIME_FACTOR.span_around(expected)
 
 
 class CallShape(NamedTuple):
-    """Calls of a model for a phase of a task. ``counted`` has the bounds of their number, ``calls`` how many
-    are paid for at the ends of the range. ``prompt`` and ``reply`` are tokens of one call by rules of thumb,
-    ``seen`` those of a prompt with the items that were seen.
-    ``together`` calls begin with the same ``head`` tokens, which hosts may cache."""
+    """Similar calls: those of a model for a phase of a task, with rules of thumb for one call.
+
+    ``counted`` bounds their number, ``calls`` is how many are paid for at the ends of the range.
+    ``prompt`` and ``reply`` are tokens of a call, ``seen`` those of a prompt about the items seen so far.
+    ``together`` calls share the same ``head`` tokens, which hosts may cache.
+    """
 
     phase: str
     task: str
-    requested: RequestedModel
+    model: PricedModel
     counted: Span
     calls: Span
     prompt: Span
@@ -81,11 +86,11 @@ class CallShape(NamedTuple):
 
     @property
     def cell(self) -> Cell:
-        return Cell(self.task, self.requested.player or self.requested.name)
+        return Cell(self.task, self.model.recorded_as or self.model.name)
 
 
 class CallGroup(NamedTuple):
-    """Calls whose tokens and seconds, those of one call in the mean, are corrected by what was seen."""
+    """Calls with the mean tokens and seconds of one call, corrected by what was seen."""
 
     shape: CallShape
     input: Span
@@ -94,71 +99,75 @@ class CallGroup(NamedTuple):
 
     @property
     def input_tokens(self) -> Span:
-        return each(mul, self.shape.calls, self.input)
+        return map_spans(mul, self.shape.calls, self.input)
 
     @property
     def output_tokens(self) -> Span:
-        return each(mul, self.shape.calls, self.output)
+        return map_spans(mul, self.shape.calls, self.output)
 
     @property
     def cost_usd(self) -> Span | None:
-        """US dollars; None where the price is not known."""
-        requested = self.shape.requested
+        """Return the cost of all calls in US dollars; None if the price is unknown."""
+        model = self.shape.model
         if not self.shape.calls.high:
             return exact(0)
-        if requested.tariff is None:
+        if model.tariff is None:
             return None
         central = self.input.central
-        tiers = (tier for tier in reversed(requested.tariff.tiers) if central > tier.above)
-        rates: Rates = next(tiers, requested.tariff.rates)
+        tiers = (tier for tier in reversed(model.tariff.tiers) if central > tier.above)
+        rates: Rates = next(tiers, model.tariff.rates)
 
         def usd(calls: float, tokens: float, made: float, read: float, written: float) -> float:
-            of_input, of_output = rates.input_usd_per_mtok, rates.output_usd_per_mtok
-            of_read = of_input if rates.cached_usd_per_mtok is None else rates.cached_usd_per_mtok
-            write = of_input if rates.cache_write_usd_per_mtok is None else rates.cache_write_usd_per_mtok
+            input_usd, output_usd = rates.input_usd_per_mtok, rates.output_usd_per_mtok
+            read_usd = input_usd if rates.cached_usd_per_mtok is None else rates.cached_usd_per_mtok
+            write_usd = (
+                input_usd if rates.cache_write_usd_per_mtok is None else rates.cache_write_usd_per_mtok
+            )
             plain = max(tokens - read - written, 0.0)
-            cost = plain * of_input + read * of_read + written * write + made * of_output
-            return calls * (cost / 1e6 + rates.usd_per_request) * requested.share
+            cost = plain * input_usd + read * read_usd + written * write_usd + made * output_usd
+            return calls * (cost / 1e6 + rates.usd_per_request) * model.share
 
-        return each(usd, self.shape.calls, self.input, self.output, *self._cached())
+        return map_spans(usd, self.shape.calls, self.input, self.output, *self._cache_tokens())
 
-    def _cached(self) -> tuple[Span, Span]:
-        """Tokens of a prompt that are read from the host's cache, and those written to it."""
+    def _cache_tokens(self) -> tuple[Span, Span]:
+        """Return the tokens of a prompt read from the host's cache, and those written to it."""
         shape = self.shape
         head = shape.head.central
-        if head < _LEAST_CACHED or not shape.requested.caches or shape.requested.batched:
+        if head < _LEAST_CACHED or not shape.model.caches or shape.model.batched:
             return exact(0), exact(0)
         again = 1 - 1 / max(shape.together, 1.0)
         return Span(*(head * again * hits for hits in _CACHE_HITS)), exact(head * (1 - again))
 
 
-def _groups(shapes: Sequence[CallShape], lengths: Lengths) -> list[CallGroup]:
+def _group_calls(shapes: Sequence[CallShape], lengths: Lengths) -> list[CallGroup]:
     """Correct the tokens and seconds of calls by what was seen of the same role."""
 
-    def corrected(what: str, rules: Iterable[Span]) -> list[Span]:
-        by_role: dict[str, dict[Cell, Span]] = {}
-        seen: dict[str, dict[Cell, Span]] = {}
+    def correct(quantity: str, rules: Iterable[Span]) -> list[Span]:
+        rules_by_role: defaultdict[str, dict[Cell, Span]] = defaultdict(dict)
+        seen_by_role: defaultdict[str, dict[Cell, Span]] = defaultdict(dict)
         for shape, rule in zip(shapes, rules, strict=True):
-            by_role.setdefault(shape.requested.role, {})[shape.cell] = rule
-            of_seen = seen.setdefault(shape.requested.role, {})
-            if what == "input" and shape.seen is not None:
-                of_seen[shape.cell] = shape.seen
-        found = {role: lengths.expected(f"{role} {what}", of, seen[role]) for role, of in by_role.items()}
-        return [found[shape.requested.role][shape.cell] for shape in shapes]
+            rules_by_role[shape.model.role][shape.cell] = rule
+            if quantity == "input" and shape.seen is not None:
+                seen_by_role[shape.model.role][shape.cell] = shape.seen
+        predicted = {
+            role: lengths.predict(f"{role} {quantity}", by_cell, seen_by_role[role])
+            for role, by_cell in rules_by_role.items()
+        }
+        return [predicted[shape.model.role][shape.cell] for shape in shapes]
 
-    inputs = corrected("input", (shape.prompt for shape in shapes))
-    replies = corrected("output", (shape.reply for shape in shapes))
-    outputs = [reply.up_to(shape.requested.limit) for shape, reply in zip(shapes, replies, strict=True)]
-    paces = (shape.requested.seconds(output) for shape, output in zip(shapes, outputs, strict=True))
-    return list(map(CallGroup, shapes, inputs, outputs, corrected("seconds", paces)))
+    inputs = correct("input", (shape.prompt for shape in shapes))
+    replies = correct("output", (shape.reply for shape in shapes))
+    outputs = [reply.cap_at(shape.model.limit) for shape, reply in zip(shapes, replies, strict=True)]
+    paces = (shape.model.reply_seconds(output) for shape, output in zip(shapes, outputs, strict=True))
+    return list(map(CallGroup, shapes, inputs, outputs, correct("seconds", paces)))
 
 
 # --- An estimate as it is shown, written and read by programs
 
 
 class EstimateLine(msgspec.Struct, frozen=True):
-    """A part of an estimate: a phase, a model, a provider. ``cost_usd`` is that of the models whose price is
-    known, None where none is."""
+    """A part of an estimate: a phase, a model or a provider. ``cost_usd`` sums the known prices; None if none
+    is known."""
 
     calls: Span
     input_tokens: Span
@@ -174,7 +183,7 @@ class EstimateLine(msgspec.Struct, frozen=True):
             self.calls + other.calls,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            total_cost((self.cost_usd, other.cost_usd)),
+            sum_known_costs((self.cost_usd, other.cost_usd)),
         )
 
     def __mul__(self, times: float) -> EstimateLine:
@@ -182,23 +191,25 @@ class EstimateLine(msgspec.Struct, frozen=True):
         return EstimateLine(self.calls * times, self.input_tokens * times, self.output_tokens * times, cost)
 
 
-def total_cost(costs: Iterable[Span | None]) -> Span | None:
-    """Sum the costs that are known; None where none is."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known, exact(0)) if known else None
+def sum_known_costs(costs: Iterable[Span | None]) -> Span | None:
+    """Sum the known costs; None if none is known."""
+    usd = [cost for cost in costs if cost is not None]
+    return sum(usd, exact(0)) if usd else None
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """A change of the plan, in words, and what the plan would cost with it."""
+    """A change of the plan, in words, and the plan's cost with it."""
 
     change: str
     cost_usd: Span
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """``unpriced`` are models that have calls and no known price: ``total.cost_usd`` is without them.
-    ``basis`` says of each model what its lengths are taken from, ``prices`` whose prices are used; ``notes``
-    what else to know."""
+    """What a plan will cost and take.
+
+    ``unpriced`` are models with calls but no known price; ``total.cost_usd`` excludes them. ``basis`` says
+    for each model where its lengths come from, ``prices`` where its price comes from.
+    """
 
     total: EstimateLine
     by_phase: Mapping[str, EstimateLine]
@@ -212,23 +223,26 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """What ``--json`` prints and ``cost_estimate.json`` holds."""
+        """Return what ``--json`` prints and ``cost_estimate.json`` holds."""
         parts = {"by_phase": self.by_phase, "by_model": self.by_model, "by_provider": self.by_provider}
 
-        def whole(take: Callable[[EstimateLine], Span]) -> dict[str, Any]:
-            found = {name: {key: take(line) for key, line in part.items()} for name, part in parts.items()}
-            return {"total": take(self.total), **found}
+        def by_part(figure: Callable[[EstimateLine], Span | None]) -> dict[str, dict[str, Span | None]]:
+            return {name: {key: figure(line) for key, line in part.items()} for name, part in parts.items()}
+
+        def calls(line: EstimateLine) -> Span:
+            return _round(line.calls)
+
+        def tokens(line: EstimateLine) -> Span:
+            return _round(line.tokens)
 
         return {
-            "calls": whole(lambda line: _whole(line.calls)),
-            "tokens": whole(lambda line: _whole(line.tokens))
-            | {"input": _whole(self.total.input_tokens), "output": _whole(self.total.output_tokens)},
+            "calls": {"total": calls(self.total), **by_part(calls)},
+            "tokens": {"total": tokens(self.total), **by_part(tokens)}
+            | {"input": _round(self.total.input_tokens), "output": _round(self.total.output_tokens)},
             "cost_usd": self.total.cost_usd,
             "hours": self.hours,
             "unpriced": self.unpriced,
-            "cost_usd_of": {
-                name: {key: line.cost_usd for key, line in part.items()} for name, part in parts.items()
-            },
+            "cost_usd_of": by_part(lambda line: line.cost_usd),
             "savings": self.savings,
             "basis": self.basis,
             "prices": self.prices,
@@ -236,106 +250,103 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def _whole(span: Span) -> Span:
-    return each(round, span)
+def _round(span: Span) -> Span:
+    return map_spans(round, span)
 
 
-def estimate_of(shapes: Sequence[CallShape], lengths: Lengths, stages: Sequence[Collection[str]]) -> Estimate:
-    """Price and time calls, corrected by what was seen. ``stages`` are phases that overlap, one stage after
-    another."""
-    groups = _groups(shapes, lengths)
-    models = {group.shape.requested.name: group.shape.requested for group in groups}
+def estimate_calls(
+    shapes: Sequence[CallShape], lengths: Lengths, stages: Sequence[Collection[str]]
+) -> Estimate:
+    """Price and time calls, corrected by what was seen. Phases of a stage overlap."""
+    groups = _group_calls(shapes, lengths)
+    models = {group.shape.model.name: group.shape.model for group in groups}
     return Estimate(
-        total=_line(groups),
-        by_phase=_lines(groups, lambda shape: shape.phase),
-        by_model=_lines(groups, lambda shape: shape.requested.name),
-        by_provider=_lines(groups, lambda shape: shape.requested.provider),
-        hours=_duration_s(stages, groups) * (1 / 3600),
-        unpriced=tuple(dict.fromkeys(g.shape.requested.name for g in groups if g.cost_usd is None)),
-        basis={name: lengths.basis(name) for name in models},
-        prices={
-            name: requested.tariff.source
-            for name, requested in models.items()
-            if requested.tariff is not None
-        },
+        total=_sum_line(groups),
+        by_phase=_lines_by(groups, lambda shape: shape.phase),
+        by_model=_lines_by(groups, lambda shape: shape.model.name),
+        by_provider=_lines_by(groups, lambda shape: shape.model.provider),
+        hours=_total_seconds(stages, groups) * (1 / 3600),
+        unpriced=tuple(dict.fromkeys(g.shape.model.name for g in groups if g.cost_usd is None)),
+        basis={name: lengths.describe_basis(name) for name in models},
+        prices={name: model.tariff.source for name, model in models.items() if model.tariff is not None},
     )
 
 
-def _lines(groups: Iterable[CallGroup], key: Callable[[CallShape], str]) -> dict[str, EstimateLine]:
+def _lines_by(groups: Iterable[CallGroup], key: Callable[[CallShape], str]) -> dict[str, EstimateLine]:
     parts: dict[str, list[CallGroup]] = {}
     for group in groups:
         parts.setdefault(key(group.shape), []).append(group)
-    return {name: _line(part) for name, part in parts.items()}
+    return {name: _sum_line(part) for name, part in parts.items()}
 
 
-def _line(groups: Sequence[CallGroup]) -> EstimateLine:
+def _sum_line(groups: Sequence[CallGroup]) -> EstimateLine:
     return EstimateLine(
         sum((group.shape.counted for group in groups), exact(0)),
         sum((group.input_tokens for group in groups), exact(0)),
         sum((group.output_tokens for group in groups), exact(0)),
-        total_cost(group.cost_usd for group in groups) if groups else exact(0),
+        sum_known_costs(group.cost_usd for group in groups) if groups else exact(0),
     )
 
 
-def _duration_s(stages: Sequence[Collection[str]], groups: Sequence[CallGroup]) -> Span:
-    """Seconds of all calls: of each stage, those of its busiest endpoint, those of the first and last calls
-    that wait for another phase, and those of its batches."""
+def _total_seconds(stages: Sequence[Collection[str]], groups: Sequence[CallGroup]) -> Span:
+    """Estimate the time for all calls: per stage, its busiest endpoint, its batches, and where phases overlap
+    one slowest call of each, which another phase waits for."""
     total = exact(0)
     for phases in stages:
-        ours = [group for group in groups if group.shape.phase in phases and group.shape.calls.high]
+        stage_groups = [group for group in groups if group.shape.phase in phases and group.shape.calls.high]
         live: dict[str, list[CallGroup]] = {}
         slowest: dict[str, Span] = {}
-        for group in ours:
-            if not group.shape.requested.batched:
-                live.setdefault(group.shape.requested.endpoint.name, []).append(group)
+        for group in stage_groups:
+            if not group.shape.model.batched:
+                live.setdefault(group.shape.model.endpoint.name, []).append(group)
                 before = slowest.get(group.shape.phase, exact(0))
-                slowest[group.shape.phase] = each(max, before, group.seconds)
-        total += each(lambda *busy: max(busy), exact(0), *map(_busy_s, live.values()))
+                slowest[group.shape.phase] = map_spans(max, before, group.seconds)
+        total += map_spans(lambda *busy: max(busy), exact(0), *map(_endpoint_seconds, live.values()))
         total += sum(slowest.values() if len(phases) > 1 else (), exact(0))
-        total += _BATCH_S * len({group.shape.phase for group in ours if group.shape.requested.batched})
+        total += _BATCH_S * len({group.shape.phase for group in stage_groups if group.shape.model.batched})
     own = sum((group.shape.calls for group in groups), exact(0)) * _OWN_S
-    return each(max, total, own)
+    return map_spans(max, total, own)
 
 
-def _busy_s(groups: Sequence[CallGroup]) -> Span:
-    """Seconds that an endpoint works on what it is asked."""
-    endpoint = groups[0].shape.requested.endpoint
+def _endpoint_seconds(groups: Sequence[CallGroup]) -> Span:
+    """Estimate how long one endpoint works on its calls, by concurrency and by its limits per minute."""
+    endpoint = groups[0].shape.model.endpoint
 
     def busy(at_once: float, calls: float, work: float, tokens: float) -> float:
         by_requests = calls * 60 / (endpoint.requests_per_minute or inf)
         by_tokens = tokens * 60 / (endpoint.tokens_per_minute or inf)
         return max(work / max(min(at_once, calls), 1.0), by_requests, by_tokens)
 
-    line = _line(groups)
+    line = _sum_line(groups)
     calls = sum((group.shape.calls for group in groups), exact(0))
-    work = sum((each(mul, group.shape.calls, group.seconds) for group in groups), exact(0))
-    return each(busy, endpoint.at_once, calls, work, line.tokens)
+    work = sum((map_spans(mul, group.shape.calls, group.seconds) for group in groups), exact(0))
+    return map_spans(busy, endpoint.at_once, calls, work, line.tokens)
 
 
 # --- Whether an estimate fits into a budget, in words
 
 
 class BudgetFit(NamedTuple):
-    """``fits``: the whole range of the estimate does."""
+    """Whether an estimate fits into a budget, with its whole range, and a sentence that says so."""
 
     fits: bool
     sentence: str
 
 
-def budget_fit(
+def check_budget_fit(
     name: str, budget_usd: float, spent_usd: float, line: EstimateLine, *, priced: bool
 ) -> BudgetFit:
-    """Compare what ``line`` costs with what is left of the budget that ``name`` sets; ``priced`` says whether
-    the price of all its calls is known."""
+    """Compare a cost with what is left of the budget set by ``name``. ``priced``: the price of every call is
+    known."""
     left = max(0.0, budget_usd - spent_usd)
-    of_it = f"{name} is {limit_in_dollars(budget_usd)}"
+    budget = f"{name} is {limit_in_dollars(budget_usd)}"
     if spent_usd:
-        of_it += f", {dollars(spent_usd)} of it is spent, and {dollars(left)} is left"
+        budget += f", {dollars(spent_usd)} of it is spent, and {dollars(left)} is left"
     cost = line.cost_usd
     if cost is not None and cost.low > left:
-        return BudgetFit(False, f"The estimate does not fit into the budget: {of_it}.")
+        return BudgetFit(False, f"The estimate does not fit into the budget: {budget}.")
     if cost is None or not priced:
-        return BudgetFit(False, f"Whether it fits into the budget is not known without all prices: {of_it}.")
+        return BudgetFit(False, f"Whether it fits into the budget is not known without all prices: {budget}.")
     if cost.high > left:
-        return BudgetFit(False, f"The estimate may not fit into the budget: {of_it}.")
-    return BudgetFit(True, f"The estimate fits into the budget: {of_it}.")
+        return BudgetFit(False, f"The estimate may not fit into the budget: {budget}.")
+    return BudgetFit(True, f"The estimate fits into the budget: {budget}.")

@@ -1,7 +1,7 @@
-"""Lengths that calls are estimated by: means of what was seen, else rules of thumb, each with its range.
+"""Lengths for estimating calls: means of records and samples, else rules of thumb, each with its range.
 
-A figure is worked out three times at once (`Span`): as expected, with all that is unknown short, and with all
-of it long. How far the ends lie apart is one factor for each source of a length.
+Every figure is computed three times (`Span`): as expected, with every unknown at its low end, and with
+every one at its high end. Each source of a length has one factor for how far the ends lie apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.records import Request, Usage, model_of
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -37,12 +37,12 @@ class Span(msgspec.Struct, frozen=True):
     def ends(self) -> tuple[float, float, float]:
         return self.central, self.low, self.high
 
-    def within(self, factor: Factor) -> Span:
-        """The part of the range that is not beyond a factor's."""
-        most = factor.about(self.central)
+    def clip_to(self, factor: Factor) -> Span:
+        """Clip the range to that of a factor around ``central``."""
+        most = factor.span_around(self.central)
         return Span(self.central, max(self.low, most.low), min(self.high, most.high))
 
-    def up_to(self, limit: float | None) -> Span:
+    def cap_at(self, limit: float | None) -> Span:
         return self if limit is None else Span(*(min(figure, limit) for figure in self.ends))
 
 
@@ -50,8 +50,8 @@ def exact(figure: float) -> Span:
     return Span(figure, figure, figure)
 
 
-def each(function: Callable[..., float], *spans: Span) -> Span:
-    """Apply a function as expected, at the low ends and at the high ends."""
+def map_spans(function: Callable[..., float], *spans: Span) -> Span:
+    """Apply a function to the central figures, the low ends and the high ends."""
     central, *ends = (function(*figures) for figures in zip(*(span.ends for span in spans), strict=True))
     return Span(central, min(central, *ends), max(central, *ends))
 
@@ -67,7 +67,7 @@ class Factor(NamedTuple):
     low: float
     high: float
 
-    def about(self, expected: float) -> Span:
+    def span_around(self, expected: float) -> Span:
         return self.widen(exact(expected))
 
     def widen(self, span: Span) -> Span:
@@ -80,15 +80,17 @@ RULE_OF_THUMB = Factor(1 / 3, 1.5)
 # What the same model wrote at another task, or another model at this one: 1.20 missed 3 of 100.
 SEEN_NEARBY = Factor(1 / 1.25, 1.25)
 # Tokens of a known text: tokenizers of large models take 3.6 to 4.4 characters of English prose to a token.
-OF_PROMPTS = Factor(1 / 1.1, 1.1)
+PROMPT_FACTOR = Factor(1 / 1.1, 1.1)
 # Hosts of one model differ by so much in speed, and one host by so much within a day; time is no money.
-OF_TIMES = Factor(1 / 3, 3.0)
+TIME_FACTOR = Factor(1 / 3, 3.0)
 
 
-def of_mean(items: int) -> Factor:
-    """Return the factor of a mean over so many records or samples. Texts of a model at a task lie apart by a
-    fifth (standard deviation over mean: 0.1 to 0.25); 3% are for what a whole run has and its first items
-    have not. With 0.15 in the place of 0.2, 2 of 100 were missed."""
+def mean_factor(items: int) -> Factor:
+    """Return the range of a mean over so many records or samples.
+
+    Texts of a model at a task vary by a fifth (standard deviation over mean: 0.1 to 0.25); 3% are for how
+    a whole run differs from its first items. With 0.15 instead of 0.2, 2 of 100 were missed.
+    """
     factor = 1.03 + 0.2 / sqrt(items)
     return Factor(1 / factor, factor)
 
@@ -104,83 +106,90 @@ Source: TypeAlias = Literal["record", "sample"]
 
 
 class Lengths:
-    """Means of what records and samples show, by quantity (``answer``, ``judge input``) and cell. Texts are
-    in characters; input and output are tokens of a call, and seconds are a call's. Beside the input stand the
-    texts that it held, where they are known: a few items may be shorter or longer than most."""
+    """Mean lengths seen in records and samples, by quantity (``answer``, ``judge input``) and cell.
+
+    Texts are in characters; input and output are tokens of a call, seconds are of a call. Beside the input
+    the texts in it are kept, where known: a few items may be shorter or longer than most.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[Cell, tuple[int, float]]] = {}
         self._calls: dict[str, Counter[str]] = {}
-        self._items: dict[str, Mapping[str, int]] = {}
+        self._item_texts: dict[str, Mapping[str, int]] = {}
 
-    def know_item(self, item: str, texts: Mapping[str, int]) -> None:
-        """Keep how long an item's texts are, for the calls about it."""
-        self._items[item] = texts
+    def add_item_texts(self, item_id: str, characters_by_kind: Mapping[str, int]) -> None:
+        """Remember an item's text lengths for `add_call_usage`."""
+        self._item_texts[item_id] = characters_by_kind
 
-    def add(self, quantity: str, cell: Cell, value: float) -> None:
+    def add_value(self, quantity: str, cell: Cell, value: float) -> None:
         cells = self._seen.setdefault(quantity, {})
         items, total = cells.get(cell, (0, 0.0))
         cells[cell] = items + 1, total + value
 
-    def add_call(
-        self, role: str, cell: Cell, usage: Usage | None, seconds: float | None, calls: int, item: str = ""
+    def add_call_usage(
+        self, role: str, cell: Cell, usage: Usage | None, seconds: float | None, calls: int, item_id: str = ""
     ) -> None:
-        """Add a record's tokens and seconds, as those of each of its ``calls``, which are about an item."""
+        """Add a record's tokens, cost and seconds as the mean of its ``calls`` about an item."""
         if usage is not None and usage.input_tokens and not usage.uncounted:
-            self.add(f"{role} input", cell, usage.input_tokens / calls)
-            self.add(f"{role} output", cell, usage.output_tokens / calls)
-            for kind, characters in self._items.get(item, {}).items():
-                self.add(f"{role} {kind}", cell, characters)
+            self.add_value(f"{role} input", cell, usage.input_tokens / calls)
+            self.add_value(f"{role} output", cell, usage.output_tokens / calls)
+            for kind, characters in self._item_texts.get(item_id, {}).items():
+                self.add_value(f"{role} {kind}", cell, characters)
         if usage is not None and usage.cost_usd is not None:
-            self.add("cost", cell, usage.cost_usd / calls)
+            self.add_value("cost", cell, usage.cost_usd / calls)
         if seconds is not None:
-            self.add(f"{role} seconds", cell, seconds)
+            self.add_value(f"{role} seconds", cell, seconds)
 
-    def shown(self, role: str, cell: Cell) -> dict[str, Span]:
-        """The mean of each text of the items that calls of a role were about, where known."""
-        seen = {kind: self._seen.get(f"{role} {kind}", {}).get(cell) for kind in ("item", "reference")}
-        return {kind: exact(found[1] / found[0]) for kind, found in seen.items() if found is not None}
+    def mean_item_texts(self, role: str, cell: Cell) -> dict[str, Span]:
+        """Return the mean characters of each text of the items in calls of a role, where known."""
+        sums = {kind: self._seen.get(f"{role} {kind}", {}).get(cell) for kind in ("item", "reference")}
+        return {kind: exact(seen[1] / seen[0]) for kind, seen in sums.items() if seen is not None}
 
-    def count(self, model: str, source: Source) -> None:
-        """Count a call of the model as seen."""
+    def count_call(self, model: str, source: Source) -> None:
         self._calls.setdefault(model, Counter())[source] += 1
 
     def mean_usd(self, model: str) -> float:
-        """What a call of the model has cost in the mean; 0 where none was seen that cost something."""
-        found = [seen for cell, seen in self._seen.get("cost", {}).items() if model_of(cell.model) == model]
-        return sum(total for _, total in found) / max(1, sum(items for items, _ in found))
+        """Return the mean cost of a call of the model; 0 if no call with a cost was seen."""
+        costs = [seen for cell, seen in self._seen.get("cost", {}).items() if model_of(cell.model) == model]
+        return sum(total for _, total in costs) / max(1, sum(items for items, _ in costs))
 
-    def items(self, quantity: str, cell: Cell) -> int:
+    def count_values(self, quantity: str, cell: Cell) -> int:
         return self._seen.get(quantity, {}).get(cell, (0, 0.0))[0]
 
-    def basis(self, model: str) -> str:
-        """Say what a model's lengths are taken from."""
+    def describe_basis(self, model: str) -> str:
+        """Say what a model's lengths are estimated from: ``3 records and 1 sample`` or ``rules of thumb``."""
         counts = self._calls.get(model, Counter())
-        return " and ".join(numbered(n, noun) for noun, n in counts.items()) or "rules of thumb"
+        return " and ".join(pluralize(n, noun) for noun, n in counts.items()) or "rules of thumb"
 
-    def expected(
-        self, quantity: str, rules: Mapping[Cell, Span], of_seen: Mapping[Cell, Span] = MappingProxyType({})
+    def predict(
+        self,
+        quantity: str,
+        rules: Mapping[Cell, Span],
+        seen_rules: Mapping[Cell, Span] = MappingProxyType({}),
     ) -> dict[Cell, Span]:
-        """Return what is to be expected of every cell: its rule of thumb, times how far it was off where the
-        cell was seen; else times how far rules were off where the same model or the same task was seen.
-        ``of_seen`` are the rules of what was seen, where that differs."""
+        """Predict a quantity for each cell of ``rules``.
+
+        A cell that was seen: its rule of thumb times how far it was off. Another: times how far rules were
+        off for the same model or task, else for all. ``seen_rules`` replace the rules of seen cells where
+        those differ.
+        """
         own: dict[Cell, tuple[int, float]] = {}
-        off: dict[str, list[float]] = {}
+        ratios: dict[str, list[float]] = {}
         for cell, (items, total) in self._seen.get(quantity, {}).items():
-            if (rule := of_seen.get(cell, rules.get(cell))) is not None and rule.central > 0:
+            if (rule := seen_rules.get(cell, rules.get(cell))) is not None and rule.central > 0:
                 own[cell] = items, total / items / rule.central
                 for near in ("", f"task {cell.task}", f"model {cell.model}"):
-                    off.setdefault(near, []).append(own[cell][1])
-        found = dict(rules)
-        anywhere = fmean(off.get("", [1.0]))
-        for cell, rule in rules.items() if off else ():
+                    ratios.setdefault(near, []).append(own[cell][1])
+        predicted = dict(rules)
+        anywhere = fmean(ratios.get("", [1.0]))
+        for cell, rule in rules.items() if ratios else ():
             if cell in own:
                 items, ratio = own[cell]
-                found[cell] = (rule * ratio).within(of_mean(items))
+                predicted[cell] = (rule * ratio).clip_to(mean_factor(items))
             else:
-                nearby = off.get(f"task {cell.task}", []) + off.get(f"model {cell.model}", [])
-                found[cell] = (rule * (fmean(nearby) if nearby else anywhere)).within(SEEN_NEARBY)
-        return found
+                nearby = ratios.get(f"task {cell.task}", []) + ratios.get(f"model {cell.model}", [])
+                predicted[cell] = (rule * (fmean(nearby) if nearby else anywhere)).clip_to(SEEN_NEARBY)
+        return predicted
 
 
 # --- Prompts as they will be, but for texts that no model has written yet
@@ -192,7 +201,7 @@ _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U
 _NOT_LATIN = re.compile(r"[^\x00-\u024f\u2000-\u206f]")
 
 
-def token_count(text: str) -> float:
+def estimate_tokens(text: str) -> float:
     """Estimate how many tokens a text takes, by its script."""
     ideographs = len(_IDEOGRAPHS.findall(text))
     others = len(_NOT_LATIN.findall(text)) - ideographs
@@ -204,9 +213,9 @@ _MESSAGE_TOKENS = 4
 
 
 class PromptSize(NamedTuple):
-    """The mean of some prompts: ``tokens`` of what is known of them, ``per_character`` those of a character
-    of texts that are not there yet, and ``times`` how often each of these stands in a prompt. ``head`` and
-    ``head_times`` are those of the part that other prompts begin with as well."""
+    """The mean size of some prompts: ``tokens`` of their known text, ``per_character`` the tokens of a
+    character of text not written yet, ``times`` how often each such text occurs in a prompt. ``head`` and
+    ``head_times`` are the same for the part that other prompts share."""
 
     tokens: float
     per_character: float
@@ -214,37 +223,37 @@ class PromptSize(NamedTuple):
     head: float
     head_times: Mapping[str, float]
 
-    def prompt(self, texts: Mapping[str, Span]) -> Span:
-        """Tokens with texts of so many characters."""
-        return OF_PROMPTS.widen(self._with(self.tokens, self.times, texts))
+    def prompt_tokens(self, texts: Mapping[str, Span]) -> Span:
+        """Return the tokens of a prompt, given the characters of each text."""
+        return PROMPT_FACTOR.widen(self._sum_tokens(self.tokens, self.times, texts))
 
-    def shared(self, texts: Mapping[str, Span]) -> Span:
-        """Tokens of the head with texts of so many characters."""
-        return self._with(self.head, self.head_times, texts)
+    def head_tokens(self, texts: Mapping[str, Span]) -> Span:
+        """Return the tokens of the shared head, given the characters of each text."""
+        return self._sum_tokens(self.head, self.head_times, texts)
 
-    def _with(self, known: float, times: Mapping[str, float], texts: Mapping[str, Span]) -> Span:
+    def _sum_tokens(self, known_tokens: float, times: Mapping[str, float], texts: Mapping[str, Span]) -> Span:
         written = (texts[name] * (often * self.per_character) for name, often in times.items() if often)
-        return sum(written, exact(known))
+        return sum(written, exact(known_tokens))
 
 
-def prompt_size(requests: Sequence[Request], marks: Mapping[str, str]) -> PromptSize:
-    """Measure requests in which ``marks``, by name, stand in the place of texts that are not there yet."""
+def measure_prompts(requests: Sequence[Request], marks: Mapping[str, str]) -> PromptSize:
+    """Measure the mean size of requests in which ``marks`` (by name) stand for texts not written yet."""
     number = max(1, len(requests))
 
-    def times(texts: Sequence[str]) -> dict[str, float]:
+    def mean_counts(texts: Sequence[str]) -> dict[str, float]:
         return {name: sum(text.count(mark) for text in texts) / number for name, mark in marks.items()}
 
-    def known(texts: Sequence[str]) -> str:
+    def strip_marks(texts: Sequence[str]) -> str:
         return re.sub("|".join(marks.values()), "", "".join(texts)) if marks else "".join(texts)
 
     prompts = ["\n".join(message.content for message in request.messages) for request in requests]
     heads = [request.messages[-1].content[: request.shared] for request in requests]
-    text, messages = known(prompts), sum(len(request.messages) for request in requests)
-    tokens = token_count(text)
+    text, messages = strip_marks(prompts), sum(len(request.messages) for request in requests)
+    tokens = estimate_tokens(text)
     return PromptSize(
         (tokens + _MESSAGE_TOKENS * messages) / number,
         tokens / len(text) if text else 1 / LATIN_PER_TOKEN,
-        times(prompts),
-        token_count(known(heads)) / number,
-        times(heads),
+        mean_counts(prompts),
+        estimate_tokens(strip_marks(heads)) / number,
+        mean_counts(heads),
     )

@@ -32,10 +32,9 @@ if TYPE_CHECKING:
 #
 # Prices of the `genai-prices` library: its data as installed, never a download.
 #
-# The library is loaded when a price is first asked for: it takes a seventh of a second. It counts as we do:
-# `input_tokens` are all of the prompt, cached parts are taken out of them, and a tier's rates hold for all
-# tokens of a request. Prices of other things than tokens of text (searches, audio) are left out: we ask for
-# none.
+# The library is loaded with the first price: loading takes a seventh of a second. It counts as we do:
+# `input_tokens` include cached ones, and a tier's rates hold for all tokens of a request. Prices of other
+# things than tokens of text (searches, audio) are left out: our requests have none.
 
 # The library's units that are ours, in its words.
 _FIELDS = {
@@ -49,53 +48,54 @@ _FIELDS = {
 _FREE = ":free"
 
 
-def library_tariff(
+def find_library_tariff(
     provider: str, model: str, at: datetime | None = None, context: Mapping[str, str] | None = None
 ) -> Tariff | None:
-    """Look up a provider's (by the library's id) token prices of a model; None where unknown.
+    """Look up a model's token prices in the library, by the library's provider id; None where unknown.
 
-    ``at`` defaults to now; ``context`` is what of a request the price depends on, such as ``service_tier``. A
-    model whose price lacks a rate of input or of output is unknown: it does not answer in text.
+    ``at`` defaults to now; ``context`` holds fields of a request that the price depends on, such as
+    ``service_tier``. A model without a rate of input or of output counts as unknown: it does not answer in
+    text.
     """
-    found = _model(provider, model)
-    if found is None:
+    info = _find_model(provider, model)
+    if info is None:
         return None
     moment = at or datetime.now(UTC)
-    prices = found.get_prices(moment, context)
+    prices = info.get_prices(moment, context)
     units = {name: value for name in _FIELDS if (value := getattr(prices, name)) is not None}
     if not units and model.endswith(_FREE):
         return Tariff(rates=FREE, source=f"{model} is free")
     if not {"input_mtok", "output_mtok"} <= units.keys():
         return None
-    starts = sorted({tier.start for value in units.values() for tier in _tiers(value)})
+    starts = sorted({tier.start for value in units.values() for tier in _price_tiers(value)})
     per_request = (
         float(prices.requests_kcount or 0) / 1000 if isinstance(prices.requests_kcount, Decimal) else 0.0
     )
-    until = _next_change(found, moment)
+    until = _find_next_change(info, moment)
     return Tariff(
-        rates=Rates(**_rates(units, None), usd_per_request=per_request),
+        rates=Rates(**_rates_from(units, None), usd_per_request=per_request),
         tiers=tuple(
-            Tier(above=start, **_rates(units, start), usd_per_request=per_request) for start in starts
+            Tier(above=start, **_rates_from(units, start), usd_per_request=per_request) for start in starts
         ),
-        source=f"{library_name()}: {provider} {found.id}",
+        source=f"{name_library()}: {provider} {info.id}",
         until=until,
-        renewed=None if until is None else lambda now: library_tariff(provider, model, now, context),
+        renewed=None if until is None else lambda now: find_library_tariff(provider, model, now, context),
     )
 
 
-def context_window(provider: str, model: str) -> int | None:
+def find_context_window(provider: str, model: str) -> int | None:
     """Return a model's context window in tokens, None where unknown."""
-    found = _model(provider, model)
-    return None if found is None else found.context_window
+    info = _find_model(provider, model)
+    return None if info is None else info.context_window
 
 
-def provider_at(url: str) -> str | None:
+def find_provider_by_url(url: str) -> str | None:
     """Find the provider whose API is at a base URL, by the library's patterns; None for none."""
-    return next((each.id for each in _providers() if re.match(each.api_pattern, url)), None)
+    return next((provider.id for provider in _providers() if re.match(provider.api_pattern, url)), None)
 
 
 @cache
-def library_name() -> str:
+def name_library() -> str:
     import genai_prices
 
     return f"genai-prices {genai_prices.__version__}"
@@ -108,42 +108,43 @@ def _providers() -> list[Provider]:
 
 
 @cache
-def _model(provider: str, model: str) -> ModelInfo | None:
-    """By exact id of the provider; the library's rules match the model's ids of different spelling."""
+def _find_model(provider: str, model: str) -> ModelInfo | None:
+    """Find a model by the provider's exact id; the library's rules match spellings of the model's id."""
     providers = _providers()
-    found = next((each for each in providers if each.id == provider), None)
-    return None if found is None else found.find_model(model, all_providers=providers)
+    match = next((candidate for candidate in providers if candidate.id == provider), None)
+    return None if match is None else match.find_model(model, all_providers=providers)
 
 
-def _tiers(value: Any) -> list[Any]:
+def _price_tiers(value: Any) -> list[Any]:
     tiers: list[Any] = getattr(value, "tiers", [])
     return tiers
 
 
-def _rates(units: Mapping[str, Any], start: int | None) -> dict[str, float]:
-    """The rates of a tier that begins above ``start`` tokens, None being none."""
-    return {_FIELDS[name]: float(_rate(value, start)) for name, value in units.items()}
+def _rates_from(units: Mapping[str, Any], start_tokens: int | None) -> dict[str, float]:
+    """Return the rates of the tier that begins above ``start_tokens`` (None: the base rates) as fields of
+    `Rates`."""
+    return {_FIELDS[name]: float(_rate_from(value, start_tokens)) for name, value in units.items()}
 
 
-def _rate(value: Any, start: int | None) -> Decimal:
+def _rate_from(value: Any, start_tokens: int | None) -> Decimal:
     rate: Decimal = getattr(value, "base", value)
-    for tier in _tiers(value):
-        if start is not None and tier.start <= start:
+    for tier in _price_tiers(value):
+        if start_tokens is not None and tier.start <= start_tokens:
             rate = tier.price
     return rate
 
 
-def _constraints(model: ModelInfo) -> Iterator[Any]:
+def _price_conditions(model: ModelInfo) -> Iterator[Any]:
     prices: ModelPrice | list[Any] = model.prices
     conditional = [*(prices if isinstance(prices, list) else ()), *(model.price_variants or ())]
-    return (each.constraint for each in conditional if each.constraint is not None)
+    return (price.constraint for price in conditional if price.constraint is not None)
 
 
-def _next_change(model: ModelInfo, now: datetime) -> datetime | None:
-    """The next moment at which another of a model's prices may hold: a date that comes, or an hour of the
+def _find_next_change(model: ModelInfo, now: datetime) -> datetime | None:
+    """Return the next moment at which another price of a model may begin: a coming date, or an hour of the
     day."""
     moments = []
-    for constraint in _constraints(model):
+    for constraint in _price_conditions(model):
         if (start := getattr(constraint, "start_date", None)) is not None:
             moments.append(datetime(start.year, start.month, start.day, tzinfo=UTC))
             continue
@@ -157,20 +158,19 @@ def _next_change(model: ModelInfo, now: datetime) -> datetime | None:
 
 RatesT = TypeVar("RatesT", bound=Rates)
 
-# Hugging Face's router sends a request on to the provider that stands behind the last colon of the model id;
-# the library has each of these as a provider of its own. Without one the router chooses, and nobody knows
-# the price.
+# Hugging Face's router forwards a request to the provider named after the last colon of the model id; the
+# library lists each of them as a provider. Without one the router chooses, and the price is unknown.
 _OF_ROUTER = "huggingface_"
 
 FREE_HERE = Tariff(rates=FREE, source="local models are free")
 
 
 class Offer(NamedTuple):
-    """A model where it is offered; ``base_model`` is what it is, where ``model`` is a free name.
+    """A model at a host. ``base_model`` is what it is, where ``model`` is a freely chosen name.
 
-    ``provider`` is the library's id of the interface's host, empty where the library has none. ``local``: the
-    interface is for servers that its user runs. ``context`` are fields of a request that its price depends
-    on.
+    ``provider`` is the library's id of the interface's host, empty where the library has none. ``local``:
+    the interface is for servers that its user runs. ``context`` are fields of a request that its price
+    depends on.
     """
 
     interface: str
@@ -182,7 +182,7 @@ class Offer(NamedTuple):
     base_model: str | None = None
 
     @property
-    def known_as(self) -> str:
+    def lookup_name(self) -> str:
         return self.base_model or self.model
 
 
@@ -205,7 +205,7 @@ class PriceBook:
     def _own(self) -> Mapping[tuple[str | None, str], OwnPrice]:
         return self.table.own_prices()
 
-    def tariff(self, offer: Offer) -> Tariff | None:
+    def find_tariff(self, offer: Offer) -> Tariff | None:
         """Find a model's price where it is served; None where unknown.
 
         A gateway's models have the prices of their interface; a base URL of another provider that the library
@@ -213,64 +213,60 @@ class PriceBook:
         """
         free = offer.local and (offer.base_url is None or is_own_address(offer.base_url))
         if free and not self._has_own_file:
-            return FREE_HERE  # without reading the packaged file, which has no price of such
-        named = (
-            (where, name.lower())
-            for name in (offer.model, offer.known_as)
-            for where in (offer.interface.lower(), None)
+            return FREE_HERE  # the packaged file prices no local model
+        keys = (
+            (interface, name.lower())
+            for name in (offer.model, offer.lookup_name)
+            for interface in (offer.interface.lower(), None)
         )
-        own = next((price for place in named if (price := self._own.get(place)) is not None), None)
+        own = next((price for key in keys if (price := self._own.get(key)) is not None), None)
         if own is not None:
-            return self._with_cache(
-                Tariff(rates=_listed(own), tiers=own.tiers, source=str(LOCAL_FILE)), offer
-            )
+            rates = Rates(**{name: getattr(own, name) for name in Rates.__struct_fields__})
+            tariff = Tariff(rates=rates, tiers=own.tiers, source=str(LOCAL_FILE))
+            return self._add_cache_rates(tariff, offer.interface)
         if free:
             return FREE_HERE
-        place = _place(offer)
-        return None if place is None else library_tariff(*place, context=dict(offer.context))
+        ids = _library_ids(offer)
+        return None if ids is None else find_library_tariff(*ids, context=dict(offer.context))
 
-    def context_window(self, offer: Offer) -> int | None:
+    def find_context_window(self, offer: Offer) -> int | None:
         """Return the model's context window in tokens, None where the library does not know it."""
-        place = _place(offer)
-        return None if place is None else context_window(*place)
+        ids = _library_ids(offer)
+        return None if ids is None else find_context_window(*ids)
 
-    def refuse_strangers(self, interfaces: Container[str], known: Iterable[str]) -> None:
-        """Check the interfaces named in the directory's pricing file.
+    def check_interfaces(self, interfaces: Container[str], suggested: Iterable[str]) -> None:
+        """Check the interfaces named in the directory's pricing file. The error suggests one of
+        ``suggested``.
 
-        Raises UsageError: the directory's file speaks of an interface that is none of ``interfaces``, of
-        which ``known`` are those that can be meant.
+        Raises UsageError: the file names an interface that is not in ``interfaces``.
         """
         for interface, section in self._named_interfaces() if self._has_own_file else ():
             if interface not in interfaces:
-                near = get_close_matches(interface, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+                near = get_close_matches(interface, suggested, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(suggested)}"
                 raise UsageError(
                     f"{self._folder / LOCAL_FILE}: {section} names {interface}, which is no interface; {hint}"
                 )
 
     def _named_interfaces(self) -> Iterator[tuple[str, str]]:
-        """Each with the section that names it."""
+        """Yield each interface that the pricing file names, with its section."""
         yield from ((interface, "overrides") for interface, _ in self._own if interface is not None)
         yield from ((interface, "batch_multipliers") for interface in self.table.batch_multipliers)
         yield from ((interface, "cache_multipliers") for interface in self.table.cache_multipliers)
         for model, routes in self.table.auto_routing.items():
             yield from ((route.interface, f"auto_routing.{model}") for route in routes)
 
-    def _with_cache(self, tariff: Tariff, offer: Offer) -> Tariff:
-        """With the interface's multipliers where the price says nothing of the cache."""
-        shares = self.table.cache_multipliers.get(offer.interface, CacheMultipliers())
+    def _add_cache_rates(self, tariff: Tariff, interface: str) -> Tariff:
+        """Fill in cache rates by the interface's multipliers where the price states none."""
+        shares = self.table.cache_multipliers.get(interface, CacheMultipliers())
         return msgspec.structs.replace(
             tariff,
-            rates=_shared(tariff.rates, shares),
-            tiers=tuple(_shared(tier, shares) for tier in tariff.tiers),
+            rates=_derive_cache_rates(tariff.rates, shares),
+            tiers=tuple(_derive_cache_rates(tier, shares) for tier in tariff.tiers),
         )
 
 
-def _listed(own: OwnPrice) -> Rates:
-    return Rates(**{name: getattr(own, name) for name in Rates.__struct_fields__})
-
-
-def _shared(rates: RatesT, shares: CacheMultipliers) -> RatesT:
+def _derive_cache_rates(rates: RatesT, shares: CacheMultipliers) -> RatesT:
     changes = {}
     if rates.cached_usd_per_mtok is None and shares.read is not None:
         changes["cached_usd_per_mtok"] = rates.input_usd_per_mtok * shares.read
@@ -279,10 +275,10 @@ def _shared(rates: RatesT, shares: CacheMultipliers) -> RatesT:
     return msgspec.structs.replace(rates, **changes)
 
 
-def _place(offer: Offer) -> tuple[str, str] | None:
-    """Under which provider and id the library may have an offer."""
-    model = offer.known_as
-    provider = provider_at(offer.base_url) if offer.base_url is not None else None
+def _library_ids(offer: Offer) -> tuple[str, str] | None:
+    """Return the library's provider id and model id of an offer."""
+    model = offer.lookup_name
+    provider = find_provider_by_url(offer.base_url) if offer.base_url is not None else None
     provider = provider or ("" if offer.local else offer.provider)
     if provider == _OF_ROUTER:
         model, colon, named = model.rpartition(":")

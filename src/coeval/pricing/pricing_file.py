@@ -1,8 +1,7 @@
-"""The pricing file: prices of one's own, multipliers, and the hosts that `interface: auto` chooses from.
+"""The pricing file: the user's own prices, multipliers, and the hosts that `interface: auto` chooses from.
 
-`Config/provider_pricing.yaml` of the working directory goes before the packaged file, section by
-section: a file that only overrides prices keeps the packaged routes. Of `batch_multipliers` it names those
-interfaces that differ.
+`Config/provider_pricing.yaml` of the working directory replaces sections of the packaged file: one with
+only `overrides` keeps the packaged routes. Its `batch_multipliers` list only the interfaces that differ.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import KeyMissing, Misshapen, UsageError
 from coeval.core.foreign import convert
-from coeval.core.regular_files import file_bytes
+from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import dollar_rate
 from coeval.core.yaml_text import yaml_reader
-from coeval.pricing.tariff import Rates, Tariff, Tier, list_rates
+from coeval.pricing.tariff import Rates, Tariff, Tier, main_rates_today
 
 LOCAL_FILE = Path("Config") / "provider_pricing.yaml"
 PACKAGED_FILE = Path(__file__).with_name("provider_pricing.yaml")
@@ -75,13 +74,13 @@ class PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name, entry in self.overrides.items():
             if entry and all(isinstance(below, dict) for below in entry.values()):
                 for model, price in entry.items():
-                    prices[name.lower(), f"{model}".lower()] = _own_price(f"{name}.{model}", price)
+                    prices[name.lower(), f"{model}".lower()] = _convert_price(f"{name}.{model}", price)
             else:
-                prices[None, name.lower()] = _own_price(name, entry)
+                prices[None, name.lower()] = _convert_price(name, entry)
         return prices
 
 
-def _own_price(name: str, entry: dict[str, Any]) -> OwnPrice:
+def _convert_price(name: str, entry: dict[str, Any]) -> OwnPrice:
     try:
         return convert(entry, OwnPrice)
     except Misshapen as error:
@@ -94,19 +93,19 @@ def read_pricing(folder: Path = Path()) -> PricingFile:
     Raises UsageError: the directory's file cannot be used; the message says where and why.
     """
     local = folder / LOCAL_FILE
-    sections = _sections(PACKAGED_FILE)
+    sections = _read_sections(PACKAGED_FILE)
     if not local.exists():
-        return _converted(sections, PACKAGED_FILE)
-    own = _sections(local)
+        return _convert_sections(sections, PACKAGED_FILE)
+    own = _read_sections(local)
     shares, own_shares = sections.get(_SHARES), own.get(_SHARES)
     if isinstance(shares, dict) and isinstance(own_shares, dict):
         own[_SHARES] = shares | own_shares
-    return _converted(sections | own, local)
+    return _convert_sections(sections | own, local)
 
 
-def _sections(path: Path) -> dict[str, Any]:
+def _read_sections(path: Path) -> dict[str, Any]:
     try:
-        data = yaml_reader().load(file_bytes(path).decode("utf-8-sig"))
+        data = yaml_reader().load(read_file_bytes(path).decode("utf-8-sig"))
     except (YAMLError, ValueError, RecursionError, OSError) as error:
         raise UsageError(
             f"{path} cannot be read: {' '.join(str(error).split())}; correct or remove it"
@@ -119,7 +118,7 @@ def _sections(path: Path) -> dict[str, Any]:
     return {key: value for key, value in data.items() if value is not None}
 
 
-def _converted(sections: dict[str, Any], path: Path) -> PricingFile:
+def _convert_sections(sections: dict[str, Any], path: Path) -> PricingFile:
     try:
         table = convert(sections, PricingFile)
         table.own_prices()
@@ -147,20 +146,19 @@ class Choice(NamedTuple):
     keyless: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Format as ``groq, as llama-3.1-8b-instant ($0.05 in, $0.08 out per million tokens; openrouter:
-        …)``."""
-        reported = [shown_rates(self.tariff)]
-        reported += [f"{route.interface}: {shown_rates(tariff)}" for route, tariff in self.others]
+        """Return ``groq, as llama-3.1-8b-instant ($0.05 in, … per million tokens; openrouter: …)``."""
+        parts = [format_rates(self.tariff)]
+        parts += [f"{route.interface}: {format_rates(tariff)}" for route, tariff in self.others]
         if self.keyless:
-            reported.append(f"no credential for {', '.join(self.keyless)}")
-        return f"{self.route.interface}, as {self.route.model} ({'; '.join(reported)})"
+            parts.append(f"no credential for {', '.join(self.keyless)}")
+        return f"{self.route.interface}, as {self.route.model} ({'; '.join(parts)})"
 
 
-def shown_rates(tariff: Tariff | None) -> str:
+def format_rates(tariff: Tariff | None) -> str:
     """Format the list price of input and output."""
     if tariff is None:
         return "price unknown"
-    rates = list_rates(tariff)
+    rates = main_rates_today(tariff)
     into, out = dollar_rate(rates.input_usd_per_mtok), dollar_rate(rates.output_usd_per_mtok)
     return f"${into} in, ${out} out per million tokens"
 
@@ -169,7 +167,7 @@ def choose_route(
     model_id: str,
     has_credential: Callable[[str], bool],
     table: PricingFile,
-    tariff_of: Callable[[Route], Tariff | None],
+    find_tariff: Callable[[Route], Tariff | None],
     key_variables: Mapping[str, str] | None = None,
 ) -> Choice:
     """Choose the cheapest route to a model among the hosts with a credential.
@@ -179,36 +177,37 @@ def choose_route(
 
     Raises KeyMissing: no host of it has a credential; UsageError: no route is known.
     """
-    routes = _routes(model_id, table.auto_routing)
-    open_to_us = [route for route in routes if has_credential(route.interface)]
-    keyless = tuple(dict.fromkeys(route.interface for route in routes if route not in open_to_us))
-    if not open_to_us:
+    routes = _find_routes(model_id, table.auto_routing)
+    usable = [route for route in routes if has_credential(route.interface)]
+    keyless = tuple(dict.fromkeys(route.interface for route in routes if route not in usable))
+    if not usable:
         named = key_variables or {}
-        hosts = [f"{each} ({named[each]})" if each in named else each for each in keyless]
+        hosts = [f"{host} ({named[host]})" if host in named else host for host in keyless]
         raise KeyMissing(
             f"no credential for any host of '{model_id}'; set a key of one of: {', '.join(hosts)}, "
             "in keys.yaml or in the environment"
         )
-    priced = [(route, tariff_of(route)) for route in open_to_us]
-    (route, tariff), *others = sorted(priced, key=lambda each: blended_usd(each[1]))
+    priced = [(route, find_tariff(route)) for route in usable]
+    (route, tariff), *others = sorted(priced, key=lambda pair: blend_list_price(pair[1]))
     return Choice(route, tariff, tuple(others), keyless)
 
 
-def blended_usd(tariff: Tariff | None) -> float:
-    """Return the blended list price for comparisons; infinite where unknown."""
+def blend_list_price(tariff: Tariff | None) -> float:
+    """Return the list price of `INPUT_PER_OUTPUT` input tokens and one output token, to compare hosts;
+    infinite if unknown."""
     if tariff is None:
         return float("inf")
-    rates = list_rates(tariff)
+    rates = main_rates_today(tariff)
     return INPUT_PER_OUTPUT * rates.input_usd_per_mtok + rates.output_usd_per_mtok
 
 
-def _routes(model_id: str, known: Mapping[str, tuple[Route, ...]]) -> tuple[Route, ...]:
-    by_lower = {name.lower(): routes for name, routes in known.items()}
-    needed = model_id.lower()
-    for name in (needed, needed.rpartition("/")[2]):
+def _find_routes(model_id: str, routes_by_model: Mapping[str, tuple[Route, ...]]) -> tuple[Route, ...]:
+    by_lower = {name.lower(): routes for name, routes in routes_by_model.items()}
+    wanted = model_id.lower()
+    for name in (wanted, wanted.rpartition("/")[2]):
         if routes := by_lower.get(name):
             return routes
-    near = difflib.get_close_matches(needed.rpartition("/")[2], by_lower, n=1)
+    near = difflib.get_close_matches(wanted.rpartition("/")[2], by_lower, n=1)
     hint = f"did you mean '{near[0]}'? Else name" if near else "name"
     raise UsageError(
         f"no host is known for '{model_id}'; {hint} its interface, "

@@ -39,9 +39,10 @@ class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
 
 
 class Tariff(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates with their ``source``, in a few words: who sets them and, after a colon, the model's name there.
+    """Rates and who sets them: ``source`` is a few words, after a colon the model's name there.
 
-    ``tiers`` rise. Rates valid ``until`` a moment are followed by ``renewed``: the tariff at a moment.
+    ``tiers`` rise. Rates that end at ``until`` are followed by ``renewed``: moment → tariff, None where
+    unknown.
     """
 
     rates: Rates
@@ -51,19 +52,19 @@ class Tariff(msgspec.Struct, frozen=True, kw_only=True):
     renewed: Callable[[datetime], Tariff | None] | None = None
 
 
-def sources_reported(sources: Iterable[str]) -> str:
+def join_price_sources(sources: Iterable[str]) -> str:
     """Name the sources of prices, each once: ``library 1.0: openai gpt-4o, openai o3; my-prices.yaml``."""
-    whose: dict[str, dict[str, None]] = {}
+    models_by_source: dict[str, dict[str, None]] = {}
     for source in sources:
-        name, _, called = source.partition(": ")
-        whose.setdefault(name, {}).update({called: None} if called else {})
-    return "; ".join(f"{name}: {', '.join(called)}" if called else name for name, called in whose.items())
+        name, _, model = source.partition(": ")
+        models_by_source.setdefault(name, {}).update({model: None} if model else {})
+    return "; ".join(f"{name}: {', '.join(ms)}" if ms else name for name, ms in models_by_source.items())
 
 
 FREE = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0)
 
 
-def following(tariff: Tariff, end: datetime) -> Iterator[Tariff]:
+def tariffs_until(tariff: Tariff, end: datetime) -> Iterator[Tariff]:
     """Yield the tariff and its successors up to the one valid at ``end``."""
     current: Tariff | None = tariff
     while current is not None:
@@ -73,7 +74,7 @@ def following(tariff: Tariff, end: datetime) -> Iterator[Tariff]:
         current = current.renewed(current.until)
 
 
-def list_rates(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
+def main_rates_today(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
     """Return today's list price: of rates that vary by the hour, those valid for most of the day (UTC).
     ``clock`` gives seconds since 1970."""
     if tariff.until is None or tariff.renewed is None:
@@ -81,101 +82,103 @@ def list_rates(tariff: Tariff, clock: Callable[[], float] = time.time) -> Rates:
     start = datetime.fromtimestamp(clock(), UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     end = start + timedelta(days=1)
     held: defaultdict[Rates, timedelta] = defaultdict(timedelta)
-    for each in following(tariff.renewed(start) or tariff, end):
-        until = min(each.until or end, end)
-        held[each.rates] += until - start
+    for period in tariffs_until(tariff.renewed(start) or tariff, end):
+        until = min(period.until or end, end)
+        held[period.rates] += until - start
         start = until
     return max(held, key=held.__getitem__)
 
 
-def pricer(tariff: Tariff, clock: Callable[[], float] = time.time) -> Price:
-    """Make a function that prices answers, so that each costs a few multiplications.
+def make_pricer(tariff: Tariff, clock: Callable[[], float] = time.time) -> Price:
+    """Return a function that prices an answer in US dollars with a few multiplications.
 
-    ``clock`` gives seconds since 1970. The price is None for an ``uncounted`` answer, or one without any
-    input: every prompt has tokens.
+    Its price is None for an ``uncounted`` answer or one without input (every prompt has tokens). ``clock``
+    gives seconds since 1970.
     """
     if tariff.until is not None and tariff.renewed is not None:
-        return _changing(tariff, clock)
+        return _make_changing_pricer(tariff, clock)
     if tariff.rates == FREE and not tariff.tiers:
-        return _nothing
-    return _tiered(tariff) if tariff.tiers else _flat(tariff.rates)
+        return _price_at_zero
+    return _make_tiered_pricer(tariff) if tariff.tiers else _make_flat_pricer(tariff.rates)
 
 
-def _nothing(_: Usage) -> float:
+def _price_at_zero(_: Usage) -> float:
     return 0.0
 
 
-def _flat(rates: Rates) -> Price:
-    read, write, thought = (
-        rates.cached_usd_per_mtok,
-        rates.cache_write_usd_per_mtok,
-        rates.reasoning_usd_per_mtok,
-    )
-    of_request = rates.usd_per_request
-    of_input, of_output = rates.input_usd_per_mtok / 1e6, rates.output_usd_per_mtok / 1e6
-    of_read = of_input if read is None else read / 1e6
-    of_write = of_input if write is None else write / 1e6
-    of_thought = of_output if thought is None else thought / 1e6
+def _make_flat_pricer(rates: Rates) -> Price:
+    """Return a pricer by token kind; cached, written and reasoning tokens are clamped to the whole that hosts
+    report."""
+
+    def per_token(usd_per_mtok: float | None, default_usd: float) -> float:
+        return default_usd if usd_per_mtok is None else usd_per_mtok / 1e6
+
+    request_usd = rates.usd_per_request
+    input_usd, output_usd = rates.input_usd_per_mtok / 1e6, rates.output_usd_per_mtok / 1e6
+    read_usd = per_token(rates.cached_usd_per_mtok, input_usd)
+    write_usd = per_token(rates.cache_write_usd_per_mtok, input_usd)
+    reasoning_usd = per_token(rates.reasoning_usd_per_mtok, output_usd)
 
     def price(usage: Usage) -> float | None:
-        plain, made = usage.input_tokens, usage.output_tokens
+        plain, visible = usage.input_tokens, usage.output_tokens
         if not plain or usage.uncounted:
             return None
-        usd = of_request
+        usd = request_usd
         # Parts are never taken for more than the whole, whatever the host counts.
         if cached := usage.cached_tokens:
             cached = min(cached, plain)
             plain -= cached
-            usd += cached * of_read
+            usd += cached * read_usd
         if written := usage.cache_write_tokens:
             written = min(written, plain)
             plain -= written
-            usd += written * of_write
+            usd += written * write_usd
         if reasoned := usage.reasoning_tokens:
-            reasoned = min(reasoned, made)
-            made -= reasoned
-            usd += reasoned * of_thought
-        return usd + plain * of_input + made * of_output
+            reasoned = min(reasoned, visible)
+            visible -= reasoned
+            usd += reasoned * reasoning_usd
+        return usd + plain * input_usd + visible * output_usd
 
     return price
 
 
-def _tiered(tariff: Tariff) -> Price:
-    base = _flat(tariff.rates)
-    highest_first = [(tier.above, _flat(tier)) for tier in reversed(tariff.tiers)]
+def _make_tiered_pricer(tariff: Tariff) -> Price:
+    base = _make_flat_pricer(tariff.rates)
+    highest_first = [(tier.above, _make_flat_pricer(tier)) for tier in reversed(tariff.tiers)]
 
     def price(usage: Usage) -> float | None:
-        for above, of_tier in highest_first:
+        for above, tier_price in highest_first:
             if usage.input_tokens > above:
-                return of_tier(usage)
+                return tier_price(usage)
         return base(usage)
 
     return price
 
 
-def _changing(tariff: Tariff, clock: Callable[[], float]) -> Price:
-    """Rates by the hour, or with a date from which others hold, or nobody knows which."""
+def _make_changing_pricer(tariff: Tariff, clock: Callable[[], float]) -> Price:
+    """Return a pricer that follows rates by the hour or up to a date; it returns None once nobody knows the
+    next ones."""
     renewed = tariff.renewed
-    current, until = _for_now(tariff)
+    current, until = _pricer_until(tariff)
 
     def price(usage: Usage) -> float | None:
         nonlocal current, until
         if (now := clock()) >= until and renewed is not None:
-            current, until = _for_now(renewed(datetime.fromtimestamp(now, UTC)))
+            current, until = _pricer_until(renewed(datetime.fromtimestamp(now, UTC)))
         return current(usage)
 
     return price
 
 
-def _for_now(tariff: Tariff | None) -> tuple[Price, float]:
-    """The price by a tariff as long as it holds, and until when, in seconds since 1970."""
+def _pricer_until(tariff: Tariff | None) -> tuple[Price, float]:
+    """Return the pricer of a tariff and the moment it ends, in seconds since 1970."""
     if tariff is None:
-        return _unknown, float("inf")
+        return _price_unknown, float("inf")
     until = tariff.until.timestamp() if tariff.until is not None else float("inf")
-    return pricer(msgspec.structs.replace(tariff, until=None, renewed=None)), until
+    return make_pricer(msgspec.structs.replace(tariff, until=None, renewed=None)), until
 
 
-def _unknown(_: Usage) -> None:
+def _price_unknown(_: Usage) -> None:
     return None
 
 
@@ -187,46 +190,49 @@ RatesT = TypeVar("RatesT", bound=Rates)
 _AHEAD = timedelta(days=1)
 
 
-def upper_price(tariff: Tariff, clock: Callable[[], float] = time.time) -> Callable[[int, int], float] | None:
-    """Bound the US dollars of a request by its prompt's and answer's most tokens; None: it is free.
+def make_cost_bound(
+    tariff: Tariff, clock: Callable[[], float] = time.time
+) -> Callable[[int, int], float] | None:
+    """Return a function (prompt tokens, most answer tokens) → most US dollars of a request; None if it is
+    free.
 
-    Counts every token at the dearest kind (cached, cache write, reasoning), and at the dearest tariff within
-    a day. ``clock`` gives seconds since 1970.
+    Counts every token at the dearest kind (cached, cache write, reasoning), and at the dearest tariff
+    within a day. ``clock`` gives seconds since 1970.
     """
     if tariff.until is None and tariff.rates == FREE and not tariff.tiers:
         return None
-    bounds, until = _bounds(tariff, clock())
+    bounds, until = _cost_bounds(tariff, clock())
 
     def upper(prompt_tokens: int, answer_tokens: int) -> float:
         nonlocal bounds, until
         if until is not None and clock() >= until:
-            bounds, until = _bounds(_at(tariff, clock()), clock())
+            bounds, until = _cost_bounds(_tariff_at(tariff, clock()), clock())
         usd = 0.0
-        for above, of_request, of_input, of_output in bounds:
+        for above, request_usd, input_usd, output_usd in bounds:
             if prompt_tokens > above:
-                usd = max(usd, of_request + prompt_tokens * of_input + answer_tokens * of_output)
+                usd = max(usd, request_usd + prompt_tokens * input_usd + answer_tokens * output_usd)
         return usd
 
     return upper
 
 
-def discounted(tariff: Tariff, share: float) -> Tariff:
-    """Scale a tariff to a share of its price."""
+def scale_tariff(tariff: Tariff, share: float) -> Tariff:
+    """Multiply all rates of a tariff, and of those that follow it, by ``share``."""
     renewed = tariff.renewed
 
-    def later(moment: datetime) -> Tariff | None:
-        following = None if renewed is None else renewed(moment)
-        return None if following is None else discounted(following, share)
+    def renew_scaled(moment: datetime) -> Tariff | None:
+        successor = None if renewed is None else renewed(moment)
+        return None if successor is None else scale_tariff(successor, share)
 
     return msgspec.structs.replace(
         tariff,
-        rates=_at_share(tariff.rates, share),
-        tiers=tuple(_at_share(tier, share) for tier in tariff.tiers),
-        renewed=None if renewed is None else later,
+        rates=_scale_rates(tariff.rates, share),
+        tiers=tuple(_scale_rates(tier, share) for tier in tariff.tiers),
+        renewed=None if renewed is None else renew_scaled,
     )
 
 
-def _at_share(rates: RatesT, share: float) -> RatesT:
+def _scale_rates(rates: RatesT, share: float) -> RatesT:
     fields = {name: getattr(rates, name) for name in Rates.__struct_fields__}
     changes = {name: usd * share for name, usd in fields.items() if usd is not None}
     return msgspec.structs.replace(rates, **changes)
@@ -236,24 +242,24 @@ def _at_share(rates: RatesT, share: float) -> RatesT:
 _Bound = tuple[int, float, float, float]
 
 
-def _bounds(tariff: Tariff, now: float) -> tuple[list[_Bound], float | None]:
-    """The bounds of all tariffs that may hold within a day, and the moment from which there may be others,
-    in seconds since 1970."""
+def _cost_bounds(tariff: Tariff, now_s: float) -> tuple[list[_Bound], float | None]:
+    """Return the bounds of all tariffs that may hold within a day, and when to compute them again (seconds
+    since 1970)."""
     bounds = []
-    for each in following(tariff, datetime.fromtimestamp(now, UTC) + _AHEAD):
-        bounds += [_bound(each.rates, -1), *(_bound(tier, tier.above) for tier in each.tiers)]
+    for period in tariffs_until(tariff, datetime.fromtimestamp(now_s, UTC) + _AHEAD):
+        bounds += [_cost_bound(period.rates, -1), *(_cost_bound(tier, tier.above) for tier in period.tiers)]
     return list(dict.fromkeys(bounds)), None if tariff.until is None else tariff.until.timestamp()
 
 
-def _at(tariff: Tariff, now: float) -> Tariff:
-    """The tariff that holds now; the last one known where nobody knows it."""
+def _tariff_at(tariff: Tariff, now_s: float) -> Tariff:
+    """Return the tariff that holds now, or the last one known."""
     if tariff.renewed is None:
         return tariff
-    return tariff.renewed(datetime.fromtimestamp(now, UTC)) or tariff
+    return tariff.renewed(datetime.fromtimestamp(now_s, UTC)) or tariff
 
 
-def _bound(rates: Rates, above: int) -> _Bound:
+def _cost_bound(rates: Rates, above: int) -> _Bound:
     into = (rates.input_usd_per_mtok, rates.cached_usd_per_mtok, rates.cache_write_usd_per_mtok)
     out = (rates.output_usd_per_mtok, rates.reasoning_usd_per_mtok)
-    of_input, of_output = (max(usd for usd in rate if usd is not None) / 1e6 for rate in (into, out))
-    return above, rates.usd_per_request, of_input, of_output
+    input_usd, output_usd = (max(usd for usd in rate if usd is not None) / 1e6 for rate in (into, out))
+    return above, rates.usd_per_request, input_usd, output_usd

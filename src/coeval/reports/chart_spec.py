@@ -1,10 +1,10 @@
-"""The parts of pictures, as Vega-Lite has them: one named data set, no colours and no sizes of its own.
+"""Parts of pictures as Vega-Lite has them: one named data set, without colours or sizes.
 
-Colours, fonts and backgrounds come of the theme that it is drawn in (`coeval.reports.drawn_pictures`), the
-width of whatever it stands in, up to the ``width`` in its ``usermeta``, and no less than ``least``: where
-there is less room, a page lets it be moved to and fro. Heights are numbers: Vega-Lite warns of
-steps beside a width that follows. Where ``usermeta`` names a ``row`` and a ``step``, the height is that of
-the values that the column ``row`` has.
+Colours, fonts and backgrounds come from the theme that a picture is drawn in
+(`coeval.reports.drawn_pictures`). Its width is that of its container, between ``least`` and ``width`` in
+its ``usermeta``; a page scrolls what is wider than its container. Heights are numbers: Vega-Lite warns of
+steps beside a width that follows. If ``usermeta`` names a ``row`` and a ``step``, the height is ``step``
+for each value of the column ``row``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.foreign import decode
-from coeval.core.plain import plain
-from coeval.core.shown_names import ShownNames, fitted_names
+from coeval.core.plain import escape_line
+from coeval.core.shown_names import ShownNames, fit_names
 
 Spec: TypeAlias = dict[str, Any]
 """A part of a Vega-Lite specification."""
@@ -29,208 +29,221 @@ LONGEST_NAME = 30
 _NARROW, _LONGEST_NARROW = 480, 16
 
 # Pixels: a legend's sign with its margins, a character of 12 points, and an axis with its labels.
-_SIGN, _CHARACTER, _BESIDE = 25, 7, 60
+_LEGEND_SYMBOL, _CHARACTER, _AXIS_ROOM = 25, 7, 60
 
-_OF_EVERY_OBJECT = frozenset(
+_OBJECT_PROPERTIES = frozenset(
     ("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString",
      "valueOf", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__", "__proto__")
 )  # fmt: skip
-_SHOWN = re.compile("⟦([^⟧]*)⟧")
-# A joiner: it has no width, and is no other text for those who read it.
-_UNSEEN = "\u200d"
+_NAME_PLACEHOLDER = re.compile("⟦([^⟧]*)⟧")
+# A joiner: it has no width, so that readers see the same text.
+_JOINER = "\u200d"
 
 
-def column(name: str, **settings: Any) -> Spec:
-    """A channel: a column as ``step:Q``, quantitative; ``N`` is nominal, ``O`` ordinal."""
-    field, _, kind = name.rpartition(":")
+def encode_column(typed_name: str, **settings: Any) -> Spec:
+    """Return the channel of a column given as ``step:Q``, quantitative; ``N`` is nominal, ``O`` ordinal."""
+    field, _, kind = typed_name.rpartition(":")
     return {"field": field, "type": _KINDS[kind], **settings}
 
 
-def columns_noted(*names: str) -> list[Spec]:
-    """Lines of a note: columns as in `column`."""
-    return [column(name) for name in names]
+def encode_columns(*typed_names: str) -> list[Spec]:
+    """Return tooltip channels of columns, given as in `encode_column`."""
+    return [encode_column(name) for name in typed_names]
 
 
-def where(condition: str) -> Spec:
-    """A transform that keeps the rows of which an expression holds."""
+def filter_rows(condition: str) -> Spec:
+    """Return a transform that keeps the rows for which a Vega expression is true."""
     return {"filter": condition}
 
 
-def computed(**expressions: str) -> list[Spec]:
-    """Transforms that add columns."""
+def add_columns(**expressions: str) -> list[Spec]:
+    """Return transforms that add columns, each computed by a Vega expression."""
     return [{"calculate": expression, "as": name} for name, expression in expressions.items()]
 
 
-NUMBERED: Spec = {"window": [{"op": "row_number", "as": "place"}]}
+NUMBER_ROWS: Spec = {"window": [{"op": "row_number", "as": "place"}]}
 """A transform that numbers rows from 1 on, as ``place``."""
 
 
-def in_points(*measures: str) -> list[Spec]:
-    """Scores and their intervals times 100, as people read them; what is missing stays missing."""
+def scale_to_points(*measures: str) -> list[Spec]:
+    """Return transforms that multiply measures and their intervals by 100; missing values stay missing."""
     fields = [f"{measure}{end}" for measure in measures for end in ("", "_low", "_high")]
-    return computed(
+    return add_columns(
         **{field: f"isValid(datum['{field}']) ? 100 * datum['{field}'] : null" for field in fields}
     )
 
 
-def with_ends(measure: str) -> list[Spec]:
-    """The rows that have the measure, with ``begin`` and ``end`` of its interval: without one it is a point,
-    as an axis cannot be made of nothing."""
+def add_interval_ends(measure: str) -> list[Spec]:
+    """Keep the rows that have the measure, with ``begin`` and ``end`` of its interval; one without an
+    interval is a point, since an axis needs values."""
     ends = {
-        end: f"isValid(datum.{measure}_{of}) ? datum.{measure}_{of} : datum.{measure}"
-        for end, of in (("begin", "low"), ("end", "high"))
+        end: f"isValid(datum.{measure}_{bound}) ? datum.{measure}_{bound} : datum.{measure}"
+        for end, bound in (("begin", "low"), ("end", "high"))
     }
-    return [where(f"isValid(datum.{measure})"), *computed(**ends)]
+    return [filter_rows(f"isValid(datum.{measure})"), *add_columns(**ends)]
 
 
-def marks(kind: str, encoding: Spec, *transform: Spec, **look: Any) -> Spec:
-    """A layer: marks of one kind, for the rows that the transforms leave."""
-    return {"mark": {"type": kind, **look}, "encoding": encoding, "transform": [*transform]}
+def make_layer(mark_type: str, encoding: Spec, *transforms: Spec, **mark_settings: Any) -> Spec:
+    """Make a layer of marks of one type, for the rows that the transforms leave."""
+    return {"mark": {"type": mark_type, **mark_settings}, "encoding": encoding, "transform": [*transforms]}
 
 
-def filled_where(condition: str) -> Spec:
-    """A channel of opacity."""
+def fill_opacity(condition: str) -> Spec:
+    """Return a channel of opacity that fills a mark if the Vega expression is true."""
     return {"condition": {"test": condition, "value": 1}, "value": 0}
 
 
-def interval_marks(
-    measure: str, ends: tuple[Spec, str], size: int, width: float = 3, **shared: Any
+def interval_layers(
+    measure: str, ends: tuple[Spec, str], size: int, width: float = 3, **shared_channels: Any
 ) -> list[Spec]:
-    """An interval with a mark on it, which is filled where ``sure`` holds; ``shared`` are channels of all."""
+    """Return layers of an interval with a mark on it, filled if ``sure`` is true. ``ends``: channel of the
+    low end, column of the high one."""
     low, high = ends
-    at = {**shared, "x": column(f"{measure}:Q")}
+    at = {**shared_channels, "x": encode_column(f"{measure}:Q")}
+    rule = {**shared_channels, "x": low, "x2": {"field": high}}
     return [
-        marks("rule", {**shared, "x": low, "x2": {"field": high}}, strokeWidth=width, strokeCap="round"),
-        marks("point", at, size=size, strokeWidth=2),
-        marks("point", at | {"opacity": filled_where("datum.sure")}, filled=True, size=size),
+        make_layer("rule", rule, strokeWidth=width, strokeCap="round"),
+        make_layer("point", at, size=size, strokeWidth=2),
+        make_layer("point", at | {"opacity": fill_opacity("datum.sure")}, filled=True, size=size),
     ]
 
 
-def coloured_marks(measure: str, low: Spec, **shared: Any) -> list[Spec]:
-    """An interval with a filled mark on it; ``shared`` are channels of both, a colour among them."""
-    ends = {**shared, "x": low, "x2": {"field": f"{measure}_high"}}
-    at = {**shared, "x": column(f"{measure}:Q")}
+def coloured_interval_layers(measure: str, low: Spec, **shared_channels: Any) -> list[Spec]:
+    """Return layers of an interval with a filled mark on it; the shared channels include a colour."""
+    ends = {**shared_channels, "x": low, "x2": {"field": f"{measure}_high"}}
+    at = {**shared_channels, "x": encode_column(f"{measure}:Q")}
     return [
-        marks("rule", ends, strokeWidth=3, strokeCap="round"),
-        marks("point", at, filled=True, size=110, opacity=1),
+        make_layer("rule", ends, strokeWidth=3, strokeCap="round"),
+        make_layer("point", at, filled=True, size=110, opacity=1),
     ]
 
 
-def measure_tips(measure: str, counted: str = "", *, title: str = "", written: str = ".1f") -> list[Spec]:
-    """What a note tells of a measure: its value, the ends of its interval, and of how many it is."""
-    value = column(f"{measure}:Q", title=title or measure, format=written)
-    low = column(f"{measure}_low:Q", title="from", format=written)
-    high = column(f"{measure}_high:Q", title="to", format=written)
-    return [value, low, high, *([column(f"{measure}_n:Q", title=counted)] if counted else [])]
+def measure_tooltip(
+    measure: str, counted: str = "", *, title: str = "", number_format: str = ".1f"
+) -> list[Spec]:
+    """Return tooltip channels of a measure: value, ends of the interval, and its n, titled ``counted`` if not
+    empty."""
+    value = encode_column(f"{measure}:Q", title=title or measure, format=number_format)
+    low = encode_column(f"{measure}_low:Q", title="from", format=number_format)
+    high = encode_column(f"{measure}_high:Q", title="to", format=number_format)
+    return [value, low, high, *([encode_column(f"{measure}_n:Q", title=counted)] if counted else [])]
 
 
-def student_colour(models: Sequence[str]) -> Spec:
-    """Every model has the same colour in all pictures of a report that are given the same names."""
-    return column("student:N", legend=None, scale={"domain": list(models)})
+def colour_by_student(models: Sequence[str]) -> Spec:
+    """Return a colour channel by student, the same in all pictures that name the same ``models``."""
+    return encode_column("student:N", legend=None, scale={"domain": list(models)})
 
 
 def names_axis(
     names: Iterable[str], longest: int = LONGEST_NAME, *, narrow: int = _LONGEST_NARROW, **settings: Any
 ) -> Spec:
-    """Names in place of numbers, long ones as `shown_name` has them."""
-    shown = {"labelExpr": shown_name(names, longest, narrow=narrow), "labelLimit": 0}
-    return {**shown, "ticks": False, "domain": False, "grid": False, **settings}
+    """Return an axis of names, shortened as by `short_name_expression`."""
+    labels = {"labelExpr": short_name_expression(names, longest, narrow=narrow), "labelLimit": 0}
+    return {**labels, "ticks": False, "domain": False, "grid": False, **settings}
 
 
 def names_legend(names: Iterable[str], **settings: Any) -> Spec:
-    """A legend above a picture, with names as `shown_name` has them, in as many columns as there is room for:
-    three at most."""
+    """Return a legend above a picture, names shortened, in as many columns as there is room for: three at
+    most."""
     names = list(names)
-    each = _SIGN + _CHARACTER * min(LONGEST_NAME, max(map(len, names), default=0))
-    two, three = (_BESIDE + count * each for count in (2, 3))
+    entry_width = _LEGEND_SYMBOL + _CHARACTER * min(LONGEST_NAME, max(map(len, names), default=0))
+    two, three = (_AXIS_ROOM + count * entry_width for count in (2, 3))
     columns = f"containerSize()[0] < {two} ? 1 : containerSize()[0] < {three} ? 2 : 3"
-    shown = {
-        "labelExpr": shown_name(names, narrow=24),
+    return {
+        "labelExpr": short_name_expression(names, narrow=24),
         "labelLimit": 0,
         "columns": {"expr": columns},
+        "title": None,
+        "orient": "top",
+        **settings,
     }
-    return {**shown, "title": None, "orient": "top", **settings}
 
 
-def shown_name(
+def short_name_expression(
     names: Iterable[str],
     longest: int = LONGEST_NAME,
-    of: str = "datum.label",
+    name_expression: str = "datum.label",
     *,
     narrow: int = _LONGEST_NARROW,
 ) -> str:
-    """An expression, once `with_labels` has seen it: what a picture calls the name that the expression ``of``
-    gives, in so many characters; ``narrow``: how long it may be where the picture's place is narrow."""
-    reported = _ShownNames([_chart_text(name) for name in names], longest, min(longest, narrow), of)
-    return f"⟦{json.dumps(reported)}⟧"
+    """Return a placeholder that `resolve_short_names` turns into an expression: the short name, at most
+    ``longest`` characters, of what ``name_expression`` yields. ``narrow``: the most characters in a narrow
+    picture."""
+    escaped = [_escape_chart_text(name) for name in names]
+    return f"⟦{json.dumps(_ShortNames(escaped, longest, min(longest, narrow), name_expression))}⟧"
 
 
-class _ShownNames(NamedTuple):
+class _ShortNames(NamedTuple):
+    """What `short_name_expression` was called with, until the labels are known."""
+
     names: list[str]
     longest: int
     narrow: int
-    of: str
+    name_expression: str
 
-    def expression(self, labels: Mapping[str, str]) -> str:
-        known = ShownNames(labels)
-        shown = {name: known.text(name) for name in self.names}
-        if len(set(shown.values())) < len(shown):  # a label is also the name of something that is no model
-            shown = {name: name for name in self.names}
+    def build_expression(self, labels: Mapping[str, str]) -> str:
+        shown_names = ShownNames(labels)
+        texts = {name: shown_names.text(name) for name in self.names}
+        if len(set(texts.values())) < len(texts):  # a label is also the name of something that is no model
+            texts = {name: name for name in self.names}
         wide, narrow = (
-            _looked_up(self.of, {name: short[text] for name, text in shown.items()})
-            for short in (fitted_names(shown.values(), most) for most in (self.longest, self.narrow))
+            _lookup_expression(self.name_expression, {name: short[text] for name, text in texts.items()})
+            for short in (fit_names(texts.values(), most) for most in (self.longest, self.narrow))
         )
         return wide if wide == narrow else f"containerSize()[0] < {_NARROW} ? {narrow} : {wide}"
 
 
-def with_labels(part: Any, labels: Mapping[str, str]) -> Any:
-    """A specification in which each `shown_name` is an expression: what people read in place of a
-    model's name, as short as is wanted (`fitted_names`). Texts are `plain`: Vega makes expressions of names,
-    where U+2028 ends a line, and the name of a property that every object has (``toString``) is an error."""
+def resolve_short_names(part: Any, labels: Mapping[str, str]) -> Any:
+    """Replace each `short_name_expression` in a specification by an expression that looks up the name people
+    read, shortened (`fit_names`). Texts are escaped: Vega makes expressions of names, where U+2028 ends
+    a line, and the name of a property that every object has (``toString``) is an error."""
     match part:
         case str():
-            text = _chart_text(part)
-            return _SHOWN.sub(lambda found: decode(found[1], _ShownNames).expression(labels), text)
+            text = _escape_chart_text(part)
+            return _NAME_PLACEHOLDER.sub(
+                lambda match: decode(match[1], _ShortNames).build_expression(labels), text
+            )
         case list():
-            return [with_labels(each, labels) for each in part]
+            return [resolve_short_names(child, labels) for child in part]
         case dict():
-            return {name: with_labels(each, labels) for name, each in part.items()}
+            return {name: resolve_short_names(child, labels) for name, child in part.items()}
         case _:
             return part
 
 
-def _chart_text(text: str) -> str:
-    """The same that ``pictures.js`` has for the rows of a page."""
-    return f"{text}{_UNSEEN}" if text in _OF_EVERY_OBJECT else plain(text)
+def _escape_chart_text(text: str) -> str:
+    """Escape a text as ``pictures.js`` escapes the rows of a page."""
+    return f"{text}{_JOINER}" if text in _OBJECT_PROPERTIES else escape_line(text)
 
 
-def _looked_up(of: str, labels: dict[str, str]) -> str:
-    """In lists, not in an object: a name may be that of a property which every object has."""
+def _lookup_expression(name_expression: str, labels: dict[str, str]) -> str:
+    """Return an expression that looks a name up in lists; in an object it could be a property that every
+    object has."""
     cut = {name: label for name, label in labels.items() if label != name}
     if not cut:
-        return of
-    at = f"indexof({json.dumps(list(cut))}, {of})"
-    return f"({at} < 0 ? {of} : {json.dumps(list(cut.values()))}[{at}])"
+        return name_expression
+    at = f"indexof({json.dumps(list(cut))}, {name_expression})"
+    return f"({at} < 0 ? {name_expression} : {json.dumps(list(cut.values()))}[{at}])"
 
 
-def text_list(names: Iterable[str]) -> str:
-    """Names as an expression has them: as they stand in rows."""
-    return json.dumps([_chart_text(name) for name in names])
+def quote_names(names: Iterable[str]) -> str:
+    """Return names as a list in a Vega expression, escaped like the rows."""
+    return json.dumps([_escape_chart_text(name) for name in names])
 
 
-def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with all texts as `plain` has them."""
+def make_rows_plain(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with all texts escaped for Vega."""
     return [
-        {name: _chart_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+        {name: _escape_chart_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
         for row in rows
     ]
 
 
 def chart_spec(
-    table: str, layers: Sequence[Spec], height: float, *transform: Spec, width: float | None = None
+    table: str, layers: Sequence[Spec], height: float, *transforms: Spec, width: float | None = None
 ) -> Spec:
-    """Layers over the rows of a table, one on the other; ``transform`` is that of all; ``width`` is the most
-    that the picture makes good use of."""
-    spec: Spec = {"data": {"name": table}, "transform": [*transform], "layer": [*layers]}
-    room = {} if width is None else {"usermeta": {"width": width}}
-    return {**spec, "width": "container", "height": height, **room}
+    """Stack layers over the rows of a table. ``transforms`` apply to all; ``width``: pixels beyond which more
+    room does not help."""
+    spec: Spec = {"data": {"name": table}, "transform": [*transforms], "layer": [*layers]}
+    limits = {} if width is None else {"usermeta": {"width": width}}
+    return {**spec, "width": "container", "height": height, **limits}

@@ -10,8 +10,8 @@ from coeval.analysis.comparison.comparisons import line_up
 from coeval.analysis.comparison.side import Side
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
-from coeval.pipeline.plan.run_reading import opened
-from coeval.pipeline.upkeep.repair import look_for_gaps
+from coeval.pipeline.plan.run_reading import open_folder_reader
+from coeval.pipeline.upkeep.repair import find_missing_records
 from coeval.store.output_folder import existing_results
 from coeval.store.rundir import PAIRS, RunDir
 
@@ -28,7 +28,7 @@ def sides_of(
         raise UsageError("there is nothing to compare: name a folder, or several")
     found = [existing_results(Path(folder)) for folder in folders]
     with ExitStack() as stack:
-        read = [stack.enter_context(opened(folder, shown=True)) for folder in found]
+        read = [stack.enter_context(open_folder_reader(folder, shown=True)) for folder in found]
         several = len(set(found)) > 1
         notes = [
             note
@@ -38,7 +38,7 @@ def sides_of(
         notes += [
             f"{folder}: {note}" if len(found) > 1 else note
             for folder in dict.fromkeys(found)
-            for lacks in [look_for_gaps(RunDir(folder))]
+            for lacks in [find_missing_records(RunDir(folder))]
             for note in (*lacks.sentences, *lacks.notes)
         ]
         notes += [

@@ -23,9 +23,9 @@ from coeval.analysis.comparison.comparison_report import (
 )
 from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.plain import plain
-from coeval.core.shown_names import fitted_names, short_names, short_paths
-from coeval.core.text import listed, numbered
+from coeval.core.plain import escape_line
+from coeval.core.shown_names import fit_names, short_names, short_paths
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -36,9 +36,9 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    as_sentence,
-    cell_text,
-    columns_of,
+    format_cell,
+    make_columns,
+    warning_to_sentence,
 )
 from coeval.reports.difference_table import with_differences
 from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
@@ -86,8 +86,8 @@ def comparison_page(compared: ComparisonReport) -> Report:
     sections.append(_sides_section(compared, shown))
     return Report(
         kind="comparison",
-        title=f"Comparison of {listed(order, _MOST_IN_TITLE if len(order) <= _MOST_IN_TITLE else 1)}",
-        facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
+        title=f"Comparison of {join_names(order, _MOST_IN_TITLE if len(order) <= _MOST_IN_TITLE else 1)}",
+        facts=(pluralize(len(compared.sides), "side"), pluralize(len(compared.comparisons), "comparison")),
         lead=(
             *_leading(named, shown, paired),
             *_cost_sentence(compared, shown),
@@ -101,7 +101,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
 def _shown(compared: ComparisonReport) -> _Shown:
     order = best_first(compared.comparisons, list(compared.sides))
     short = short_names(order)
-    fitted = fitted_names((short[label] for label in order), _LONGEST_SIDE)
+    fitted = fit_names((short[label] for label in order), _LONGEST_SIDE)
     names = {label: fitted[short[label]] for label in order}
     groups: list[list[str]] = []
     for label in compared.sides:
@@ -123,13 +123,13 @@ def _shown(compared: ComparisonReport) -> _Shown:
 def _alerts(compared: ComparisonReport) -> Iterator[Alert]:
     """What speaks against the figures as a whole; the last section has the reasons."""
     if compared.simulated:
-        yield Alert(as_sentence(SIMULATED))
+        yield Alert(warning_to_sentence(SIMULATED))
     apart = [found for note in compared.notes if (found := Incomparable.of(note)) is not None]
     if apart:
         pairs = (f"{one.task} with {one.with_what}" for one in apart)
-        yield Alert(plain(f"Not comparable: {listed(pairs, 3)}."))
+        yield Alert(escape_line(f"Not comparable: {join_names(pairs, 3)}."))
     for doubt in compared.doubts[:1]:
-        yield Alert(plain(doubt))
+        yield Alert(escape_line(doubt))
 
 
 def _leading(named: Sequence[Comparison], shown: _Shown, paired: Sequence[str]) -> Iterator[Sentence]:
@@ -148,10 +148,10 @@ def _cost_sentence(compared: ComparisonReport, shown: _Shown) -> Iterator[Senten
     if len(shown.groups) > 1 or not all(side.usd_per_1000 for side in sides):
         return
     one, other = (shown.names[label] for label in leading)
-    prices = [cell_text(side.usd_per_1000, "usd") for side in sides]
+    prices = [format_cell(side.usd_per_1000, "usd") for side in sides]
     said = f"1,000 answers of {one} cost {prices[0]}, of {other} {prices[1]}"
     if all(side.seconds for side in sides):
-        seconds = [cell_text(side.seconds, "seconds") for side in sides]
+        seconds = [format_cell(side.seconds, "seconds") for side in sides]
         said += f"; the median answer takes {' and '.join(dict.fromkeys(seconds))}"
     yield Sentence(f"{said}.", _SIDES)
 
@@ -207,7 +207,7 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
     names = ReportTable(
         _DIFFERENCES,
         "Differences from the baseline",
-        (ReportColumn("row", "Of"), *columns_of("Baseline", "By")),
+        (ReportColumn("row", "Of"), *make_columns("Baseline", "By")),
         tuple(rows),
         chosen={"baseline": str(rows[0][1]), "by": str(rows[0][2])},
     )
@@ -273,16 +273,16 @@ def _pairs_section(table: ReportTable, shown: _Shown, counted: Sentence) -> Repo
 def _sides_section(compared: ComparisonReport, shown: _Shown) -> ReportSection:
     tails = short_paths(side.folder for side in compared.sides.values())
     rows = tuple(
-        (shown.names[label], plain(side.model), tails[side.folder], side.usd_per_1000, side.seconds)
+        (shown.names[label], escape_line(side.model), tails[side.folder], side.usd_per_1000, side.seconds)
         for label, side in compared.sides.items()
     )
     columns = (
-        *columns_of("Side", "Model", "Folder"),
+        *make_columns("Side", "Model", "Folder"),
         ReportColumn("usd", "$ per 1,000 answers", "usd", "Mean over answers whose price is known"),
         ReportColumn("seconds", "Seconds", "seconds", "Median over answers"),
     )
     notes = (*compared.doubts, *compared.missing, *compared.notes)
-    sentences = tuple(Sentence(plain(note)) for note in notes)
+    sentences = tuple(Sentence(escape_line(note)) for note in notes)
     return ReportSection(
         _SIDES, "What was compared?", sentences, (), (ReportTable(_SIDES, "Sides", columns, rows),)
     )

@@ -1,4 +1,4 @@
-"""What a report says, whoever shows it, and how its cells are written."""
+"""Contents of a report, whatever shows them, and how its cells are written."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
-from coeval.core.figures import MISSING, FigureKind, figure, figure_text
-from coeval.core.plain import plain
+from coeval.analysis.measures.measure_tree import Measured
+from coeval.core.figures import MISSING, FigureKind, figure_with_interval, format_figure
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 
 # --- Report contents, independent of their format
 #
 # A report is a title, a few sentences that a reader may stop after, and sections. Each section answers one
-# question: sentences, then pictures, then tables. A picture is drawn from the rows of one table, so that its
-# numbers can be read there, and be computed anew where a reader filters. Nothing here is markup: texts came
-# from models and files, and whoever shows them escapes them.
+# question: sentences, then pictures, then tables. A picture is drawn from the rows of one table, so that
+# readers find its numbers there, and a page can recompute it when they filter. Nothing here is markup: texts
+# come from models and files, and whoever shows them escapes them.
 
 Cell: TypeAlias = str | int | float | bool | Measured | None
 """None is shown as missing, never as zero."""
 
 
 class ReportColumn(msgspec.Struct, frozen=True):
-    """``name`` is what pictures and filters call it, ``title`` what people read, ``meaning`` what a pointer
-    that rests on it is told. ``terminal``: its heading there, the title where it is None; one that is empty
-    has no place there. ``spare``: left out where a terminal is too narrow for all."""
+    """``name`` is what pictures and filters call it, ``title`` its heading, ``meaning`` its tooltip.
+    ``terminal``: its heading on a terminal, by default the title; a column whose heading is empty is not
+    shown there. ``spare``: left out where a terminal is too narrow for all."""
 
     name: str
     title: str
@@ -36,22 +36,23 @@ class ReportColumn(msgspec.Struct, frozen=True):
     spare: bool = False
 
     @property
-    def on_terminal(self) -> str:
+    def terminal_heading(self) -> str:
         if self.terminal is not None:
             return self.terminal
         return self.title if self.title[1:2].isupper() else self.title[:1].lower() + self.title[1:]
 
 
-def columns_of(*titles: str, kind: FigureKind = "text") -> tuple[ReportColumn, ...]:
-    """A column for each title."""
+def make_columns(*titles: str, kind: FigureKind = "text") -> tuple[ReportColumn, ...]:
+    """Make a column for each title, named by the title in lower case."""
     return tuple(ReportColumn(title.lower(), title, kind) for title in titles)
 
 
 class ReportTable(msgspec.Struct, frozen=True):
-    """``name`` is unique in a report. ``links`` gives rows, by place, the choice of items behind them: the
-    query of an address such as ``student=gpt&task=triage``. ``chosen``: by column, the value of the rows that
-    are shown at first; toggles of its pictures, called as the columns are, choose others. ``names``: how many
-    columns say, one within the other, what a row is of. ``bold``: row and column of cells that stand out."""
+    """``name`` is unique in a report. ``links`` maps the indices of rows to the query of an address that
+    chooses the items behind them, such as ``student=gpt&task=triage``. ``chosen``: by column, the value of
+    the rows shown at first; toggles of its pictures, named as the columns are, choose others. ``names``:
+    how many of the first columns name what a row is of, from outer to inner. ``bold``: row and column of
+    bold cells."""
 
     name: str
     title: str
@@ -64,64 +65,63 @@ class ReportTable(msgspec.Struct, frozen=True):
     bold: frozenset[tuple[int, int]] = frozenset()
 
     @property
-    def first_rows(self) -> tuple[tuple[Cell, ...], ...]:
-        """Those that are shown at first."""
-        places = {
-            at: self.chosen[column.name]
-            for at, column in enumerate(self.columns)
-            if column.name in self.chosen
-        }
-        return tuple(row for row in self.rows if all(row[at] == value for at, value in places.items()))
+    def initial_rows(self) -> tuple[tuple[Cell, ...], ...]:
+        """Return the rows whose cells have the ``chosen`` values."""
+        names = [column.name for column in self.columns]
+        wanted = [(names.index(name), value) for name, value in self.chosen.items() if name in names]
+        return tuple(row for row in self.rows if all(row[at] == value for at, value in wanted))
 
     @property
-    def places_in_use(self) -> list[int]:
-        """Those of names, and of columns with a place on a terminal in which a row has anything."""
+    def used_columns(self) -> list[int]:
+        """Return the indices of the name columns, and of those with a terminal heading and a cell that is not
+        empty."""
         return [
             at
             for at, column in enumerate(self.columns)
             if at < self.names
             or (
-                column.on_terminal
-                and any(cell_text(row[at], column.kind) not in _NOTHING for row in self.rows)
+                column.terminal_heading
+                and any(format_cell(row[at], column.kind) not in _EMPTY_TEXTS for row in self.rows)
             )
         ]
 
-    def with_columns(self, *names: str, last: str = "") -> ReportTable:
-        """The same with these columns first, which say what a row is of, and with that column ``last``."""
-        at_name = {column.name: at for at, column in enumerate(self.columns)}
-        first, end = [at_name[name] for name in names], [at_name[last]] if last else []
-        between = (at for at in range(len(self.columns)) if at not in {*first, *end})
-        places = [*first, *between, *end]
+    def reorder_columns(self, *names: str, last: str = "") -> ReportTable:
+        """Move the columns ``names`` to the front, as those that name what a row is of, and the column
+        ``last`` to the end."""
+        index_by_name = {column.name: index for index, column in enumerate(self.columns)}
+        first, end = [index_by_name[name] for name in names], [index_by_name[last]] if last else []
+        order = [*first, *(index for index in range(len(self.columns)) if index not in {*first, *end}), *end]
         return msgspec.structs.replace(
             self,
-            columns=tuple(self.columns[at] for at in places),
-            rows=tuple(tuple(row[at] for at in places) for row in self.rows),
-            bold=frozenset((row, places.index(at)) for row, at in self.bold),
+            columns=tuple(self.columns[index] for index in order),
+            rows=tuple(tuple(row[index] for index in order) for row in self.rows),
+            bold=frozenset((row, order.index(index)) for row, index in self.bold),
             names=len(names),
         )
 
-    def records(self) -> list[dict[str, Any]]:
-        """Its rows as objects by column name, as pictures and the browser take them."""
-        found: list[dict[str, Any]] = [{} for _ in self.rows]
-        for record, row in zip(found, self.rows, strict=True):
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the rows as objects by column name, for pictures and the browser. A `Measured` in column
+        ``c`` becomes ``c``, ``c_low``, ``c_high`` and ``c_n``."""
+        records: list[dict[str, Any]] = [{} for _ in self.rows]
+        for record, row in zip(records, self.rows, strict=True):
             for column, cell in zip(self.columns, row, strict=True):
                 name = column.name
                 if isinstance(cell, Measured):
                     ends = (name, f"{name}_low", f"{name}_high", f"{name}_n")
                     record |= zip(ends, cell, strict=False)
                 else:
-                    record[name] = plain(cell) if isinstance(cell, str) else cell
-        return found
+                    record[name] = escape_line(cell) if isinstance(cell, str) else cell
+        return records
 
-    def largest(self, name: str, least: float = 0.0, *, ends: bool = False) -> float:
-        """The largest amount in a column, whatever its sign, and no less than ``least``; ``ends``: of the
-        intervals too."""
-        place = next(at for at, column in enumerate(self.columns) if column.name == name)
+    def largest_amount(self, column: str, least: float = 0.0, *, with_intervals: bool = False) -> float:
+        """Return the largest absolute value in a column, at least ``least``, with the ends of intervals if
+        asked for."""
+        index = [each_column.name for each_column in self.columns].index(column)
         values: list[Cell] = []
         for row in self.rows:
-            cell = row[place]
+            cell = row[index]
             if isinstance(cell, Measured):
-                values += (cell.value, cell.low, cell.high) if ends else (cell.value,)
+                values += (cell.value, cell.low, cell.high) if with_intervals else (cell.value,)
             else:
                 values.append(cell)
         return max([least, *(abs(value) for value in values if isinstance(value, int | float))])
@@ -135,9 +135,9 @@ class PictureToggle(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """A Vega-Lite specification whose only data set has the name of the ``table`` that it shows: a row of the
-    table is an object by column name, a `Measured` in column ``c`` becoming ``c``, ``c_low``, ``c_high`` and
-    ``c_n``. ``title`` says in words what it shows; ``toggles`` are what can be chosen of it."""
+    """A Vega-Lite specification whose only data set has the name of the ``table`` that it shows, in the form
+    of `ReportTable.to_dicts`. ``title`` says in words what it shows; ``toggles`` are what readers can
+    choose of it."""
 
     name: str
     title: str
@@ -154,7 +154,7 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 class PassagePart(msgspec.Struct, frozen=True):
-    """Text as it stands; ``stand_in`` says that it stands for one that nobody has written yet."""
+    """``text`` as it is; ``stand_in``: it takes the place of a text that does not exist yet."""
 
     text: str
     stand_in: bool = False
@@ -169,7 +169,7 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """What nobody may overlook, in a sentence; ``command`` mends it, empty where none does."""
+    """A warning that nobody may overlook, in a sentence; ``command`` mends it, empty if none does."""
 
     text: str
     command: str = ""
@@ -194,26 +194,26 @@ class ReportSection(msgspec.Struct, frozen=True):
     passages: tuple[Passage, ...] = ()
 
 
-def section_of(
+def make_section(
     anchor: str,
     question: str,
     sentences: Sequence[Sentence],
     pictures: Sequence[Picture],
     tables: Sequence[ReportTable],
 ) -> ReportSection:
-    """A section without the tables that have no row, and without the pictures of these."""
-    shown = tuple(table for table in tables if table.rows)
-    names = {table.name for table in shown}
+    """Make a section without the tables that have no rows, and without the pictures of these."""
+    with_rows = tuple(table for table in tables if table.rows)
+    names = {table.name for table in with_rows}
     drawn = tuple(picture for picture in pictures if picture.table in names)
-    return ReportSection(anchor, question, tuple(sentences), drawn, shown)
+    return ReportSection(anchor, question, tuple(sentences), drawn, with_rows)
 
 
 class Report(msgspec.Struct, frozen=True):
-    """``kind``: what it is about. ``facts`` stand below the title: sizes, cost, dates; so do ``alerts``, as
-    that models were simulated. ``lead`` is the whole in three sentences at most. ``front`` is drawn after the
-    first of them: names, a measure, then figures beside it; ``examples`` follow. ``labels``: by model,
-    what people read in place of its name (`ShownNames`); cells and sentences hold the whole one.
-    ``item_labels``: the same of items, by id, in tables."""
+    """``facts`` are shown below the title: sizes, cost, dates; so are ``alerts``, such as that models were
+    simulated. ``lead`` sums the report up in three sentences at most. ``front`` is drawn after the first
+    of them: names, a measure, then counts; ``examples`` follow. ``labels``: by model, the shorter name
+    that people read (`ShownNames`); cells and sentences hold the whole one. ``item_labels``: the same for
+    items, by id, in tables."""
 
     kind: Literal["experiment", "evaluation", "comparison", "description", "training"]
     title: str
@@ -227,38 +227,41 @@ class Report(msgspec.Struct, frozen=True):
     item_labels: Mapping[str, str] = {}
 
     @property
-    def shown(self) -> ShownNames:
-        """How names stand in its texts."""
+    def shown_names(self) -> ShownNames:
+        """Return how names are shortened in the report's texts."""
         return ShownNames(self.labels, self.item_labels)
 
     def table(self, name: str) -> ReportTable:
-        """One of its tables, by name."""
         return next(table for section in self.sections for table in section.tables if table.name == name)
 
 
-def as_sentence(reported: str) -> str:
-    """Turn what a terminal shows behind "warning:" into a sentence of a page."""
-    return f"{reported[:1].upper()}{reported[1:]}" + ("" if reported.endswith(".") else ".")
+def warning_to_sentence(warning: str) -> str:
+    """Turn the text that a terminal shows behind "warning:" into a sentence of a page."""
+    return f"{warning[:1].upper()}{warning[1:]}" + ("" if warning.endswith(".") else ".")
 
 
-def row_texts(columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
-    """All cells of a table as people read them."""
-    return [[cell_text(cell, column.kind) for cell, column in zip(row, columns, strict=True)] for row in rows]
+def format_rows(columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:
+    """Format all cells of a table as people read them."""
+    return [
+        [format_cell(cell, column.kind) for cell, column in zip(row, columns, strict=True)] for row in rows
+    ]
 
 
-_NOTHING = ("", MISSING)
+_EMPTY_TEXTS = ("", MISSING)
 
 
-def cell_text(cell: Cell, kind: FigureKind) -> str:
-    """``81.0 [80.2, 82.1]``, ``1,985``, ``$5.12``, ``<0.001``."""
+def format_cell(cell: Cell, kind: FigureKind) -> str:
+    """Format a cell as people read it: ``81.0 [80.2, 82.1]``, ``1,985``, ``$5.12``, ``<0.001``."""
     match cell:
         case None:
             return MISSING
         case Measured():
-            return MISSING if cell.value is None else figure_text(kind, cell.value, cell.low, cell.high)
+            return (
+                MISSING if cell.value is None else figure_with_interval(kind, cell.value, cell.low, cell.high)
+            )
         case bool():
             return "yes" if cell else "no"
         case str():
-            return plain(cell)
+            return escape_line(cell)
         case _:
-            return figure(cell, kind)
+            return format_figure(cell, kind)

@@ -6,17 +6,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.shown_names import short_names
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.engine.progress import Calls
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.pipeline.config.roles import asked_as
+from coeval.pipeline.config.roles import model_id_or_code
 from coeval.pipeline.config.schema import PHASES, Config, ModelConfig, Phase, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, Kind
-from coeval.pipeline.plan.estimate.run_estimate import calls, hours, sources, summed_up
-from coeval.pipeline.plan.preview import Forecast, Preview, expected
+from coeval.pipeline.plan.estimate.run_estimate import (
+    describe_sources,
+    format_calls,
+    format_hours,
+    summarise_estimate,
+)
+from coeval.pipeline.plan.preview import Forecast, Preview, build_forecast
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
@@ -32,9 +37,9 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    as_sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
+    warning_to_sentence,
 )
 from coeval.reports.planned_prompts import MOST_DRAWN, PlannedPrompt, planned_prompts, planned_values
 
@@ -49,7 +54,7 @@ def models_table(config: Config, opened: Sequence[ModelConfig]) -> ReportTable:
             model.name,
             model.interface,
             _identifier(model),
-            model.cast,
+            model.roles_text,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
         for model in opened
@@ -71,18 +76,18 @@ def _identifier(model: ModelConfig) -> str | None:
     """None: the name itself."""
     host = HOSTS.get(model.interface)  # None: auto, not resolved
     own_code = host is not None and host.dialect == OWN_CODE
-    asked = asked_as(model) if own_code else str(model.parameters.get("model", model.name))
+    asked = model_id_or_code(model) if own_code else str(model.parameters.get("model", model.name))
     return None if asked == model.name else asked
 
 
 def _answered(config: Config) -> list[str]:
     """The students whom nobody asks."""
-    return list(dict.fromkeys(name for task in config.tasks for name in config.answered_by(task)))
+    return list(dict.fromkeys(name for task in config.tasks for name in config.students_with_answers(task)))
 
 
 def _judged(setup: TaskSetup) -> str:
     if setup.judges:
-        return setup.task.way_of_judging
+        return setup.task.judging_mode
     scored = {"labels are compared": setup.labels, "checks are computed": setup.checks}
     return ", ".join([*(what for what, of in scored.items() if of), "no judge is asked"])
 
@@ -116,7 +121,7 @@ def attributes_table(preview: Preview) -> ReportTable:
     """One row for each attribute, with its values."""
     rows = tuple(row for setup in preview.plan.setups for row in _attributes(setup.task, preview))
     columns = (
-        *columns_of("Task", "Attribute"),
+        *make_columns("Task", "Attribute"),
         ReportColumn("kind", "Kind", meaning="Target: must be covered. Nuanced: keeps items varied."),
         ReportColumn("values", "Values"),
     )
@@ -141,17 +146,17 @@ def rubric_table(preview: Preview) -> ReportTable:
         task = setup.task
         known: Mapping[str, str] | None = preview.blueprint.known_part(task, "rubric")
         if known is None:
-            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").described(), None))
+            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
             known = preview.blueprint.heard_rubric(task)
         for factor, criterion in known.items():
             compared = factor in task.label_attributes
             said = "compared with the item's value, without a judge" if compared else criterion
             judged = not compared and factor not in task.checks
-            levels = task.scale_of(factor).described() if judged else None
+            levels = task.scale_of(factor).describe_levels() if judged else None
             weight = None if compared else task.weights.get(factor)
             rows.append((task.name, factor, " ".join(said.split()), levels, weight))
     columns = (
-        *columns_of("Task", "Factor"),
+        *make_columns("Task", "Factor"),
         ReportColumn("criterion", "What the best level means"),
         ReportColumn("levels", "Levels", meaning="From worst to best, with what each counts."),
         ReportColumn("weight", "Weight", "number", "In an item's score; 1 where none is given"),
@@ -178,8 +183,8 @@ def phases_table(config: Config, foreseen: Forecast, options: RunOptions) -> Rep
     return ReportTable("phases", "The five phases", columns, tuple(rows), bold=bold)
 
 
-def _counted(calls: Calls) -> int | str:
-    return calls.low if calls.low == calls.high else str(calls)
+def _counted(format_calls: Calls) -> int | str:
+    return format_calls.low if format_calls.low == format_calls.high else str(format_calls)
 
 
 def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
@@ -205,12 +210,12 @@ def description_report(described: DescribedExperiment) -> Report:
     values = _values(preview)
     prompts = [prompt for setup in preview.plan.setups for prompt in planned_prompts(setup, preview)]
     estimate = described.estimate
-    told = (*summed_up(estimate), *sources(estimate))
+    told = (*summarise_estimate(estimate), *describe_sources(estimate))
     sections = (
         _design(described),
         _prompts(prompts),
         _coverage(values, preview),
-        section_of(
+        make_section(
             "takes", "What will it take?", tuple(map(Sentence, told)), (), tuple(estimate_tables(estimate))
         ),
     )
@@ -221,7 +226,7 @@ def description_report(described: DescribedExperiment) -> Report:
         facts=tuple(_facts(described)),
         lead=tuple(_lead(described, values)),
         sections=sections,
-        alerts=(Alert(as_sentence(SIMULATED)),) if simulated else (),
+        alerts=(Alert(warning_to_sentence(SIMULATED)),) if simulated else (),
         labels=_shown_names(described),
     )
 
@@ -236,19 +241,19 @@ def _shown_names(described: DescribedExperiment) -> dict[str, str]:
 def _facts(described: DescribedExperiment) -> Iterator[str]:
     config, estimate = described.config, described.estimate
     yield "not run yet" if not described.options.continue_run else "what is left of a run that has begun"
-    yield numbered(len(config.models), "model")
-    yield numbered(len(config.tasks), "task")
-    yield f"{calls(estimate.total.calls)} calls"
-    yield hours(estimate.hours)
+    yield pluralize(len(config.models), "model")
+    yield pluralize(len(config.tasks), "task")
+    yield f"{format_calls(estimate.total.calls)} calls"
+    yield format_hours(estimate.hours)
 
 
 def _lead(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
     count = described.preview.plan_count
     items, answers, judgments = (count.total(phase).planned for phase in FLOWING)
-    tasks = numbered(len(described.config.tasks), "task")
+    tasks = pluralize(len(described.config.tasks), "task")
     yield Sentence(
-        f"{numbered(items, 'item')} for {tasks}, {numbered(answers, 'answer')} to them, and "
-        f"{numbered(judgments, 'judgment')} of these answers.",
+        f"{pluralize(items, 'item')} for {tasks}, {pluralize(answers, 'answer')} to them, and "
+        f"{pluralize(judgments, 'judgment')} of these answers.",
         "design",
     )
     if described.options.continue_run:
@@ -256,7 +261,7 @@ def _lead(described: DescribedExperiment, values: ReportTable) -> Iterator[Sente
         yield Sentence(f"Of these, {owed:,} records are missing; calls and cost are theirs.", "takes")
     for task in sorted(described.preview.unsettled):
         yield Sentence(f"{task}: teachers have yet to propose what is missing of its design.", "design")
-    for sentence in summed_up(described.estimate):
+    for sentence in summarise_estimate(described.estimate):
         yield Sentence(sentence, "takes")
     for sentence in _absent(values, described.preview):
         yield Sentence(sentence, "coverage")
@@ -266,10 +271,10 @@ def _lead(described: DescribedExperiment, values: ReportTable) -> Iterator[Sente
 
 def _design(described: DescribedExperiment) -> ReportSection:
     config, preview = described.config, described.preview
-    foreseen = expected(config, preview)
+    foreseen = build_forecast(config, preview)
     roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
     roles["student"] += len(_answered(config))
-    cast = ", ".join(numbered(count, role) for role, count in roles.items())
+    cast = ", ".join(pluralize(count, role) for role, count in roles.items())
     return ReportSection(
         "design",
         "What is evaluated, and by whom?",
@@ -305,7 +310,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
             prompt.task,
             prompt.phase,
             prompt.what,
-            listed(prompt.models, _MOST_NAMED),
+            join_names(prompt.models, _MOST_NAMED),
             prompt.characters,
             sum(part.stand_in for part in prompt.parts),
             prompt.structured,
@@ -313,7 +318,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         for prompt in prompts
     )
     columns = (
-        *columns_of("Task", "Phase"),
+        *make_columns("Task", "Phase"),
         ReportColumn("what", "Asked for"),
         ReportColumn("models", "Sent to", meaning="All of these are sent the same words."),
         ReportColumn("characters", "Characters known", "count"),
@@ -323,7 +328,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         ReportColumn("structured", "By schema", meaning="The answer's shape is set where the host can."),
     )
     said = (
-        f"{numbered(len(prompts), 'prompt')}, as models will be sent them; the attributes are those of an "
+        f"{pluralize(len(prompts), 'prompt')}, as models will be sent them; the attributes are those of an "
         "item of the plan, and what a model is yet to write is marked."
     )
     table = ReportTable("prompts", "Prompts", columns, rows)
@@ -343,7 +348,7 @@ def _coverage(values: ReportTable, preview: Preview) -> ReportSection:
     said += [
         f"{setup.task.name}: {sentence}" for setup in preview.plan.setups for sentence in setup.shortfalls()
     ]
-    return section_of("coverage", "What will the items cover?", tuple(map(Sentence, said)), (), (values,))
+    return make_section("coverage", "What will the items cover?", tuple(map(Sentence, said)), (), (values,))
 
 
 def _values(preview: Preview) -> ReportTable:
@@ -354,7 +359,7 @@ def _values(preview: Preview) -> ReportTable:
     ]
     counted = f"Of a teacher's first {MOST_DRAWN:,}, and of those that exist"
     columns = (
-        *columns_of("Task", "Kind", "Attribute", "Value"),
+        *make_columns("Task", "Kind", "Attribute", "Value"),
         ReportColumn("items", "Items", "count", counted),
     )
     return ReportTable("values", "Items by value", columns, tuple(rows))
@@ -366,7 +371,7 @@ def _absent(values: ReportTable, preview: Preview) -> Iterator[str]:
     for task, kind, attribute, value, items in values.rows:
         if kind == "target" and not items and task not in preview.unsettled:
             absent.setdefault(task, []).append(f"{attribute} = {value}")
-    yield from (f"{task}: no item has {listed(lacking)}." for task, lacking in absent.items())
+    yield from (f"{task}: no item has {join_names(lacking)}." for task, lacking in absent.items())
 
 
 def _present(values: ReportTable, preview: Preview) -> Counter[Cell]:
@@ -419,9 +424,9 @@ def _estimate_table(
 
 def _line(name: str, line: EstimateLine) -> tuple[Cell, ...]:
     low, high = round(line.calls.low), round(line.calls.high)
-    calls = Measured(line.calls.central, low, high, None, None) if low < high else low
+    format_calls = Measured(line.calls.central, low, high, None, None) if low < high else low
     tokens = (round(line.input_tokens.central), round(line.output_tokens.central))
-    return (name, calls, *tokens, None if line.cost_usd is None else _ranged(line.cost_usd))
+    return (name, format_calls, *tokens, None if line.cost_usd is None else _ranged(line.cost_usd))
 
 
 def _ranged(span: Span) -> Measured:

@@ -10,12 +10,12 @@ import msgspec
 from coeval.analysis.comparison.family import PairDifference
 from coeval.core.figures import share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable
-from coeval.reports.measure_table import declared_column, error_in_points, gap_in_points
+from coeval.reports.measure_table import column_of_field, metric_error_in_points, metric_gap_in_points
 
 
 def _over_judges(one: PairDifference, unit: str) -> Cell:
     ends = one.ci95_over_judges_adjusted
-    return None if ends is None else gap_in_points(one.difference, ends, unit, one.n)
+    return None if ends is None else metric_gap_in_points(one.difference, ends, unit, one.n)
 
 
 _Field = tuple[ReportColumn, Callable[[Any, str], Cell]]
@@ -27,34 +27,34 @@ _FIELDS: Mapping[str, _Field] = {
         lambda one, unit: share_of_scale(one.mean_a, unit),
     ),
     "difference": (
-        msgspec.structs.replace(declared_column(PairDifference, "difference"), terminal="difference"),
-        lambda one, unit: gap_in_points(one.difference, one.ci95_adjusted, unit, one.n),
+        msgspec.structs.replace(column_of_field(PairDifference, "difference"), terminal="difference"),
+        lambda one, unit: metric_gap_in_points(one.difference, one.ci95_adjusted, unit, one.n),
     ),
     "over_judges": (
-        declared_column(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
+        column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
         _over_judges,
     ),
     "p": (
-        msgspec.structs.replace(declared_column(PairDifference, "p_adjusted", "p"), terminal="p"),
+        msgspec.structs.replace(column_of_field(PairDifference, "p_adjusted", "p"), terminal="p"),
         lambda one, _: one.p_adjusted,
     ),
     "p_over_judges": (
-        declared_column(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
+        column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
         lambda one, _: one.p_over_judges_adjusted,
     ),
     "sure": (
         ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment", ""),
         lambda one, _: one.significant,
     ),
-    "agreeing": (declared_column(PairDifference, "agreeing"), lambda one, _: one.agreeing),
+    "agreeing": (column_of_field(PairDifference, "agreeing"), lambda one, _: one.agreeing),
     "n": (ReportColumn("n", "Items", "count", terminal="n"), lambda one, _: one.n),
     "missing": (
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
         lambda one, _: one.missing,
     ),
     "could_be_seen": (
-        declared_column(PairDifference, "minimum_detectable", "could_be_seen"),
-        lambda one, unit: error_in_points(one.minimum_detectable, unit),
+        column_of_field(PairDifference, "minimum_detectable", "could_be_seen"),
+        lambda one, unit: metric_error_in_points(one.minimum_detectable, unit),
     ),
     "test": (ReportColumn("test", "Test"), lambda one, _: one.test),
     "trend": (ReportColumn("trend", "Trend"), lambda one, _: one.trend),

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import vl_convert
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
-from coeval.reports.chart_spec import plain_rows, with_labels
+from coeval.core.text import join_names
+from coeval.reports.chart_spec import make_rows_plain, resolve_short_names
 from coeval.reports.content import Picture, Report
 
 # --- Themes: light and dark
@@ -21,7 +21,7 @@ from coeval.reports.content import Picture, Report
 
 class Theme(NamedTuple):
     """Colours, as ``#rrggbb``. ``least`` and ``most`` are the ends of a scale of amounts, ``against`` the
-    other end of one with a middle: text is to be read on all of them."""
+    other end of one with a middle; text is legible on all of them."""
 
     background: str
     text: str
@@ -56,7 +56,7 @@ DARK = Theme(
 
 
 def theme_config(theme: Theme) -> dict[str, Any]:
-    """A Vega-Lite ``config``."""
+    """Return a theme as a Vega-Lite ``config``."""
     return {
         "background": None,
         "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
@@ -111,32 +111,32 @@ class Figure(NamedTuple):
         return self.svg
 
 
-def figures(report: Report) -> Iterator[Figure]:
-    """All pictures of a report, one by one."""
-    return (figure(report, name) for name in _pictures(report))
+def draw_figures(report: Report) -> Iterator[Figure]:
+    """Draw all pictures of a report, one by one."""
+    return (draw_figure(report, name) for name in _pictures_by_name(report))
 
 
-def figure(report: Report, name: str = "") -> Figure:
-    """Draw one picture of a report, by default the first. Raises UsageError: there is none of that name."""
-    pictures = _pictures(report)
+def draw_figure(report: Report, name: str = "") -> Figure:
+    """Draw one picture of a report, by default the first. Raises UsageError: no picture has that name."""
+    pictures = _pictures_by_name(report)
     if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
-        there = f" {name}; there are {listed(pictures)}" if pictures else ""
-        raise UsageError(f"the report has no picture{there}")
-    spec, name = _drawable(picture, report), re.sub(r"[^A-Za-z0-9._-]+", "-", picture.name).strip(".-")
+        others = f" {name}; there are {join_names(pictures)}" if pictures else ""
+        raise UsageError(f"the report has no picture{others}")
+    spec, name = _complete_spec(picture, report), re.sub(r"[^A-Za-z0-9._-]+", "-", picture.name).strip(".-")
     on_white = {**theme_config(LIGHT), "background": LIGHT.background}
     svg = vl_convert.vegalite_to_svg(spec, config=on_white, allowed_base_urls=[])
     png = vl_convert.vegalite_to_png(spec, config=on_white, allowed_base_urls=[], ppi=PPI)
     return Figure(name or "picture", svg, png)
 
 
-def _pictures(report: Report) -> dict[str, Picture]:
+def _pictures_by_name(report: Report) -> dict[str, Picture]:
     return {picture.name: picture for section in report.sections for picture in section.pictures}
 
 
-def _drawable(picture: Picture, report: Report) -> dict[str, Any]:
-    """With its rows, and a width of its own in place of the page's."""
-    spec: dict[str, Any] = with_labels(picture.spec, report.labels)
+def _complete_spec(picture: Picture, report: Report) -> dict[str, Any]:
+    """Return the specification with its rows and labels, and a width in place of the page's."""
+    spec: dict[str, Any] = resolve_short_names(picture.spec, report.labels)
     if spec.get("width") == "container":
-        room = spec.get("usermeta", {})
-        spec["width"] = max(min(_WIDTH, float(room.get("width", _WIDTH))), float(room.get("least", 0)))
-    return {**spec, "datasets": {picture.table: plain_rows(report.table(picture.table).records())}}
+        limits = spec.get("usermeta", {})
+        spec["width"] = max(min(_WIDTH, float(limits.get("width", _WIDTH))), float(limits.get("least", 0)))
+    return {**spec, "datasets": {picture.table: make_rows_plain(report.table(picture.table).to_dicts())}}

@@ -8,13 +8,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, bill
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import short_names
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -24,12 +24,12 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    cell_text,
-    columns_of,
+    format_cell,
+    make_columns,
 )
 from coeval.reports.experiment.judges_section import section_of_judges
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
-from coeval.reports.measure_table import declared_column, error_in_points, in_points
+from coeval.reports.measure_table import column_of_field, metric_error_in_points, metric_in_points
 from coeval.reports.plots import interval_plot
 from coeval.reports.result_tables import Results, cost_table, results
 
@@ -40,7 +40,7 @@ def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> It
     """Nothing where no judgment can be held against another; ``models`` were judged."""
     judges = list(measures.judges)
     if judges:
-        said = map(plain, measures.findings or _unsure(judges))
+        said = map(escape_line, measures.findings or _unsure(judges))
         section = section_of_judges(measures, list(said), [*models, *judges])
         # Of one judge there is nothing to compare; not every judgment is a score that an item is chosen by.
         shown = [table for table in section.tables if len(judges) > 1 or table.name != "panel"]
@@ -63,26 +63,26 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
     judges = output_judges_section(measures, models)
     return Report(
         kind="evaluation",
-        title=plain(listed(models) or reader.folder.resolve().name),
+        title=escape_line(join_names(models) or reader.folder.resolve().name),
         facts=tuple(_facts(found, tasks, reader)),
         lead=lead or (Sentence("Nothing is scored yet."),),
         sections=(_scores(found.metrics, measures), *judges, _spent(found)),
-        alerts=tuple(Alert(f"{plain(note)}.") for note in found.notes[:_MOST_ALERTS]),
+        alerts=tuple(Alert(f"{escape_line(note)}.") for note in found.notes[:_MOST_ALERTS]),
         front=_front(first, several=len(models) > 1),
         labels=short_names([*models, *measures.judges]),
     )
 
 
 def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
-    yield numbered(len(tasks), "task")
+    yield pluralize(len(tasks), "task")
     [(answers, failed)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM answers")
-    yield numbered(answers, "answer") + (f", {failed:,} failed" if failed else "")
+    yield pluralize(answers, "answer") + (f", {failed:,} failed" if failed else "")
     [(judgments, lost)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM judgments")
     if judgments:
-        yield numbered(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
+        yield pluralize(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
     if reported := bill(found.costs):
         yield str(reported)
-    yield plain(reader.folder.resolve().name)
+    yield escape_line(reader.folder.resolve().name)
 
 
 def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
@@ -96,7 +96,7 @@ def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
 
 def _text(metric: MetricScore) -> str:
     """``48.0 [40.2, 55.9]``"""
-    return cell_text(in_points((metric.value, metric.low, metric.high), metric.unit), "points")
+    return format_cell(metric_in_points(metric.value, (metric.low, metric.high), metric.unit), "points")
 
 
 # Sentences of the first screen, and lines above it; the last section has all of these if there are more.
@@ -110,14 +110,14 @@ def _lead(first: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[Se
         return
     tasks = dict.fromkeys(one.task for one in first)
     if len({one.model for one in first}) == 1:
-        shown = listed((f"{_text(one)} in {one.task}" for one in first), _MOST_TASKS)
+        shown = join_names((f"{_text(one)} in {one.task}" for one in first), _MOST_TASKS)
         yield Sentence(f"{first[0].model} scores {shown}.", "scores")
     else:
         for task in list(tasks)[: _MOST_SAID - 1]:
             best = max((one for one in first if one.task == task), key=lambda one: one.value or 0.0)
             yield Sentence(f"{best.model} has the highest score in {task}: {_text(best)}.", "scores")
     if measures.judges:
-        yield Sentence(plain(next(iter(measures.findings or _unsure(list(measures.judges))))), "judges")
+        yield Sentence(escape_line(next(iter(measures.findings or _unsure(list(measures.judges))))), "judges")
 
 
 def _front(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None:
@@ -149,8 +149,9 @@ def _front(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None
 
 def _share(metric: MetricScore) -> Measured:
     """A metric with its interval as shares of its scale; nothing where its scale is not known."""
-    ends = (metric.value, metric.low, metric.high) if metric.unit else (None, None, None)
-    return in_points(ends, metric.unit, metric.n)
+    if not metric.unit:
+        return Measured(None, None, None, metric.n, None)
+    return metric_in_points(metric.value, (metric.low, metric.high), metric.unit, metric.n)
 
 
 # Units whose figures as published are these points, or hundredths of them; of others the table has both.
@@ -186,7 +187,7 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         "Metrics",
         (
             ReportColumn("row", "Of"),
-            *columns_of("Model", "Task", "Metric"),
+            *make_columns("Model", "Task", "Metric"),
             ReportColumn("shown", "Points", "points", "With its 95% interval"),
             *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
             ReportColumn("n", "n", "count"),
@@ -220,23 +221,31 @@ def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTa
                 unit = tasks.units.get((task, metric), "share")
                 spread = spreads.get(metric)
                 errors = (None, None) if spread is None else (spread.item_se, spread.std)
-                scaled = (error_in_points(each, unit) for each in errors)
+                scaled = (metric_error_in_points(each, unit) for each in errors)
                 runs = None if spread is None else spread.n_runs
                 rows.append(
-                    (model, task, metric, in_points(value[:3], unit, value.n), value.n, *scaled, runs)
+                    (
+                        model,
+                        task,
+                        metric,
+                        metric_in_points(value.value, (value.low, value.high), unit, value.n),
+                        value.n,
+                        *scaled,
+                        runs,
+                    )
                 )
     return ReportTable(
         "samples",
         "Over all samples" if sampled else "Metrics",
         (
-            *columns_of("Model", "Task", "Metric"),
+            *make_columns("Model", "Task", "Metric"),
             ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
             ReportColumn("prompts", "Prompts", "count", terminal="n"),
             *(
-                msgspec.structs.replace(declared_column(SampleSpread, field), kind="points")
+                msgspec.structs.replace(column_of_field(SampleSpread, field), kind="points")
                 for field in ("item_se", "std")
             ),
-            declared_column(SampleSpread, "n_runs"),
+            column_of_field(SampleSpread, "n_runs"),
         ),
         tuple(rows),
         links=links,
@@ -249,6 +258,6 @@ def _spent(found: Results) -> ReportSection:
     said = [] if above else [f"{note}." for note in found.notes]
     if not found.notes:
         said = ["Nothing is missing, and nothing rules out comparing it."]
-    sentences = tuple(Sentence(plain(text)) for text in said)
+    sentences = tuple(Sentence(escape_line(text)) for text in said)
     question = "What is missing, and what did it cost?"
     return ReportSection("cost", question, sentences, (), (cost_table(found.costs),) if found.costs else ())

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import UsageError
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.reports.content import Report
-from coeval.reports.drawn_pictures import figures
+from coeval.reports.drawn_pictures import draw_figures
 from coeval.store.jsonl import write_bytes_atomic
 
 
 class ReportFiles(NamedTuple):
-    """Files that are to be written: a workbook, pictures into the folder ``figures``, and a folder's page
-    into the folder ``page``, which whoever reads that folder writes."""
+    """Files to write: a workbook, pictures into the folder ``figures``, and a folder's page into the folder
+    ``page``, which whoever reads that folder writes."""
 
     excel: Path | None = None
     figures: Path | None = None
     page: Path | None = None
 
-    def check(self) -> None:
+    def check_paths(self) -> None:
         """Refuse what cannot be written, before anything is read.
 
         Raises UsageError: a file is a folder, or the other way round.
@@ -32,39 +32,36 @@ class ReportFiles(NamedTuple):
             raise UsageError(f"{self.figures} is a file; name a folder, in which the pictures are written")
 
 
-def write_files(report: Report, files: ReportFiles) -> list[Path]:
-    """Write what is wanted.
-
-    Raises StoreError: a file cannot be written.
-    """
-    written: list[Path] = []
+def write_report_files(report: Report, files: ReportFiles) -> list[Path]:
+    """Write the workbook and pictures that ``files`` names. Raises StoreError: a file cannot be written."""
+    paths: list[Path] = []
     if files.excel is not None:
         from coeval.reports.report_workbook import write_workbook
 
         write_workbook(files.excel, report)
-        written.append(files.excel)
+        paths.append(files.excel)
     if files.figures is not None:
-        written += write_figures(report, files.figures)
-    return written
+        paths += write_figures(report, files.figures)
+    return paths
 
 
 def write_figures(report: Report, folder: Path) -> Iterator[Path]:
-    """Write all pictures of a report, each as it is drawn.
+    """Write all pictures of a report as SVG and PNG, and yield each path once written.
 
     Raises StoreError: a file cannot be written.
     """
-    for figure in figures(report):
+    for figure in draw_figures(report):
         for suffix, content in (("svg", figure.svg.encode()), ("png", figure.png)):
             path = folder / f"{figure.name}.{suffix}"
             write_bytes_atomic(path, content)
             yield path
 
 
-def files_reported(written: Iterable[Path], folder: Path | None) -> str:
-    """What was written, in words; pictures in their ``folder`` are counted."""
+def describe_written_files(written: Iterable[Path], figure_folder: Path | None) -> str:
+    """List the paths in words; pictures in ``figure_folder`` are counted."""
     paths = list(written)
-    drawn = [path for path in paths if path.parent == folder and path.suffix in (".png", ".svg")]
-    reported = [str(path) for path in paths if path not in drawn]
-    if folder is not None:
-        reported.append(f"{numbered(len(drawn) // 2, 'picture')} as PNG and SVG in {folder}")
-    return ", ".join(reported)
+    pictures = [path for path in paths if path.parent == figure_folder and path.suffix in (".png", ".svg")]
+    parts = [str(path) for path in paths if path not in pictures]
+    if figure_folder is not None:
+        parts.append(f"{pluralize(len(pictures) // 2, 'picture')} as PNG and SVG in {figure_folder}")
+    return ", ".join(parts)

@@ -14,15 +14,20 @@ from pathlib import Path
 import msgspec
 
 from coeval.analysis.measures.benchmark_measures import ItemMeasures
-from coeval.analysis.measures.measured_run import AnalyzedFolder, analyzed_output, measure_output, measure_run
+from coeval.analysis.measures.compute import (
+    AnalyzedFolder,
+    analyze_output,
+    compute_output_measures,
+    compute_run_measures,
+)
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.plain import plain
-from coeval.pipeline.plan.run_reading import opened
-from coeval.pipeline.upkeep.repair import Missing
-from coeval.reports.content import Report, Sentence, as_sentence
+from coeval.core.plain import escape_line
+from coeval.pipeline.plan.run_reading import open_folder_reader
+from coeval.pipeline.upkeep.repair import MissingRecords
+from coeval.reports.content import Report, Sentence, warning_to_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_choices import RunChoices, run_choices
@@ -44,7 +49,7 @@ class FolderReport:
     measured: AnalyzedFolder
     notes: tuple[str, ...]
     lacks: tuple[str, ...]
-    missing: Missing
+    missing: MissingRecords
     choices: RunChoices | None = None
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
@@ -71,7 +76,7 @@ def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterato
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read.
     """
-    with opened(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, shown=True) as (reader, notes):
         yield reported(reader, notes, options)
 
 
@@ -83,7 +88,7 @@ def reported(reader: Reader, *_: object) -> FolderReport:
 
 @reported.register
 def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
-    measured = measure_run(reader, options=options)
+    measured = compute_run_measures(reader, options=options)
     evidence, items = evidence_of(reader, measured, notes), measured.measures.items
     report = experiment_report(evidence)
     return FolderReport(
@@ -100,10 +105,12 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
 
 @reported.register
 def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderReport:
-    measures, reported = measure_output(reader), (*reader.notes(), *notes)
+    measures, reported = compute_output_measures(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
-    return FolderReport(report, analyzed_output(measures), reported, _reported(reported), Missing(None, ()))
+    return FolderReport(
+        report, analyze_output(measures), reported, _reported(reported), MissingRecords(None, ())
+    )
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(plain(as_sentence(text)) for text in texts)
+    return tuple(escape_line(warning_to_sentence(text)) for text in texts)

@@ -25,7 +25,7 @@ from coeval.analysis.people.label_questions import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.store.human_labels import HumanLabel, add_labels, human, read_labels
 from coeval.store.rundir import RunDir
 
@@ -60,7 +60,7 @@ class LabelSession:
         self.path: Path = folder.path
         self.by = request.by
         judge = human(request.by)
-        with reading(folder) as (reader, _):
+        with open_run_reader(folder) as (reader, _):
             grid = score_grid(reader)
             _refuse_compared(reader, grid)
             factors = judged_factors(grid, request.factors)
@@ -137,7 +137,7 @@ def _refuse_compared(reader: RunReader, grid: ScoreGrid) -> None:
     people's.
     """
     plans = reader.planned.tasks.values() if reader.planned is not None else ()
-    if any(plan.compares for plan in plans) and not any(design.judged for design in grid.designs):
+    if any(plan.compares for plan in plans) and not any(design.judged_factors for design in grid.designs):
         raise UsageError(
             f"{reader.folder}: judges compare its answers pairwise, and people label single answers; a task "
             "with `judging: scores` can be labelled"

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, declared
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs, field_declarations
 from coeval.core.figures import points_per, share_of_scale
-from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
+from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.run_results import MetricScore
@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 _Record = TypeVar("_Record", bound=Entity)
 
 
-class Named(NamedTuple):
-    """A table's ``name`` and ``title``, the ``headings`` of the names that its rows begin with, and under
-    which word a link chooses the first of these; empty: rows have no links."""
+class TableHeading(NamedTuple):
+    """A table's ``name`` and ``title``, the ``headings`` of its name columns, and the key of a link that
+    chooses the first of these; empty: rows have no links."""
 
     name: str
     title: str
@@ -30,118 +30,127 @@ class Named(NamedTuple):
     link: str = ""
 
 
-def declared_column(record: type[Record], field: str, name: str = "") -> ReportColumn:
-    """Of one field; ``name`` is what pictures and filters call it, where that is not the field's."""
-    return msgspec.structs.replace(declared_columns(record)[field], name=name or field)
+def column_of_field(record_type: type[Record], field: str, name: str = "") -> ReportColumn:
+    """Return the column of one declared field; ``name``: what pictures and filters call it, by default the
+    field."""
+    return msgspec.structs.replace(columns_by_field(record_type)[field], name=name or field)
 
 
-def declared_columns(record: type[Record]) -> dict[str, ReportColumn]:
-    """By field, in the order of the record."""
+def columns_by_field(record_type: type[Record]) -> dict[str, ReportColumn]:
+    """Return the declared columns of a record, in its order."""
     return {
-        name: ReportColumn(name, shown.column, shown.kind, shown.meaning, shown.terminal)
-        for name, shown in declared(record).items()
-        if isinstance(shown, ShownAs) and shown.column
+        field: ReportColumn(field, display.column, display.kind, display.meaning, display.terminal)
+        for field, display in field_declarations(record_type).items()
+        if isinstance(display, ShownAs) and display.column
     }
 
 
 def measure_table(
-    of: Named,
-    record: type[_Record],
-    rows: Mapping[Any, _Record],
-    items: str = "Items",
-    beside: Mapping[ReportColumn, Callable[[_Record], Cell]] | None = None,
+    heading: TableHeading,
+    record_type: type[_Record],
+    records_by_name: Mapping[Any, _Record],
+    count_title: str = "Items",
+    further: Mapping[ReportColumn, Callable[[_Record], Cell]] | None = None,
 ) -> ReportTable:
-    """A row for each of ``rows``, whose keys are the names, with all that the record declares.
+    """Make a table with a row for each record and a column for each declared field.
 
     Parameters
     ----------
-    items : the heading of what the first measure rests on
-    beside : further columns
+    count_title : the heading of the first measure's n
+    further : further columns, and how each reads its cell from a record
     """
-    columns, others = declared_columns(record), beside or {}
-    cells: list[tuple[Cell, ...]] = []
-    for key, found in rows.items():
+    columns, further = columns_by_field(record_type), further or {}
+    rows: list[tuple[Cell, ...]] = []
+    for key, record in records_by_name.items():
         names = key if isinstance(key, tuple) else (key,)
-        figures = [getattr(found, name) for name in columns]
-        # of nothing measured, as of the agreement of a single judge, there is no count
+        figures = [getattr(record, field) for field in columns]
+        # what is not measured, as the agreement of a single judge, has no count
         n = next((figure.n for figure in figures if isinstance(figure, Measured)), None) or None
-        further = (take(found) for take in others.values())
-        cells.append((*names, *map(_cell, figures), n, *further))
+        rows.append((*names, *map(_measure_cell, figures), n, *(read(record) for read in further.values())))
     return ReportTable(
-        of.name,
-        of.title,
+        heading.name,
+        heading.title,
         (
-            *(ReportColumn(heading.lower(), heading) for heading in of.headings),
+            *make_columns(*heading.headings),
             *columns.values(),
-            ReportColumn("n", items, "count", terminal="n"),
-            *others,
+            ReportColumn("n", count_title, "count", terminal="n"),
+            *further,
         ),
-        tuple(cells),
-        links={at: urlencode({of.link: key}) for at, key in enumerate(rows)} if of.link else {},
-        names=len(of.headings),
+        tuple(rows),
+        links=(
+            {row: urlencode({heading.link: key}) for row, key in enumerate(records_by_name)}
+            if heading.link
+            else {}
+        ),
+        names=len(heading.headings),
     )
 
 
-def _cell(figure: Any) -> Cell:
-    """A measure that has no interval by its nature is a plain number."""
+def _measure_cell(figure: Any) -> Cell:
+    """Return a figure as a cell; a measure that never has an interval is a plain number."""
     if isinstance(figure, Measured) and figure.low is None and figure.value is not None:
         return figure.value
     if isinstance(figure, tuple) and not isinstance(figure, Measured):
-        return rank_text(figure)
-    found: Cell = figure
-    return found
+        return format_ranks(figure)
+    cell: Cell = figure
+    return cell
 
 
-def in_points(
-    ends: tuple[float | None, float | None, float | None], unit: str, n: int | None = None
+def metric_in_points(
+    value: float | None, interval: tuple[float | None, float | None] | None, unit: str, n: int | None = None
 ) -> Measured:
-    """A benchmark's metric with its interval as shares of the scale of its ``unit``."""
-    value, low, high = (None if end is None else share_of_scale(end, unit) for end in ends)
+    """Convert a benchmark's metric and its interval to shares of the scale of its ``unit``."""
+    numbers = (value, *(interval or (None, None)))
+    value, low, high = (None if number is None else share_of_scale(number, unit) for number in numbers)
     return Measured(value, low, high, n, None)
 
 
-def gap_in_points(difference: float, ends: tuple[float, float], unit: str, n: int | None = None) -> Measured:
-    """A difference of a benchmark's metric likewise."""
-    by = points_per(unit) / 100
-    return Measured(by * difference, by * ends[0], by * ends[1], n, None)
+def metric_gap_in_points(
+    difference: float, interval: tuple[float, float], unit: str, n: int | None = None
+) -> Measured:
+    """Convert a difference of a benchmark's metric, with its interval, likewise."""
+    factor = points_per(unit) / 100
+    low, high = interval
+    return Measured(factor * difference, factor * low, factor * high, n, None)
 
 
-def error_in_points(error: float | None, unit: str) -> float | None:
-    """A standard error of a benchmark's metric, or the like."""
+def metric_error_in_points(error: float | None, unit: str) -> float | None:
+    """Convert a standard error of a benchmark's metric, or the like."""
     return None if error is None else points_per(unit) / 100 * error
 
 
-def rank_text(ranks: tuple[int, int] | None) -> str | None:
-    """``2`` or ``2–4``."""
+def format_ranks(ranks: tuple[int, int] | None) -> str | None:
+    """Format the lowest and highest rank: ``2`` or ``2–4``."""
     if ranks is None:
         return None
     low, high = ranks
     return f"{low}" if low == high else f"{low}–{high}"
 
 
-def apart(bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    """None where nothing is missing: the score itself is the answer."""
+def differing_bounds(bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """Return the bounds, or None twice if they are equal: then nothing is missing."""
     least, most = bounds or (None, None)
     return (None, None) if least == most else (least, most)
 
 
 # --- Benchmark metrics
 
-SAMPLED = (
-    *columns_of("mean", "SEM", kind="points"),
-    *columns_of("runs", "items", kind="count"),
+SAMPLE_COLUMNS = (
+    *make_columns("mean", "SEM", kind="points"),
+    *make_columns("runs", "items", kind="count"),
 )
 """Columns of a metric over the samples of its prompts."""
 
 
-def sampled_cells(figure: SampleFigure, ends: tuple[float, float] | None) -> tuple[Cell, ...]:
-    """What `SAMPLED` columns hold; ``ends``: of the mean's interval."""
-    mean = in_points((figure.mean, *(ends or (None, None))), figure.unit, figure.n_items)
-    return (mean, error_in_points(figure.sem, figure.unit), figure.n_runs, figure.n_items)
+def sample_cells(figure: SampleFigure, interval: tuple[float, float] | None) -> tuple[Cell, ...]:
+    """Return the cells of `SAMPLE_COLUMNS`; ``interval`` is the mean's."""
+    mean = metric_in_points(figure.mean, interval, figure.unit, figure.n_items)
+    return (mean, metric_error_in_points(figure.sem, figure.unit), figure.n_runs, figure.n_items)
 
 
 class TaskMetrics(NamedTuple):
-    """A task's metrics, each by name with its value, interval and n; ``state`` says why there are none."""
+    """A task's metrics, each by name with its value, interval and n; ``state`` says why it has none.
+    ``counts``: what n counts, in words, and how many failed."""
 
     task: str
     state: str
@@ -149,35 +158,41 @@ class TaskMetrics(NamedTuple):
     metrics: Sequence[tuple[str, Cell, int]]
 
 
-def metric_rows(tasks: Iterable[TaskMetrics], title: str = "") -> ReportTable:
-    """A row for each metric below that of its task, which says what it is scored by and how much failed."""
+def task_metrics_table(tasks: Iterable[TaskMetrics], title: str = "") -> ReportTable:
+    """Make a row for each task, with what it counts and how much failed, and below it one for each of its
+    metrics."""
     rows: list[tuple[Cell, ...]] = []
     bold = set()
-    for one in tasks:
+    for task in tasks:
         bold.add((len(rows), 0))
-        rows.append((one.task, one.state, *(one.counts or ("", ""))))
-        rows += [(f"  {name}", value, n, "") for name, value, n in one.metrics]
+        rows.append((task.task, task.state, *(task.counts or ("", ""))))
+        rows += [(f"  {name}", value, n, "") for name, value, n in task.metrics]
     columns = (
-        *columns_of("task and metric"),
+        *make_columns("task and metric"),
         ReportColumn("value", "value [95% interval]", "points"),
-        *columns_of("n", "failed", kind="count"),
+        *make_columns("n", "failed", kind="count"),
     )
     return ReportTable("metrics", title, columns, tuple(rows), bold=frozenset(bold))
 
 
-def metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
+def benchmark_metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
+    """Make the table of one model's metrics by task."""
     tasks = []
-    for task, found in groupby(metrics, key=lambda metric: metric.task):
-        first, *others = found
+    for task, group in groupby(metrics, key=lambda metric: metric.task):
+        first, *others = group
         tasks.append(
             TaskMetrics(
                 task if first.samples == 1 else f"{task}, {first.samples:,} samples of each prompt",
                 f"not measured: {first.not_measured}" if first.not_measured else "",
                 (f"{first.expected:,} {first.counted}", first.failed),
                 [
-                    (one.metric, in_points((one.value, one.low, one.high), one.unit), one.n)
-                    for one in (first, *others)
+                    (
+                        metric.metric,
+                        metric_in_points(metric.value, (metric.low, metric.high), metric.unit),
+                        metric.n,
+                    )
+                    for metric in (first, *others)
                 ],
             )
         )
-    return metric_rows(tasks, f"Metrics of {metrics[0].model}")
+    return task_metrics_table(tasks, f"Metrics of {metrics[0].model}")

@@ -9,14 +9,14 @@ import msgspec
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.core.shown_names import ShownNames
-from coeval.reports.content import Report, ReportTable, columns_of
+from coeval.reports.content import Report, ReportTable, make_columns
 from coeval.reports.drawn_pictures import LIGHT
 from coeval.reports.writers.sheet import (
     WorkbookFile,
-    as_sheet,
+    open_workbook,
     sheet_columns,
-    workbook_file,
-    write_rows,
+    write_sheet,
+    write_table,
 )
 
 SUMMARY = "Summary"
@@ -33,14 +33,14 @@ def write_workbook(path: Path, report: Report) -> None:
 
     Raises StoreError: the file cannot be written.
     """
-    with workbook_file(path, report.title) as book:
-        summary = book.sheet(SUMMARY)
+    with open_workbook(path, report.title) as book:
+        summary = book.add_sheet(SUMMARY)
         report = _named(report)
         places = {}
         for number, section in enumerate(report.sections):
             colour = LIGHT.categories[number % len(LIGHT.categories)]
             for table in section.tables:
-                quoted = as_sheet(book, table, colour).sheet.get_name().replace("'", "''")
+                quoted = write_sheet(book, table, colour).sheet.get_name().replace("'", "''")
                 places[table.name] = f"internal:'{quoted}'!A1"
         _summarise(book, summary, report, places)
 
@@ -52,8 +52,8 @@ def _named(report: Report) -> Report:
     if not shown.key or not report.sections:
         return report
     rows = tuple((short, name) for name, short in shown.key.items())
-    key = ReportTable("names", "Names", columns_of("Short", "Name"), rows)
-    report = shown.renamed(report)
+    key = ReportTable("names", "Names", make_columns("Short", "Name"), rows)
+    report = shown.shorten_in(report)
     first = msgspec.structs.replace(report.sections[0], tables=(*report.sections[0].tables, key))
     return msgspec.structs.replace(report, sections=(first, *report.sections[1:]))
 
@@ -91,7 +91,7 @@ def _first_table(report: Report) -> ReportTable | None:
     table = report.front or next((one for section in report.sections for one in section.tables), None)
     if table is None:
         return None
-    places = [column.place for column in sheet_columns(table)]
+    places = [column.column_index for column in sheet_columns(table)]
     many = len(places) > _SUMMARY_COLUMNS
     columns = table.columns[: places[_SUMMARY_COLUMNS]] if many else table.columns
     rows = tuple(row[: len(columns)] for row in table.rows[:_SUMMARY_ROWS])
@@ -110,16 +110,16 @@ class _SummaryLines:
         points = _LINE_POINTS * (size if isinstance(size, int) else 11) / 11
         self._sheet.set_row(self.row, points * (1 + len(text) // _LINE))
         self._sheet.merge_range(
-            self.row, 0, self.row, _LAST, "", self._book.format(text_wrap=True, **properties)
+            self.row, 0, self.row, _LAST, "", self._book.cell_format(text_wrap=True, **properties)
         )
-        self._book.text(self._sheet, self.row, 0, text, text_wrap=True, **properties)
+        self._book.write_text(self._sheet, self.row, 0, text, text_wrap=True, **properties)
         self.row += 1
 
     def table(self, table: ReportTable) -> None:
         self.write(table.title, bold=True, font_size=13)
-        self.row = write_rows(self._book, self._sheet, table, self.row).last + 1
+        self.row = write_table(self._book, self._sheet, table, self.row).last + 1
 
     def link(self, title: str, place: str) -> None:
-        style = self._book.format(font_color=LIGHT.categories[0], underline=1, indent=1)
+        style = self._book.cell_format(font_color=LIGHT.categories[0], underline=1, indent=1)
         self._sheet.write_url(self.row, 0, place, style, f"→ {title}")
         self.row += 1

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from coeval.analysis.doubtful_answers import ServedModel
+from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
 from coeval.analysis.measures.leaders import leader_sentences
 from coeval.analysis.measures.measure_rows import row_record
-from coeval.analysis.measures.measured import Measured
-from coeval.analysis.measures.measured_run import MeasuredRun, measure_run
-from coeval.analysis.measures.pair_measures import PairStudent, group_sentences
+from coeval.analysis.measures.measure_tree import Measured
+from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
 from coeval.analysis.planned_names import BeyondTotal, LeftOut
 from coeval.analysis.readers.output_reader import OutputReader
@@ -37,12 +37,17 @@ from coeval.analysis.sampled_answers import WHOLE, FactorSamples
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import metric_scores, task_figures
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.figures import MISSING, bounds_text, metric_text, points_text
-from coeval.core.html_table import Columns, MeasureRow, columns, html_lines, row_columns
+from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
+from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
 from coeval.core.records import CHECK
 from coeval.core.text import dollars
-from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
-from coeval.reports.measure_table import Named, in_points, measure_table, metrics_table
+from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
+from coeval.reports.measure_table import (
+    TableHeading,
+    benchmark_metrics_table,
+    measure_table,
+    metric_in_points,
+)
 from coeval.reports.writers.markup import as_html
 
 if TYPE_CHECKING:
@@ -117,7 +122,7 @@ class Results(msgspec.Struct, frozen=True):
         if name not in _TABLES:
             raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
         rows = getattr(self, name)
-        return row_columns(rows) if (kind := _TABLES[name]) is MeasureRow else columns(kind, rows)
+        return row_columns(rows) if (kind := _TABLES[name]) is MeasureRow else record_columns(kind, rows)
 
     def frame(self, name: str = "students") -> DataFrame:
         """Return `table` as a frame of pandas. Raises UsageError: there is no such table, or no pandas."""
@@ -141,11 +146,11 @@ class Results(msgspec.Struct, frozen=True):
 
     def _figure(self, overall: MeasureRow) -> str:
         """A student's score, or where there is none, its first label's accuracy."""
-        if (score := points_text(overall.score, overall.low, overall.high)) is not None:
+        if (score := score_text(overall.score, overall.low, overall.high)) is not None:
             return score
         for label in self.labels:
             if label.student == overall.student:
-                accuracy = points_text(label.accuracy, label.low, label.high)
+                accuracy = score_text(label.accuracy, label.low, label.high)
                 return f"{label.task} {label.attribute} {accuracy}"
         return "unscored"
 
@@ -157,7 +162,7 @@ class Results(msgspec.Struct, frozen=True):
     def tables(self) -> Iterator[ReportTable]:
         """Return what people read of it, but for costs."""
         if self.metrics:
-            yield metrics_table(self.metrics)
+            yield benchmark_metrics_table(self.metrics)
         if self.pairs:
             yield pair_table({row.student: row_record(row, PairStudent) for row in self.pairs})
         if self.scored:
@@ -238,11 +243,11 @@ def score_table(results: Results) -> ReportTable:
     if len(by_task) == len(tasks) == 1 and not any("task" in score.removed for score in results.students):
         [(only, _)] = by_task
         title, tasks = f"{title} in {only}", {}
-    bounds = [bounds_text(score.least, score.most) for score in overall]
+    bounds = [missing_bounds_text(score.least, score.most) for score in overall]
     columns = (
-        *columns_of("student"),
-        *columns_of("overall", BOUNDS, kind="points"),
-        *columns_of("n", "failed", kind="count"),
+        *make_columns("student"),
+        *make_columns("overall", BOUNDS, kind="points"),
+        *make_columns("n", "failed", kind="count"),
         *(ReportColumn(f"task-{at}", task, "points", "", task) for at, task in enumerate(tasks)),
     )
     figures = ([_measured(score) for score in overall], bounds)
@@ -262,54 +267,54 @@ def label_accuracy_table(labels: Sequence[MeasureRow]) -> ReportTable:
             _measured(label),
             f"{label.correct:,} of {label.n:,}",
             label.none_of_the_labels if any(one.none_of_the_labels for one in labels) else None,
-            bounds_text(label.least, label.most),
+            missing_bounds_text(label.least, label.most),
             label.failed if any(one.failed for one in labels) else None,
         )
         for label in labels
     ]
-    figures = (*columns_of("accuracy", "right", kind="points"), *columns_of(NO_LABEL, kind="count"))
-    more = (*columns_of(BOUNDS, kind="points"), *columns_of("failed", kind="count"))
-    columns = (*columns_of("task", "label", "student"), *figures, *more)
+    figures = (*make_columns("accuracy", "right", kind="points"), *make_columns(NO_LABEL, kind="count"))
+    more = (*make_columns(BOUNDS, kind="points"), *make_columns("failed", kind="count"))
+    columns = (*make_columns("task", "label", "student"), *figures, *more)
     return ReportTable("labels", "Label accuracy", columns, tuple(rows), names=3)
 
 
 def pair_table(students: Mapping[str, PairStudent]) -> ReportTable:
     """Students by comparisons of their answers."""
-    named = Named("strengths", "Students by comparisons", ("Student",), "student")
+    named = TableHeading("strengths", "Students by comparisons", ("Student",), "student")
     return measure_table(named, PairStudent, students)
 
 
 def people_table(students: Mapping[tuple[str, str], CalibratedStudent]) -> ReportTable:
     """By scale and student: by judges and by people."""
-    named = Named("people", "Students by judges and by people", ("Scale", "Student"))
+    named = TableHeading("people", "Students by judges and by people", ("Scale", "Student"))
     return measure_table(named, CalibratedStudent, students, "Answers")
 
 
 def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> ReportTable:
     """Of several answers to an item: the mean over all of them, and how often one or all of them pass."""
-    named = Named("samples", "Several answers to an item", ("Student", "Task", "Factor"))
+    named = TableHeading("samples", "Several answers to an item", ("Student", "Task", "Factor"))
     return measure_table(named, FactorSamples, samples)
 
 
 def part_score_table(parts: Sequence[MeasureRow], where: str) -> ReportTable:
     """By part and student."""
-    figures = (*columns_of("score", kind="points"), *columns_of("n", "missing", kind="count"))
+    figures = (*make_columns("score", kind="points"), *make_columns("n", "missing", kind="count"))
     rows = [(one.part, one.student, _measured(one), one.n, one.missing) for one in parts]
     by = parts[0].by
-    columns = (*columns_of(by, "student"), *figures)
+    columns = (*make_columns(by, "student"), *figures)
     return ReportTable("parts", f"Scores {where} by {by}", columns, tuple(rows), names=2)
 
 
 def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
     """By part and student, of one label."""
-    figures = (*columns_of("accuracy", "right", kind="points"), *columns_of(NO_LABEL, kind="count"))
+    figures = (*make_columns("accuracy", "right", kind="points"), *make_columns(NO_LABEL, kind="count"))
     rows = [
         (one.part, one.student, _measured(one), f"{one.correct:,} of {one.n:,}", one.none_of_the_labels)
         for one in parts
     ]
     first = parts[0]
     title = f"Label accuracy in {first.task}: {first.label} by {first.by}"
-    return ReportTable("parts", title, (*columns_of(first.by, "student"), *figures), tuple(rows), names=2)
+    return ReportTable("parts", title, (*make_columns(first.by, "student"), *figures), tuple(rows), names=2)
 
 
 def _measured(one: MeasureRow) -> Measured:
@@ -414,7 +419,7 @@ def _paper(
         "paper",
         "",
         (
-            *columns_of(heading),
+            *make_columns(heading),
             *(ReportColumn(f"c{at}", one.title, "points") for at, one in enumerate(columns)),
         ),
         tuple((row, *(column.cells.get(row) for column in columns)) for row in rows),
@@ -447,7 +452,7 @@ def _of_metrics(metrics: Sequence[MetricScore]) -> ReportTable:
     for one in metrics:
         cells = columns.setdefault(one.task, {})
         if one.model not in cells:
-            cells[one.model] = in_points((one.value, one.low, one.high), one.unit)
+            cells[one.model] = metric_in_points(one.value, (one.low, one.high), one.unit)
             headline.setdefault(one.task, one.metric)
     found = [_PaperColumn(task, cells) for task, cells in columns.items()]
     return _paper("model", found, (f"{task}: {metric}." for task, metric in headline.items()))
@@ -461,9 +466,7 @@ def sweep_paper_table(run: TrainingRun, found: SweepComparison) -> ReportTable:
         means = {str(one.step): Measured(one.mean, *one.ci95, None, None) for one in found.overall}
         columns.append(_PaperColumn("overall", means, sure.get(None)))
     for task, curve in run.curves.items():
-        cells = {
-            str(at.step): in_points((at.mean, *(at.ci95 or (None, None))), curve.unit) for at in curve.points
-        }
+        cells = {str(at.step): metric_in_points(at.mean, at.ci95, curve.unit) for at in curve.points}
         columns.append(_PaperColumn(task, cells, sure.get(task)))
     steps = sorted({int(step) for column in columns for step in column.cells})
     notes = (f"{task}: {curve.metric}." for task, curve in run.curves.items())
@@ -476,7 +479,7 @@ def sweep_paper_table(run: TrainingRun, found: SweepComparison) -> ReportTable:
 # and tasks that it no longer names keep their figures, marked; a task of these is in no overall score.
 
 
-def results(reader: Reader, notes: Sequence[str] = (), measured: MeasuredRun | None = None) -> Results:
+def results(reader: Reader, notes: Sequence[str] = (), measured: AnalyzedRun | None = None) -> Results:
     """The scores of what is read, and perhaps ``measured``; ``notes``: what else is to be known of them."""
     try:
         costs = model_costs(reader.folder / "usage.json")
@@ -500,8 +503,8 @@ def _(reader: OutputReader, *_: object) -> Results:
 
 
 @_scored.register
-def _(reader: RunReader, measured: MeasuredRun | None) -> Results:
-    measures, grid, _ = measured or measure_run(reader, _PARTS)
+def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
+    measures, grid, _ = measured or compute_run_measures(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
     leads = leader_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
     return Results(
@@ -510,7 +513,7 @@ def _(reader: RunReader, measured: MeasuredRun | None) -> Results:
         sampled=tuple(sample_rows(measures.samples)),
         pairs=pair_rows(pairs),
         people=people_rows(measures.people),
-        leads=(*(group_sentences(pairs) if pairs is not None else ()), *leads),
+        leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),
         left_out=reader.left_out,

@@ -8,7 +8,7 @@ from itertools import cycle, islice
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
@@ -19,22 +19,22 @@ from coeval.analysis.training.sweep_comparison import (
 )
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
-from coeval.core.plain import plain
-from coeval.core.shown_names import fitted_names
-from coeval.core.text import listed, numbered
+from coeval.core.plain import escape_line
+from coeval.core.shown_names import fit_names
+from coeval.core.text import join_names, pluralize
 from coeval.reports.chart_spec import (
     Spec,
+    add_columns,
     chart_spec,
-    column,
-    columns_noted,
-    computed,
-    filled_where,
-    in_points,
-    marks,
+    encode_column,
+    encode_columns,
+    fill_opacity,
+    filter_rows,
+    make_layer,
     names_legend,
-    shown_name,
-    text_list,
-    where,
+    quote_names,
+    scale_to_points,
+    short_name_expression,
 )
 from coeval.reports.content import (
     Cell,
@@ -45,10 +45,10 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    columns_of,
+    make_columns,
 )
 from coeval.reports.difference_table import with_differences
-from coeval.reports.measure_table import error_in_points, sampled_cells
+from coeval.reports.measure_table import metric_error_in_points, sample_cells
 from coeval.reports.plots import difference_forest
 from coeval.store.output_folder import SWEEP
 
@@ -74,7 +74,7 @@ def shipping_section(
         plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
         tables.append(means)
-    notes = tuple(Sentence(plain(f"{note[:1].upper()}{note[1:]}.")) for note in found.notes)
+    notes = tuple(Sentence(escape_line(f"{note[:1].upper()}{note[1:]}.")) for note in found.notes)
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
@@ -85,8 +85,8 @@ def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ())
     for one in found.choices:
         if one.task is not None and any(task == one.task for task, _ in held):
             links[len(rows)] = urlencode({"task": one.task})
-        best = plain(checkpoint_text(one.best, several=several))
-        tied = plain(peers_text(one, several=several)) if one.peers else "none"
+        best = escape_line(checkpoint_text(one.best, several=several))
+        tied = escape_line(peers_text(one, several=several)) if one.peers else "none"
         score = share_of_scale(one.mean, one.unit)
         rows.append((_place(one.task), best, score, tied, one.n_items, one.of))
     return ReportTable(
@@ -106,13 +106,15 @@ def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ())
 
 
 def _place(task: str | None) -> str:
-    return OVERALL if task is None else plain(task)
+    return OVERALL if task is None else escape_line(task)
 
 
 def last_steps(found: SweepComparison) -> ReportTable:
     """Each run's last step against the one before, by task."""
-    names = [(plain(one.b.run), _place(one.task), f"{one.b.step} − {one.a.step}") for one in found.changes]
-    table = ReportTable("last-table", "Last steps", columns_of("Run", "Task", "Steps"), tuple(names))
+    names = [
+        (escape_line(one.b.run), _place(one.task), f"{one.b.step} − {one.a.step}") for one in found.changes
+    ]
+    table = ReportTable("last-table", "Last steps", make_columns("Run", "Task", "Steps"), tuple(names))
     adjusted = "Adjusted for all tasks and runs"
     return with_differences(table, found.changes, ("difference", "p", "trend"), adjusted)
 
@@ -121,7 +123,7 @@ def _overall(found: SweepComparison) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for one in found.overall:
         mean = Measured(one.mean, *one.ci95, one.n_items, None)
-        rows.append((plain(one.run), one.step, OVERALL, mean, one.n_items, True))
+        rows.append((escape_line(one.run), one.step, OVERALL, mean, one.n_items, True))
     return ReportTable(
         "overall-means",
         "Means over the tasks",
@@ -148,7 +150,7 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
         return
     table = run_table(found)
     runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
-    short = fitted_names(map(plain, runs), _LONGEST_RUN)
+    short = fit_names(map(escape_line, runs), _LONGEST_RUN)
     others = dict.fromkeys(short.values(), "the run of the row")
     if len(others) == 2:
         one, other = others
@@ -169,15 +171,15 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
 def run_table(found: SweepComparison) -> ReportTable:
     """Run against run at equal steps, from either side."""
     runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
-    short = fitted_names(map(plain, runs), _LONGEST_RUN)
+    short = fit_names(map(escape_line, runs), _LONGEST_RUN)
     rows: list[tuple[Cell, ...]] = []
     turned = []
     for base in runs:
         for one in found.differences:
             if base in (one.a.run, one.b.run):
-                side = short[plain(one.b.run if base == one.a.run else one.a.run)]
+                side = short[escape_line(one.b.run if base == one.a.run else one.a.run)]
                 row = f"step {one.b.step}" if len(runs) == 2 else f"step {one.b.step} · {side}"
-                rows.append((row, short[plain(base)], _place(one.task)))
+                rows.append((row, short[escape_line(base)], _place(one.task)))
                 turned.append(one if base == one.a.run else one.turned)
     names = ReportTable(
         "runs-table",
@@ -213,7 +215,7 @@ _MOST_TOLD = 3
 
 def checkpoint_name(run: str, step: int, runs: Sequence[str]) -> str:
     """What a checkpoint is called among the items."""
-    return f"step {step}" if len(runs) == 1 else plain(f"{run} · step {step}")
+    return f"step {step}" if len(runs) == 1 else escape_line(f"{run} · step {step}")
 
 
 def training_report(
@@ -231,11 +233,11 @@ def training_report(
     }
     return Report(
         kind="training",
-        title=plain(listed(labels)),
+        title=escape_line(join_names(labels)),
         facts=(
-            numbered(len(labels), "run"),
-            numbered(len(steps), "checkpoint"),
-            numbered(len(tasks), "task"),
+            pluralize(len(labels), "run"),
+            pluralize(len(steps), "checkpoint"),
+            pluralize(len(tasks), "task"),
             *_spent(runs),
         ),
         lead=tuple(_lead(found))[:_MOST_TOLD] or (Sentence("No checkpoints can be compared yet."),),
@@ -257,7 +259,9 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
     grid = curve_grid(table, tasks, labels)
     picture = Picture(_ALL, "All tasks over training steps", _ALL, grid)
     section = ReportSection("all", "How did training go?", (), (picture,), (table,))
-    return Report(kind="training", title=plain(listed(labels)), facts=(), lead=(), sections=(section,))
+    return Report(
+        kind="training", title=escape_line(join_names(labels)), facts=(), lead=(), sections=(section,)
+    )
 
 
 def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
@@ -267,7 +271,7 @@ def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
     """
     accounts = (file for run in runs for file in sorted((run.folder / SWEEP).rglob("usage.json")))
     if reported := bill([cost for file in accounts for cost in model_costs(file)]):
-        yield plain(str(reported))
+        yield escape_line(str(reported))
 
 
 def _lead(found: SweepComparison) -> Iterator[Sentence]:
@@ -275,7 +279,7 @@ def _lead(found: SweepComparison) -> Iterator[Sentence]:
     of_runs = {runs_sentence(rows) for rows in found.by_task()}
     below = "last-table" if found.changes else "ship-table"
     for at, said in enumerate(found.sentences):
-        yield Sentence(plain(said), "ship" if at == 0 else "runs" if said in of_runs else below)
+        yield Sentence(escape_line(said), "ship" if at == 0 else "runs" if said in of_runs else below)
 
 
 def _of_task(
@@ -298,7 +302,7 @@ def _of_task(
     table = ReportTable(name, "Checkpoints", _columns(error_bar), tuple(rows), links=links)
     several = len(runs) > 1
     sentences = [
-        Sentence(plain(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
+        Sentence(escape_line(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
         for run, curve in curves
         for said in (*curve.conclusions, *curve.notes)
     ]
@@ -310,7 +314,7 @@ def _of_task(
         name,
         curve_plot(table, labels, f"{first.metric}, points"),
     )
-    question = f"{plain(task)}: how did it change?"
+    question = f"{escape_line(task)}: how did it change?"
     anchor = f"task-{urlencode({'': task})[1:]}"
     tables = (table, _since_base(task, [(run.label, curve) for run, curve in curves]))
     return ReportSection(anchor, question, tuple(sentences), (picture,), tables)
@@ -319,8 +323,8 @@ def _of_task(
 def _since_base(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
     """Each checkpoint against the base of its run."""
     better = [(label, one) for label, curve in curves if (one := curve.first_better) is not None]
-    names = [(plain(label), f"{step} − {one.base}") for label, one in better for step in one.gaps]
-    table = ReportTable(f"since-{task}", "Since the base", columns_of("Run", "Steps"), tuple(names))
+    names = [(escape_line(label), f"{step} − {one.base}") for label, one in better for step in one.gaps]
+    table = ReportTable(f"since-{task}", "Since the base", make_columns("Run", "Steps"), tuple(names))
     gaps = [gap for _, one in better for gap in one.gaps.values()]
     fields = ("difference", "p", "n", "could_be_seen")
     unit = better[0][1].unit if better else "share"
@@ -329,7 +333,7 @@ def _since_base(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTab
 
 def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
     return (
-        *columns_of("Checkpoint", "Run", "Task"),
+        *make_columns("Checkpoint", "Run", "Task"),
         ReportColumn("step", "Step", "count"),
         ReportColumn("mean", "Mean", "points", _MEANINGS[error_bar]),
         ReportColumn("sem", "SEM", "points", _MEANINGS["sem"]),
@@ -352,7 +356,10 @@ def _rows(
     """A row for each checkpoint; scores are shares of the metric's scale."""
     rows: list[tuple[Cell, ...]] = []
     for run, point in _points(task, runs):
-        figures = (*sampled_cells(point, _bar(point, error_bar)), error_in_points(point.std, point.unit))
+        figures = (
+            *sample_cells(point, _bar(point, error_bar)),
+            metric_error_in_points(point.std, point.unit),
+        )
         name = checkpoint_name(run.label, point.step, labels)
         judge = None if point.judge is None else point.judge.model
         alike = point.step in run.curves[task].alike
@@ -375,7 +382,7 @@ def _notes(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:
     notes = [f"{run.label}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
     if notes:
         yield ReportSection(
-            "notes", "What else is to be known?", tuple(Sentence(plain(note)) for note in notes)
+            "notes", "What else is to be known?", tuple(Sentence(escape_line(note)) for note in notes)
         )
 
 
@@ -421,12 +428,12 @@ def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
 
 def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
     """A small plot for each ``task``, each with its own scale."""
-    header = {"labelFontSize": 13, "labelExpr": shown_name(tasks, 40), "labelLimit": 0}
+    header = {"labelFontSize": 13, "labelExpr": short_name_expression(tasks, 40), "labelLimit": 0}
     layers = _curves(runs, _lines(table, _CELL["height"]))
     return {
         "data": {"name": table.name},
         "transform": [*_POINTS],
-        "facet": column("task:N", sort=list(tasks), title=None, header=header),
+        "facet": encode_column("task:N", sort=list(tasks), title=None, header=header),
         "columns": min(_GRID_COLUMNS, len(tasks)),
         "resolve": {"scale": {"y": "independent"}, "axis": {"x": "independent"}},
         "spec": {"layer": layers, **_CELL},
@@ -435,7 +442,7 @@ def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) ->
 
 def _lines(table: ReportTable, height: float) -> _LineEnds:
     """Where lines end, and where their names stand without touching."""
-    rows = [row for row in table.records() if row["mean"] is not None]
+    rows = [row for row in table.to_dicts() if row["mean"] is not None]
     last: dict[tuple[str, str], int] = {}
     at_end: dict[tuple[str, str], float] = {}
     reach: dict[str, list[float]] = {}
@@ -480,7 +487,7 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
 
 
 # Of all layers.
-_POINTS = (*in_points("mean"), where("isValid(datum.mean)"))
+_POINTS = (*scale_to_points("mean"), filter_rows("isValid(datum.mean)"))
 
 
 def _curves(
@@ -491,40 +498,42 @@ def _curves(
 ) -> list[Spec]:
     """``title`` is that of the axis of means, which ``ends`` there; None: by the rows."""
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
-    colour = column("run:N", scale={"domain": list(runs)}, legend=legend)
+    colour = encode_column("run:N", scale={"domain": list(runs)}, legend=legend)
     dashed, marked = _run_looks(runs, legend)
     ticks = {"values": lines.steps, "format": "d", "labelOverlap": "greedy", "labelFlush": False}
     fitted = {"zero": False, "nice": False}
-    x = column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
+    x = encode_column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
     scale = fitted | ({"domain": list(ends)} if ends else {"padding": 8})
-    y = column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
+    y = encode_column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
     reported = [
-        *columns_noted("run:N", "step:Q"),
-        column("mean:Q", format=".1f"),
-        column("mean_low:Q", title="from", format=".1f"),
-        column("mean_high:Q", title="to", format=".1f"),
-        column("n_items:Q", title="items"),
+        *encode_columns("run:N", "step:Q"),
+        encode_column("mean:Q", format=".1f"),
+        encode_column("mean_low:Q", title="from", format=".1f"),
+        encode_column("mean_high:Q", title="to", format=".1f"),
+        encode_column("n_items:Q", title="items"),
     ]
-    low = column("mean_low:Q", title=title, scale=scale)
+    low = encode_column("mean_low:Q", title=title, scale=scale)
     interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
     point = {"x": x, "y": y, "color": colour, **marked, "tooltip": reported}
-    shaded = [marks("area", interval, where("isValid(datum.mean_low)"), opacity=0.13)]
+    shaded = [make_layer("area", interval, filter_rows("isValid(datum.mean_low)"), opacity=0.13)]
     layers = [
         *(shaded if lines.shaded else []),  # Vega warns of an empty layer
-        marks("line", {"x": x, "y": y, "color": colour, **dashed}, strokeWidth=2),
-        marks("point", point, strokeWidth=2, fill="white"),
-        marks("point", point | {"opacity": filled_where("datum.comparable")}, filled=True),
+        make_layer("line", {"x": x, "y": y, "color": colour, **dashed}, strokeWidth=2),
+        make_layer("point", point, strokeWidth=2, fill="white"),
+        make_layer("point", point | {"opacity": fill_opacity("datum.comparable")}, filled=True),
     ]
     if len(runs) > 1:
         step, place = _at_end(lines, runs)
-        called = shown_name(runs, _LONGEST, of="datum.run", narrow=_LONGEST_NARROW)
+        called = short_name_expression(runs, _LONGEST, name_expression="datum.run", narrow=_LONGEST_NARROW)
         ended = (
-            *computed(end=step, name_at=place),
-            where("datum.step === datum.end"),
-            *computed(called=called),
+            *add_columns(end=step, name_at=place),
+            filter_rows("datum.step === datum.end"),
+            *add_columns(called=called),
         )
-        beside = {"x": x, "y": column("name_at:Q", scale=scale, title=title), "color": colour}
-        layers.append(marks("text", beside | {"text": column("called:N")}, *ended, align="left", dx=10))
+        beside = {"x": x, "y": encode_column("name_at:Q", scale=scale, title=title), "color": colour}
+        layers.append(
+            make_layer("text", beside | {"text": encode_column("called:N")}, *ended, align="left", dx=10)
+        )
     return layers
 
 
@@ -536,7 +545,7 @@ def _run_looks(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
     def by_run(kind: str, looks: Sequence[Any]) -> Spec:
         scale = {"domain": list(runs), "range": [*islice(cycle(looks), len(runs))]}
         # One legend: Vega warns of others of the same field.
-        return column(f"run:{kind}", scale=scale, legend=legend)
+        return encode_column(f"run:{kind}", scale=scale, legend=legend)
 
     marked = {"shape": by_run("N", _SHAPES), "size": by_run("O", _SIZES)}
     return {"strokeDash": by_run("N", _DASHES)}, marked
@@ -545,7 +554,9 @@ def _run_looks(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
 def _at_end(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
     """Expressions of a row: the last step of its line, and where the name of it stands."""
     tasks = list(lines.ends)
-    keys = [(task, plain(run)) for task in tasks for run in runs]
-    place = f"[indexof({text_list(tasks)}, datum.task) * {len(runs)} + indexof({text_list(runs)}, datum.run)]"
+    keys = [(task, escape_line(run)) for task in tasks for run in runs]
+    place = (
+        f"[indexof({quote_names(tasks)}, datum.task) * {len(runs)} + indexof({quote_names(runs)}, datum.run)]"
+    )
     steps, places = ([of.get(key) for key in keys] for of in (lines.last, lines.names))
     return f"{json.dumps(steps)}{place}", f"{json.dumps(places)}{place}"

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, task_folders
 from coeval.store.rundir import now
@@ -142,7 +142,7 @@ class JobTable:
 
         Raises StoreError: it is there and cannot be read.
         """
-        read = decoder(JobLine)
+        read = make_decoder(JobLine)
         for _, line in whole_lines(self._path):
             with suppress(Undecodable):
                 self._take_in(read(line))

@@ -26,8 +26,8 @@ from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usag
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.core.errors import CoevalError, Undecodable, WindowExceeded
-from coeval.core.foreign import decoder
-from coeval.core.text import numbered
+from coeval.core.foreign import make_decoder
+from coeval.core.text import pluralize
 from coeval.engine.probing import Probing
 from coeval.engine.progress import Board
 from coeval.models.keys import Keys
@@ -81,11 +81,11 @@ class Concluded(msgspec.Struct, frozen=True, kw_only=True, tag="concluded"):
 
 JudgingMessage: TypeAlias = ConcludeProgress | Concluded
 
-read_order = decoder(ConcludeOrder)
+read_order = make_decoder(ConcludeOrder)
 """Of a line; raises Undecodable."""
 
 
-read_message: Callable[[bytes], JudgingMessage] = decoder(JudgingMessage)  # type: ignore[arg-type]  # a union
+read_message: Callable[[bytes], JudgingMessage] = make_decoder(JudgingMessage)  # type: ignore[arg-type]  # a union
 """Likewise; the line may be a warning that some package prints."""
 
 
@@ -204,7 +204,7 @@ def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Con
     problems = list(outcome.stopped.values())
     if away:
         kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
-        problems.append(f"the judge did not answer for {numbered(away.total(), 'judgment')} ({kinds})")
+        problems.append(f"the judge did not answer for {pluralize(away.total(), 'judgment')} ({kinds})")
     costs = [cost.cost_usd for cost in model_costs(usage_file(prepared.evaluation))]
     known = [usd for usd in costs if usd is not None]
     return Concluded(

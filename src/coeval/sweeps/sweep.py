@@ -16,10 +16,10 @@ from coeval import __version__
 from coeval.benchmarks.benchmark import TaskSettings
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard, TaskRequest
 from coeval.benchmarks.run.task_folder import TaskFolder
-from coeval.benchmarks.task_registry import PREFIX, kind_of
+from coeval.benchmarks.task_registry import PREFIX, benchmark_class
 from coeval.core.errors import StoreError
 from coeval.core.model import ModelSpec, judge_name
-from coeval.core.text import canonical, digest
+from coeval.core.text import canonical_json, digest
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.output_folder import SHARDS, SWEEP
 from coeval.sweeps.checkpoints import STEP, Checkpoint
@@ -261,7 +261,7 @@ def job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
 
 
 def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
-    kind = kind_of(request.name)
+    kind = benchmark_class(request.name)
     label, judged = request.name, kind.needs_judge
     if request.name.startswith(PREFIX):
         options = {**request.options, "task": request.name}
@@ -270,7 +270,7 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
     requested = {
         "coeval": __version__,
         "model": _shaping(evaluation.tested),
-        "sampling": evaluation.sampling.named(),
+        "sampling": evaluation.sampling.to_dict(),
         "droppable": evaluation.droppable,
         "seed": evaluation.seed,
         "task": request.name,
@@ -284,8 +284,8 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         label=label,
         samples=len(request.runs),
         judged=judged,
-        requested_with=digest(canonical(requested))[:12],
-        judged_with=digest(canonical({**judging, "sampling": evaluation.judge_sampling.named()}))[:12]
+        requested_with=digest(canonical_json(requested))[:12],
+        judged_with=digest(canonical_json({**judging, "sampling": evaluation.judge_sampling.to_dict()}))[:12]
         if judged
         else "",
     )

@@ -31,7 +31,7 @@ from coeval.core.errors import (
     WindowExceeded,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.plain import plain_lines
+from coeval.core.plain import escape_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
 from coeval.engine.session import unless_interrupted
@@ -284,7 +284,7 @@ class _WorkerRun:
 
     def shown(self, text: str) -> str:
         """What others may have said, for whoever shows it."""
-        return plain_lines(self._log.redacted(text))
+        return escape_lines(self._log.redacted(text))
 
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[None]:

@@ -17,8 +17,8 @@ import msgspec
 
 from coeval.core.entry_points import install_command
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
-from coeval.core.text import digest, listed, numbered
+from coeval.core.plain import escape_line
+from coeval.core.text import digest, join_names, pluralize
 
 # A line of a table may be as long.
 LARGEST_FILE = 64 << 20
@@ -40,7 +40,7 @@ _MARKUP = re.compile(
     )(?P<closed>>)?""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-_UNSEEN = frozenset({"script", "style", "template", "noscript", "title"})
+_HIDDEN = frozenset({"script", "style", "template", "noscript", "title"})
 _RAW = ("script", "style")
 _INLINE = frozenset({
     "a", "abbr", "b", "bdi", "cite", "code", "em", "i", "kbd", "mark", "q", "s", "small", "span",
@@ -60,102 +60,102 @@ class DocumentPassage(msgspec.Struct, frozen=True):
 
 
 class CutDocuments(NamedTuple):
-    """Distinct passages, in the order of file names; ``said`` says what was left out."""
+    """Distinct passages, in the order of file names; ``omissions`` say which files were left out and why."""
 
     passages: tuple[DocumentPassage, ...]
-    said: tuple[str, ...]
+    omissions: tuple[str, ...]
 
 
-def read_documents(path: Path, chunk: int) -> CutDocuments:
-    """Read a file or a folder, and cut its texts into passages of at most ``chunk`` characters.
+def read_documents(path: Path, most_characters: int) -> CutDocuments:
+    """Read a file or a folder, and cut its texts into passages of at most ``most_characters``.
 
-    Files of other kinds, those that are too large or not UTF-8, and links that lead out of the folder are
-    left out. Raises UsageError: there is no such file or folder, or nothing in it makes a passage.
+    Skips other kinds of file, those that are too large or not UTF-8, and links out of the folder. Raises
+    UsageError: the path does not exist, or no file makes a passage.
     """
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}")
-    found: dict[str, DocumentPassage] = {}
-    left_out: dict[str, list[str]] = {}
-    whole = 0
-    for file in _files(path):
+    passages: dict[str, DocumentPassage] = {}
+    skipped: dict[str, list[str]] = {}
+    characters = 0
+    for file in _list_files(path):
         below = file.relative_to(path if path.is_dir() else path.parent).as_posix()
-        name = plain(os.fsencode(below).decode("utf-8", "replace"))
+        name = escape_line(os.fsencode(below).decode("utf-8", "replace"))
         try:
-            text = _text_of(file, path)
-        except (_LeftOut, OSError) as error:
-            reason = str(error) if isinstance(error, _LeftOut) else error.strerror or type(error).__name__
-            left_out.setdefault(reason, []).append(name)
+            text = _read_text(file, path)
+        except (_SkippedFile, OSError) as error:
+            reason = str(error) if isinstance(error, _SkippedFile) else error.strerror or type(error).__name__
+            skipped.setdefault(reason, []).append(name)
             continue
-        whole += len(text)
-        if whole > LARGEST_TEXT:
+        characters += len(text)
+        if characters > LARGEST_TEXT:
             raise UsageError(f"{path} holds more than {LARGEST_TEXT:,} characters of text; name a part of it")
-        for start, end in spans(text, chunk):
+        for start, end in cut_passages(text, most_characters):
             passage = DocumentPassage(f"{name}#{start}", text[start:end], digest(text[start:end])[:12])
-            found.setdefault(passage.key, passage)
-    said = tuple(
-        f"{path}: {numbered(len(names), 'file')} left out ({reason}): {listed(names, 4)}"
-        for reason, names in left_out.items()
+            passages.setdefault(passage.key, passage)
+    omissions = tuple(
+        f"{path}: {pluralize(len(names), 'file')} left out ({reason}): {join_names(names, 4)}"
+        for reason, names in skipped.items()
     )
-    if not found:
+    if not passages:
         nothing = f"nothing in {path} makes a passage of {_FEWEST_LETTERS} letters"
-        raise UsageError("; ".join((nothing, *said)))
-    return CutDocuments(tuple(found.values()), said)
+        raise UsageError("; ".join((nothing, *omissions)))
+    return CutDocuments(tuple(passages.values()), omissions)
 
 
-def spans(text: str, chunk: int) -> Iterator[tuple[int, int]]:
-    """Start and end of each passage, cut at the end of a paragraph, else of a sentence, else of a word.
+def cut_passages(text: str, most_characters: int) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each passage, cut at the end of a paragraph, else of a sentence, else of a word.
 
-    A passage that is half full ends before a heading, or before a paragraph chosen by its own hash, so that
-    an edit moves the cuts near it and no others.
+    A passage that is half full ends before a heading, or before a paragraph chosen by its hash, so that an
+    edit moves only the cuts near it.
     """
     start = end = None
-    for at, to in _units(text, chunk):
+    for at, to in _split_text(text, most_characters):
         unit = text[at:to]
         if start is not None and end is not None:
-            half = 2 * (end - start) >= chunk
-            if to - start > chunk or (half and (unit.startswith("#") or digest(unit)[0] in "0123")):
-                yield from _worth(text, start, end)
+            half = 2 * (end - start) >= most_characters
+            if to - start > most_characters or (half and (unit.startswith("#") or digest(unit)[0] in "0123")):
+                yield from _keep_if_long(text, start, end)
                 start = None
         start, end = at if start is None else start, to
     if start is not None and end is not None:
-        yield from _worth(text, start, end)
+        yield from _keep_if_long(text, start, end)
 
 
-def _worth(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _keep_if_long(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     if sum(map(str.isalnum, text[start:end])) >= _FEWEST_LETTERS:
         yield start, end
 
 
-def _units(text: str, chunk: int) -> Iterator[tuple[int, int]]:
-    """Paragraphs; of one that is longer than a passage, its sentences; of such a sentence, pieces."""
+def _split_text(text: str, most_characters: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of paragraphs; of longer ones their sentences; of longer sentences pieces."""
     ends = [*(blank.start() for blank in _BLANK_LINE.finditer(text)), len(text)]
     for begin, end in zip([0, *ends], ends, strict=False):
-        for at, to in _pieces(text, begin, end, chunk):
+        for at, to in _split_paragraph(text, begin, end, most_characters):
             piece = text[at:to]
             first = at + len(piece) - len(piece.lstrip())
             if piece.strip():
                 yield first, first + len(piece.strip())
 
 
-def _pieces(text: str, begin: int, end: int, chunk: int) -> Iterator[tuple[int, int]]:
-    if end - begin <= chunk:
+def _split_paragraph(text: str, begin: int, end: int, most_characters: int) -> Iterator[tuple[int, int]]:
+    if end - begin <= most_characters:
         yield begin, end
         return
     cuts = [begin, *(cut.end() for cut in _SENTENCE.finditer(text, begin, end)), end]
     for at, to in itertools.pairwise(cuts):
-        while to - at > chunk:
-            blank = text.rfind(" ", at + 1, at + chunk)
-            middle = blank if blank > 0 else at + chunk
+        while to - at > most_characters:
+            blank = text.rfind(" ", at + 1, at + most_characters)
+            middle = blank if blank > 0 else at + most_characters
             yield at, middle
             at = middle
         yield at, to
 
 
-class _LeftOut(Exception):
-    """Why a file makes no passages."""
+class _SkippedFile(Exception):
+    """A file that makes no passages; the message says why."""
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _list_files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         yield path
         return
@@ -164,54 +164,54 @@ def _files(path: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names) if not name.startswith("."))
 
 
-def _text_of(file: Path, root: Path) -> str:
-    """Raises _LeftOut, OSError."""
+def _read_text(file: Path, root: Path) -> str:
+    """Read a document's text; raises _SkippedFile or OSError."""
     kind = file.suffix.lower()
     if kind not in _TEXT | _HTML | {".pdf"}:
-        raise _LeftOut("neither Markdown, text, HTML nor PDF")
+        raise _SkippedFile("neither Markdown, text, HTML nor PDF")
     if root.is_dir() and not file.resolve().is_relative_to(root.resolve()):
-        raise _LeftOut("a link out of the folder")
+        raise _SkippedFile("a link out of the folder")
     if not file.is_file():
-        raise _LeftOut("no regular file")
+        raise _SkippedFile("no regular file")
     if file.stat().st_size > LARGEST_FILE:
-        raise _LeftOut(f"more than {LARGEST_FILE >> 20} MiB")
+        raise _SkippedFile(f"more than {LARGEST_FILE >> 20} MiB")
     if kind == ".pdf":
-        return _pdf_text(file)
+        return _extract_pdf_text(file)
     data = file.read_bytes()
     if b"\0" in data:
-        raise _LeftOut("binary")
+        raise _SkippedFile("binary")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _LeftOut("not UTF-8") from None
-    return _html_text(text) if kind in _HTML else text
+        raise _SkippedFile("not UTF-8") from None
+    return _extract_html_text(text) if kind in _HTML else text
 
 
-def _html_text(text: str) -> str:
-    """Return what a page shows; blocks are paragraphs. Time grows with the length, however broken the markup:
-    the standard library's parser takes a minute for 100 KiB of tags that never end.
+def _extract_html_text(text: str) -> str:
+    """Return the visible text of a page; blocks become paragraphs.
 
-    Raises _LeftOut: a tag, a comment or a script never ends.
+    Takes linear time however broken the markup: the standard library's parser needs a minute for 100 KiB
+    of unclosed tags. Raises _SkippedFile: a tag, a comment or a script never ends.
     """
     texts: list[str] = []
-    at = unseen = 0
+    at = hidden_depth = 0
     while markup := _MARKUP.search(text, at):
-        if not unseen:
+        if not hidden_depth:
             texts.append(_decode_references(text[at : markup.start()]))
         at, closed = markup.end(), markup["closed"]
         start, end = markup["start"], markup["end"]
         if tag := (start or end or "").lower():
-            alone = bool(start) and markup[0].endswith("/>")
-            if tag in _UNSEEN and not alone:
-                unseen = unseen + 1 if start else max(0, unseen - 1)
+            self_closing = bool(start) and markup[0].endswith("/>")
+            if tag in _HIDDEN and not self_closing:
+                hidden_depth = hidden_depth + 1 if start else max(0, hidden_depth - 1)
             if tag not in _INLINE:
                 texts.append(" " if tag in ("td", "th") else "\n")
-            if tag in _RAW and start and not alone:
+            if tag in _RAW and start and not self_closing:
                 closed = re.compile(rf"</\s*+{tag}[\s/>]", re.IGNORECASE).search(text, at)
                 at = closed.start() if closed else len(text)
         if not closed and len(text) - markup.start() > _LONGEST_TAIL:
-            raise _LeftOut("HTML with an unclosed tag, comment or script")
-    if not unseen:
+            raise _SkippedFile("HTML with an unclosed tag, comment or script")
+    if not hidden_depth:
         texts.append(_decode_references(text[at:]))
     lines = (" ".join(line.split()) for line in "".join(texts).split("\n"))
     return "\n\n".join(filter(None, lines))
@@ -224,18 +224,20 @@ def _decode_references(text: str) -> str:
         return text
 
 
-def _pdf_text(file: Path) -> str:
+def _extract_pdf_text(file: Path) -> str:
+    """Return the text of a PDF's pages; raises _SkippedFile if pypdf is missing, or the PDF encrypted,
+    damaged or a scan."""
     try:
         from pypdf import PdfReader
         from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError
     except ImportError:
-        raise _LeftOut(f"a PDF needs pypdf: {install_command('pdf')}") from None
+        raise _SkippedFile(f"a PDF needs pypdf: {install_command('pdf')}") from None
     try:
         text = "\n\n".join(page.extract_text() for page in PdfReader(file).pages)
     except (FileNotDecryptedError, DependencyError):
-        raise _LeftOut("an encrypted PDF") from None
+        raise _SkippedFile("an encrypted PDF") from None
     except (PyPdfError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        raise _LeftOut("a damaged PDF") from None
+        raise _SkippedFile("a damaged PDF") from None
     if not text.strip():
-        raise _LeftOut("a PDF without text, such as a scan")
+        raise _SkippedFile("a PDF without text, such as a scan")
     return text

@@ -13,20 +13,27 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir, now
-from coeval.tables.item_map import ColumnsMissing, ItemMaker, ItemMap, MappedItem, Misfit, unknown_columns
-from coeval.tables.source_bytes import Reported, SourceFile
+from coeval.tables.item_map import (
+    ColumnsMissing,
+    ItemMaker,
+    ItemMap,
+    MappedItem,
+    Misfit,
+    find_unknown_columns,
+)
+from coeval.tables.source_bytes import LineMessages, SourceFile
 from coeval.tables.table import Table
 from coeval.tables.table_source import TableSource
 
-# Of a number that holds a file's place among the files and a line of it.
+# Bits of a line number, in an integer that holds a file's index above them.
 _LINE_BITS = 40
 
 
 class HarvestedItem(NamedTuple):
-    """An item, its row, and that row's number among all rows of all files, from 1."""
+    """An item, its file and line, and its row's number among the rows of all files, from 1."""
 
     item: MappedItem
     place: int
@@ -35,72 +42,72 @@ class HarvestedItem(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Number of items to take: the first ``limit``, or a random ``sample``; with both, a random sample of the
-    smaller number."""
+    """Which items to take: the first ``limit``, or a random ``sample``; with both, a sample of the smaller
+    number."""
 
     limit: int | None = None
     sample: int | None = None
     seed: int = 0
 
     @property
-    def drawn(self) -> int | None:
-        """Size of the random sample; None where the first items are taken."""
+    def sample_size(self) -> int | None:
+        """Return the size of the random sample; None to take the first items."""
         return self.sample if self.sample is None or self.limit is None else min(self.sample, self.limit)
 
     @property
-    def first(self) -> int | None:
-        """Number of items after which reading stops; None to read all."""
+    def read_limit(self) -> int | None:
+        """Return how many items to read; None for all."""
         return self.limit if self.sample is None else None
 
 
 @dataclass(slots=True)
 class Harvest:
-    """One pass over the tables. ``items`` yields them; counts are complete afterwards. ``flawed`` rows make
+    """One pass over tables that makes items; its counts are complete after `read_items`. ``flawed`` rows make
     no item, ``unwanted`` ones fail a condition."""
 
     tables: Iterable[Table]
-    needed: ItemMap
+    item_map: ItemMap
     rows: int = 0
     unwanted: int = 0
     flawed: int = 0
     made: int = 0
     without_reference: int = 0
     lacking: Counter[str] = field(default_factory=Counter)
-    problems: dict[Path, Reported] = field(default_factory=dict)
+    problems: dict[Path, LineMessages] = field(default_factory=dict)
     files: list[SourceFile] = field(default_factory=list)
     _ids: dict[int, int] = field(default_factory=dict)
 
-    def items(self, limit: int | None = None) -> Iterator[HarvestedItem]:
-        """Yield the items.
+    def read_items(self, limit: int | None = None) -> Iterator[HarvestedItem]:
+        """Yield the items of all tables, at most ``limit``.
 
-        Raises ColumnsMissing: a table has not the columns that the map names; UsageError: a file cannot be
-        read on.
+        Raises ColumnsMissing: a table lacks columns of the map; UsageError: a file becomes unreadable.
         """
         for table in self.tables:
             try:
                 if limit is None or self.made < limit:
-                    for found in self._of_table(table):
-                        yield found
+                    for item in self._read_table(table):
+                        yield item
                         if limit is not None and self.made >= limit:
                             break
                 self.files.append(table.finish())
             finally:
                 table.close()
 
-    def _of_table(self, table: Table) -> Iterator[HarvestedItem]:
-        if missing := list(unknown_columns(self.needed, table.columns)):
+    def _read_table(self, table: Table) -> Iterator[HarvestedItem]:
+        """Yield the items of one table, and note the problems of its other rows."""
+        if missing := list(find_unknown_columns(self.item_map, table.columns)):
             raise ColumnsMissing(table.path, missing)
-        maker = ItemMaker(self.needed, table.columns)
-        reported = self.problems.setdefault(table.path, Reported())
+        maker = ItemMaker(self.item_map, table.columns)
+        problems = self.problems.setdefault(table.path, LineMessages())
         for line, fields in table.rows:
             self.rows += 1
             try:
-                item = self._item(maker, fields)
+                item = self._make_item(maker, fields)
                 if item is not None and item.id is not None:
-                    self._refuse_twice(item.id, line)
+                    self._check_id_unused(item.id, line)
             except Misfit as misfit:
                 self.flawed += 1
-                reported.note(str(misfit), line)
+                problems.note(str(misfit), line)
                 continue
             if item is not None:
                 self.made += 1
@@ -109,53 +116,54 @@ class Harvest:
                     self.lacking.update(item.lacking)
                 yield HarvestedItem(item, self.rows, table.path, line)
 
-    def _item(self, maker: ItemMaker, fields: dict[str, Any] | str) -> MappedItem | None:
-        """None where the row is not wanted; raises Misfit where it makes no item."""
+    def _make_item(self, maker: ItemMaker, fields: dict[str, Any] | str) -> MappedItem | None:
+        """Make the item of a row, None if it fails a condition; raises Misfit where the row makes no item."""
         if isinstance(fields, str):
             raise Misfit(fields)
-        if maker.wants(fields):
-            return maker.item(fields)
+        if maker.meets_conditions(fields):
+            return maker.make_item(fields)
         self.unwanted += 1
         return None
 
-    def _refuse_twice(self, own: str, line: int) -> None:
-        """Ids are remembered by 8 bytes of their hash: with where they stood, about 150 bytes each."""
-        key = int.from_bytes(blake2b(own.encode(), digest_size=8).digest())
-        here = (len(self.files) << _LINE_BITS) + line
-        first = self._ids.setdefault(key, here)
-        if first != here:
-            file, there = divmod(first, 1 << _LINE_BITS)
-            of = f" of {Path(self.files[file].path).name}" if file < len(self.files) else ""
-            raise Misfit(f"the id {own} stood on line {there}{of} already")
+    def _check_id_unused(self, item_id: str, line: int) -> None:
+        """Raise Misfit if an earlier row had this id. Keeps 8 bytes of each id's hash: with its position,
+        about 150 bytes each."""
+        key = int.from_bytes(blake2b(item_id.encode(), digest_size=8).digest())
+        position = (len(self.files) << _LINE_BITS) + line
+        first = self._ids.setdefault(key, position)
+        if first != position:
+            file, first_line = divmod(first, 1 << _LINE_BITS)
+            name = f" of {Path(self.files[file].path).name}" if file < len(self.files) else ""
+            raise Misfit(f"the id {item_id} is on line {first_line}{name} already")
 
-    def remarks(self, chosen: Selection) -> Iterator[str]:
-        """What is odd about the items: fewer than the sample, without a reference or an attribute."""
-        if chosen.drawn is not None and self.made < chosen.drawn:
-            yield f"a sample of {chosen.drawn:,} is asked for of {numbered(self.made, 'item')}: all are taken"
-        if self.needed.reference is not None and self.without_reference:
-            yield f"{numbered(self.without_reference, 'item')} without a reference"
+    def describe_gaps(self, selection: Selection) -> Iterator[str]:
+        """Say if the items are fewer than the sample, or how many lack a reference or an attribute."""
+        if (size := selection.sample_size) is not None and self.made < size:
+            yield f"a sample of {size:,} exceeds {pluralize(self.made, 'item')}: all are taken"
+        if self.item_map.reference is not None and self.without_reference:
+            yield f"{pluralize(self.without_reference, 'item')} without a reference"
         for name, count in self.lacking.items():
-            yield f"{numbered(count, 'item')} without a value of {name}"
+            yield f"{pluralize(count, 'item')} without a value of {name}"
 
-    def problem_lines(self) -> list[str]:
-        return [sentence for path, reported in self.problems.items() for sentence in reported.of(path)]
+    def describe_problems(self) -> list[str]:
+        return [sentence for path, rows in self.problems.items() for sentence in rows.format_lines(path)]
 
 
-def sampled(items: Iterator[HarvestedItem], needed: Selection) -> Iterator[HarvestedItem]:
-    """Draw the sample in one pass and in memory (Vitter 1985, algorithm R), and yield it in table order.
-    Every subset is equally likely; the same seed draws the same one."""
-    size = needed.drawn
+def draw_sample(items: Iterator[HarvestedItem], selection: Selection) -> Iterator[HarvestedItem]:
+    """Yield a random sample in table order, drawn in one pass (Vitter 1985, algorithm R); all items if none
+    is requested. Every subset is equally likely; a seed always draws the same one."""
+    size = selection.sample_size
     if size is None:
         yield from items
         return
-    drawn = random.Random(needed.seed)
+    generator = random.Random(selection.seed)
     held: list[HarvestedItem] = []
     for seen, item in enumerate(items):
         if seen < size:
             held.append(item)
-        elif (place := drawn.randrange(seen + 1)) < size:
-            held[place] = item
-    yield from sorted(held, key=lambda found: found.place)
+        elif (slot := generator.randrange(seen + 1)) < size:
+            held[slot] = item
+    yield from sorted(held, key=lambda item: item.place)
 
 
 # --- Origins of supplied items: ``sources.json`` of a run, task → teacher → origins
@@ -184,12 +192,14 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int | None = None
 
     @classmethod
-    def of(cls, source: TableSource, harvest: Harvest, chosen: Selection, items: int) -> ItemOrigin:
-        """Make the origin of a finished harvest."""
+    def from_harvest(
+        cls, source: TableSource, harvest: Harvest, selection: Selection, items: int
+    ) -> ItemOrigin:
+        """Return the origin of a finished harvest."""
         return cls(
             source=source.name,
             files=harvest.files,
-            map=harvest.needed,
+            map=harvest.item_map,
             rows=harvest.rows,
             items=items,
             taken_at=now(),
@@ -199,21 +209,24 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             split=source.split,
             license=source.license,
             citation=source.citation,
-            limit=chosen.limit,
-            sample=chosen.sample,
-            seed=chosen.seed if chosen.sample is not None else None,
+            limit=selection.limit,
+            sample=selection.sample,
+            seed=selection.seed if selection.sample is not None else None,
         )
 
     @property
     def selection(self) -> Selection:
         return Selection(self.limit, self.sample, self.seed or 0)
 
-    def same_as(self, files: Sequence[SourceFile], needed: ItemMap, chosen: Selection) -> bool:
-        """Check whether the same files, used alike, give the same items; file names do not matter."""
+    def matches(self, files: Sequence[SourceFile], item_map: ItemMap, selection: Selection) -> bool:
+        """Check whether the same files, mapped and selected alike, give the same items; file names do not
+        matter."""
         hashes = [file.sha256 for file in files]
-        seeded = chosen if chosen.sample is not None else chosen._replace(seed=0)
+        seeded = selection if selection.sample is not None else selection._replace(seed=0)
         return (
-            [file.sha256 for file in self.files] == hashes and self.map == needed and self.selection == seeded
+            [file.sha256 for file in self.files] == hashes
+            and self.map == item_map
+            and self.selection == seeded
         )
 
 
@@ -225,10 +238,10 @@ def read_origins(folder: RunDir) -> Origins:
     return read_json(folder.sources, Origins, missing={})
 
 
-def remember_origin(folder: RunDir, place: tuple[str, str], origin: ItemOrigin) -> None:
+def write_origin(folder: RunDir, task_and_teacher: tuple[str, str], origin: ItemOrigin) -> None:
     """Store the origin of a (task, teacher)'s items."""
     origins = read_origins(folder)
-    task, teacher = place
+    task, teacher = task_and_teacher
     origins.setdefault(task, {})[teacher] = [origin]
     write_json_atomic(folder.sources, origins)
 

@@ -10,13 +10,14 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 # --- Value paths: ``question``, ``choices[0]``, ``options.A``
 
@@ -33,10 +34,10 @@ class NamedLabel(int):
 
     name: str
 
-    def __new__(cls, place: int, name: str) -> NamedLabel:
-        found = super().__new__(cls, place)
-        found.name = name
-        return found
+    def __new__(cls, index: int, name: str) -> NamedLabel:
+        label = super().__new__(cls, index)
+        label.name = name
+        return label
 
 
 class Misfit(ValueError):
@@ -45,23 +46,23 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """Path of a value: ``text`` as written, the ``root`` column, and the ``steps`` within its value."""
+    """A path to a value: ``text`` as written, the ``root`` column, and the ``steps`` within its value."""
 
     text: str
     root: str
     steps: tuple[str | int, ...] = ()
 
     @classmethod
-    def among(cls, text: str, columns: Collection[str]) -> FieldPath:
-        """Parse a path; a column of exactly that name takes precedence. The root may be missing."""
+    def parse(cls, text: str, columns: Collection[str]) -> FieldPath:
+        """Parse a path; a column of exactly that name takes precedence. The root may be no column."""
         match = _ROOTED.fullmatch(text) if text not in columns else None
         if match is None:
             return cls(text, text)
-        steps = tuple(name or int(place) for name, place in _STEP.findall(match[2]))
+        steps = tuple(name or int(index) for name, index in _STEP.findall(match[2]))
         return cls(text, match[1].strip(), steps)
 
-    def value(self, row: Row) -> Any:
-        """Look up the value in a row, None if absent; raises Misfit where the path does not fit the value."""
+    def read_value(self, row: Row) -> Any:
+        """Return the value in a row, None if absent; raises Misfit where the path does not fit the value."""
         value = row.get(self.root)
         for step in self.steps:
             match value, step:
@@ -72,48 +73,48 @@ class FieldPath:
                 case list() | tuple(), int():
                     value = value[step] if step < len(value) else None
                 case _:
-                    raise Misfit(f"there is no `{self.text}`: what is before it is {kind_of_value(value)}")
+                    raise Misfit(f"there is no `{self.text}`: what is before it is {describe_kind(value)}")
         return value
 
-    def words(self, row: Row) -> str | None:
-        """Look up the value as text, None if absent or blank; raises Misfit for a list."""
-        value = row.get(self.root) if not self.steps else self.value(row)
+    def read_text(self, row: Row) -> str | None:
+        """Return the value as text, None if absent or blank; raises Misfit for a list."""
+        value = row.get(self.root) if not self.steps else self.read_value(row)
         if not isinstance(value, str):
-            if value is None or value != value:  # a number that is none stands where there is no value
+            if value is None or value != value:  # NaN is a missing value
                 return None
-            value = as_text(value, self.text)
+            value = convert_to_text(value, self.text)
         return value if value and not value.isspace() else None
 
 
 @dataclass(frozen=True, slots=True)
 class RowTemplate:
-    """Alternating texts and paths, beginning and ending with a text."""
+    """Texts and paths in turn, beginning and ending with a text."""
 
     texts: tuple[str, ...]
-    places: tuple[FieldPath, ...]
+    paths: tuple[FieldPath, ...]
 
     @classmethod
-    def among(cls, text: str, columns: Collection[str]) -> RowTemplate:
+    def parse(cls, text: str, columns: Collection[str]) -> RowTemplate:
         """Parse a template; ``{{`` and ``}}`` are braces, ``\n`` and ``\t`` line feed and tab."""
-        texts, places, end = [""], [], 0
+        texts, paths, end = [""], [], 0
         for piece in _PIECE.finditer(text):
             texts[-1] += text[end : piece.start()]
             end = piece.end()
             if piece[1] is None:
                 texts[-1] += _PLAIN[piece[0]]
             else:
-                places.append(FieldPath.among(piece[1].strip(), columns))
+                paths.append(FieldPath.parse(piece[1].strip(), columns))
                 texts.append("")
         texts[-1] += text[end:]
-        return cls(tuple(texts), tuple(places))
+        return cls(tuple(texts), tuple(paths))
 
-    def words(self, row: Row) -> str | None:
-        """Fill the template; raises Misfit where a path has no value, or no text."""
+    def read_text(self, row: Row) -> str | None:
+        """Fill the template from a row; raises Misfit where a path has no value or no text."""
         filled = [self.texts[0]]
-        for place, text in zip(self.places, self.texts[1:], strict=True):
-            if (words := place.words(row)) is None:
-                raise Misfit(f"its `{place.text}` is empty")
-            filled += (words, text)
+        for path, text in zip(self.paths, self.texts[1:], strict=True):
+            if (value := path.read_text(row)) is None:
+                raise Misfit(f"its `{path.text}` is empty")
+            filled += (value, text)
         return "".join(filled)
 
 
@@ -121,7 +122,7 @@ def is_template(text: str) -> bool:
     return "{" in text
 
 
-def as_text(value: Any, named: str) -> str:
+def convert_to_text(value: Any, path: str) -> str:
     """Convert a value to text; raises Misfit for a collection."""
     match value:
         case str():
@@ -136,14 +137,14 @@ def as_text(value: Any, named: str) -> str:
             return value.isoformat()
         case dict():
             part = next(iter(value), "part")
-            raise Misfit(f"its `{named}` is a mapping; name a part of it, such as {named}.{part}")
+            raise Misfit(f"its `{path}` is a mapping; name a part of it, such as {path}.{part}")
         case list() | tuple():
-            raise Misfit(f"its `{named}` is a list; name an entry of it, such as {named}[0]")
+            raise Misfit(f"its `{path}` is a list; name an entry of it, such as {path}[0]")
         case _:
-            raise Misfit(f"its `{named}` is {kind_of_value(value)}, and no text")
+            raise Misfit(f"its `{path}` is {describe_kind(value)}, and no text")
 
 
-def kind_of_value(value: Any) -> str:
+def describe_kind(value: Any) -> str:
     match value:
         case dict():
             return "a mapping"
@@ -174,15 +175,15 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Comparison of ``path`` with ``value`` by ``sign``: as numbers where both are, else as text. A missing
-    value equals the empty text, and is neither less nor greater than anything."""
+    """A comparison of ``path`` with ``value``: as numbers if both are, else as text. A missing value equals
+    the empty text, and is neither less nor greater than anything."""
 
     path: str
     sign: str
     value: str
 
     @classmethod
-    def of(cls, text: str) -> Condition:
+    def parse(cls, text: str) -> Condition:
         """Parse a condition.
 
         Raises UsageError: it is no comparison of a column with a value, or more than one.
@@ -209,51 +210,49 @@ class Condition:
             path = path[1:-1]
         return cls(path, "=" if sign == "==" else sign, value)
 
-    def among(self, columns: Collection[str]) -> Callable[[Row], bool]:
-        """Test a row; raises Misfit where its value is a list or a mapping."""
-        path, value, number = FieldPath.among(self.path, columns), self.value, _number(self.value)
+    def make_test(self, columns: Collection[str]) -> Callable[[Row], bool]:
+        """Return a test of rows; it raises Misfit where the value is a list or a mapping."""
+        path, value, number = FieldPath.parse(self.path, columns), self.value, _parse_number(self.value)
         order = _ORDERS.get(self.sign, _equal)
 
         def equal(row: Row) -> bool:
-            found = path.value(row)
-            said = "" if found is None else as_text(found, path.text)
-            return said == value or (number is not None and _number(said) == number)
+            cell = path.read_value(row)
+            text = "" if cell is None else convert_to_text(cell, path.text)
+            return text == value or (number is not None and _parse_number(text) == number)
 
         def different(row: Row) -> bool:
             return not equal(row)
 
-        def ordered(row: Row) -> bool:
-            found = path.value(row)
-            if found is None:
+        def in_order(row: Row) -> bool:
+            cell = path.read_value(row)
+            if cell is None:
                 return False
-            said = as_text(found, path.text)
-            if number is None:
-                if _number(said) is not None and not any(map(str.isdecimal, value)):
-                    raise Misfit(
-                        f"its `{path.text}` is {said}, and what it is held against ({value}) is no number"
-                    )
-                return order(said, value)
-            theirs = _number(said)
-            return theirs is not None and order(theirs, number)
+            text = convert_to_text(cell, path.text)
+            cell_number = _parse_number(text)
+            if number is not None:
+                return cell_number is not None and order(cell_number, number)
+            if cell_number is not None and not any(map(str.isdecimal, value)):
+                raise Misfit(f"its `{path.text}` is {text}, which cannot be compared with {value}: no number")
+            return order(text, value)
 
-        return equal if self.sign == "=" else different if self.sign == "!=" else ordered
+        return equal if self.sign == "=" else different if self.sign == "!=" else in_order
 
 
 def is_condition(text: str) -> bool:
-    """Check whether `Condition.of` accepts the text."""
+    """Check whether `Condition.parse` accepts the text."""
     try:
-        Condition.of(text)
+        Condition.parse(text)
     except UsageError:
         return False
     return True
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if found == found else None
+    return None if isnan(number) else number
 
 
 # --- Multiple choice
@@ -272,64 +271,60 @@ class ChoiceList(NamedTuple):
     labels: list[str]
 
     @property
-    def lines(self) -> str:
+    def lettered_lines(self) -> str:
         return "\n".join(f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
 
-    def right(self, value: Any, named: str) -> int:
-        """Find the index of the choice that the value of column ``named`` means.
+    def find_right(self, value: Any, column: str) -> int:
+        """Find the index of the choice that the value of a column names.
 
         Raises Misfit: it means none of them, or may mean two.
         """
         if isinstance(value, int) and not isinstance(value, bool) and not self.labels:
             if 0 <= value < len(self.texts):
                 return value
-            raise Misfit(f"its `{named}` is {value}, and the choices are 0 to {len(self.texts) - 1}")
-        said = as_text(value, named).strip()
-        found = {place for place in self._places(said) if place < len(self.texts)}
-        if len(found) == 1:
-            return found.pop()
-        wrong = "may mean more than one" if found else "names none"
-        raise Misfit(f"its `{named}` ({said[:40]}) {wrong} of the choices")
+            raise Misfit(f"its `{column}` is {value}, and the choices are 0 to {len(self.texts) - 1}")
+        answer = convert_to_text(value, column).strip()
+        matches = {index for index in self._matching_indices(answer) if index < len(self.texts)}
+        if len(matches) == 1:
+            return matches.pop()
+        wrong = "may mean more than one" if matches else "names none"
+        raise Misfit(f"its `{column}` ({answer[:40]}) {wrong} of the choices")
 
-    def _places(self, said: str) -> list[int]:
-        if said in self.labels:
-            return [self.labels.index(said)]
-        places = [place for place, text in enumerate(self.texts) if text.strip() == said]
-        if not self.labels and said.isdecimal():
-            places.append(int(said))
-        if not places and len(said) == 1 and said in _LETTERS:
-            places.append(_LETTERS.index(said))
-        return places
-
-
-def letter(place: int) -> str:
-    return _LETTERS[place]
+    def _matching_indices(self, answer: str) -> list[int]:
+        if answer in self.labels:
+            return [self.labels.index(answer)]
+        indices = [index for index, text in enumerate(self.texts) if text.strip() == answer]
+        if not self.labels and answer.isdecimal():
+            indices.append(int(answer))
+        if not indices and len(answer) == 1 and answer in _LETTERS:
+            indices.append(_LETTERS.index(answer))
+        return indices
 
 
-def choices_of(path: FieldPath, row: Row) -> ChoiceList:
-    """Read the choices from a value.
+def read_choices(path: FieldPath, row: Row) -> ChoiceList:
+    """Read the choices in a row.
 
-    Raises Misfit: the value is in none of the shapes, or holds fewer than two choices or more than letters.
+    Raises Misfit: the value has none of the three shapes, or holds fewer than two choices or more than
+    letters.
     """
-    value = path.value(row)
+    value = path.read_value(row)
     match value:
         case {"text": list(texts), "label": list(labels)}:
-            found = ChoiceList(_texts(texts, path), _texts(labels, path))
+            choices = ChoiceList(_convert_all(texts, path), _convert_all(labels, path))
         case dict():
-            found = ChoiceList(_texts(list(value.values()), path), [str(key) for key in value])
+            choices = ChoiceList(_convert_all(list(value.values()), path), [str(key) for key in value])
         case list() | tuple():
-            found = ChoiceList(_texts(list(value), path), [])
+            choices = ChoiceList(_convert_all(list(value), path), [])
         case _:
-            raise Misfit(f"its `{path.text}` is {kind_of_value(value)}, and no list of choices")
-    if not 2 <= len(found.texts) <= len(_LETTERS) or len(found.labels) not in (0, len(found.texts)):
-        raise Misfit(
-            f"its `{path.text}` holds {len(found.texts)} choices; 2 to {len(_LETTERS)} can be lettered"
-        )
-    return found
+            raise Misfit(f"its `{path.text}` is {describe_kind(value)}, and no list of choices")
+    number = len(choices.texts)
+    if not 2 <= number <= len(_LETTERS) or len(choices.labels) not in (0, number):
+        raise Misfit(f"its `{path.text}` holds {number} choices; 2 to {len(_LETTERS)} can be lettered")
+    return choices
 
 
-def _texts(values: list[Any], path: FieldPath) -> list[str]:
-    return [as_text(value, path.text) for value in values]
+def _convert_all(values: list[Any], path: FieldPath) -> list[str]:
+    return [convert_to_text(value, path.text) for value in values]
 
 
 # Columns of any table that people keep by hand; a sparse export has thousands.
@@ -344,9 +339,10 @@ USUAL = {
 
 
 class ItemMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``prompt`` and ``reference`` are columns, or templates with columns in braces; ``attributes`` maps each
-    attribute to one. With ``choices`` the prompt goes on with them, ``reference`` names the right one,
-    and an attribute of the same column is its letter. ``where``: conditions, which must all hold."""
+    """How columns become items. ``prompt`` and ``reference`` are columns, or templates with columns in
+    braces; ``attributes`` maps names to columns. ``choices`` are appended to the prompt: ``reference``
+    then names the right one, and an attribute of the same column is its letter. ``where``: conditions,
+    which must all hold."""
 
     prompt: str
     reference: str | None = None
@@ -357,16 +353,16 @@ class ItemMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class UnknownColumn(NamedTuple):
-    """A column that the map names and the table lacks. ``key`` is its place in the map."""
+    """A column of the map that the table lacks. ``key``: where in the map; ``columns``: the table's."""
 
     key: tuple[str, ...]
     column: str
-    known: tuple[str, ...]
+    columns: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
-        near = get_close_matches(self.column, self.known, n=1) or [
-            name for name in self.known if name.lower() == self.column.lower()
+        near = get_close_matches(self.column, self.columns, n=1) or [
+            name for name in self.columns if name.lower() == self.column.lower()
         ]
         flag = f"--{self.key[0].removesuffix('s')}" if self.key[0] == "attributes" else f"--{self.key[0]}"
         return f"{flag}: there is no column {self.column}" + (f"; did you mean {near[0]}?" if near else "")
@@ -378,9 +374,9 @@ class ColumnsMissing(UsageError):
     kind = "columns_missing"
 
     def __init__(self, path: Path, missing: list[UnknownColumn]) -> None:
-        known = listed(missing[0].known, _MOST_NAMED) or "none"
+        columns = join_names(missing[0].columns, _MOST_NAMED) or "none"
         super().__init__(
-            "\n".join([*(unknown.sentence for unknown in missing), f"{path} has the columns {known}."])
+            "\n".join([*(unknown.sentence for unknown in missing), f"{path} has the columns {columns}."])
         )
         self.path, self.missing = path, missing
 
@@ -395,102 +391,105 @@ class MappedItem(NamedTuple):
     lacking: tuple[str, ...]
 
 
-def usual_map(columns: Collection[str]) -> dict[str, str]:
+def guess_columns(columns: Collection[str]) -> dict[str, str]:
     """Guess prompt and reference columns by their usual names."""
     lower = {name.lower(): name for name in reversed(list(columns))}
-    found = {part: next((lower[n] for n in names if n in lower), None) for part, names in USUAL.items()}
-    return {part: column for part, column in found.items() if column is not None}
+    matches = {part: next((lower[n] for n in names if n in lower), None) for part, names in USUAL.items()}
+    return {part: column for part, column in matches.items() if column is not None}
 
 
-def usual_ids(columns: Collection[str]) -> list[str]:
+def guess_id_columns(columns: Collection[str]) -> list[str]:
     """List the columns with the usual names of ids, the most certain first."""
     return sorted(filter(_LIKE_AN_ID.fullmatch, columns), key=len)
 
 
-def unknown_columns(needed: ItemMap, columns: tuple[str, ...]) -> Iterator[UnknownColumn]:
-    for key, text in _named(needed):
-        parts = (
-            RowTemplate.among(text, columns).places if is_template(text) else [FieldPath.among(text, columns)]
-        )
-        for path in parts:
+def find_unknown_columns(item_map: ItemMap, columns: tuple[str, ...]) -> Iterator[UnknownColumn]:
+    for key, text in _read_map_keys(item_map):
+        if is_template(text):
+            paths = RowTemplate.parse(text, columns).paths
+        else:
+            paths = (FieldPath.parse(text, columns),)
+        for path in paths:
             if path.root not in columns:
                 yield UnknownColumn(key, path.root, columns)
 
 
-def _named(needed: ItemMap) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Each place of a map that names columns, with what stands there."""
+def _read_map_keys(item_map: ItemMap) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the keys of a map that name columns, each with its path or template."""
     for key in ("prompt", "reference", "id", "choices"):
-        if (text := getattr(needed, key)) is not None:
+        if (text := getattr(item_map, key)) is not None:
             yield (key,), text
-    yield from ((("attributes", name), column) for name, column in needed.attributes.items())
-    yield from ((("where",), Condition.of(text).path) for text in needed.where)
+    yield from ((("attributes", name), column) for name, column in item_map.attributes.items())
+    yield from ((("where",), Condition.parse(text).path) for text in item_map.where)
 
 
 class ItemMaker:
-    """Make items of a table's rows; all columns of the map must exist."""
+    """Makes items of a table's rows; all columns of the map must exist."""
 
-    def __init__(self, needed: ItemMap, columns: Collection[str]) -> None:
-        self._prompt = _words(needed.prompt, columns)
-        self._prompt_name = needed.prompt
-        self._reference = _words(needed.reference, columns) if needed.reference is not None else None
-        self._id = FieldPath.among(needed.id, columns) if needed.id is not None else None
-        self._choices = FieldPath.among(needed.choices, columns) if needed.choices is not None else None
-        self._right = FieldPath.among(needed.reference or "", columns)
-        lettered = {name for name, column in needed.attributes.items() if column == needed.reference}
-        self._lettered = lettered if self._choices is not None else set[str]()
+    def __init__(self, item_map: ItemMap, columns: Collection[str]) -> None:
+        """Resolve every path and template of the map against the columns."""
+        reference, choices = item_map.reference, item_map.choices
+        self._prompt = _make_text_reader(item_map.prompt, columns)
+        self._prompt_name = item_map.prompt
+        self._reference = _make_text_reader(reference, columns) if reference is not None else None
+        self._id = FieldPath.parse(item_map.id, columns) if item_map.id is not None else None
+        self._choices = FieldPath.parse(choices, columns) if choices is not None else None
+        self._right = FieldPath.parse(reference or "", columns)
+        lettered = {name for name, column in item_map.attributes.items() if column == reference}
+        self._lettered = lettered if choices is not None else set[str]()
         self._attributes = [
-            (name, _words(column, columns))
-            for name, column in needed.attributes.items()
+            (name, _make_text_reader(column, columns))
+            for name, column in item_map.attributes.items()
             if name not in self._lettered
         ]
-        self._conditions = [Condition.of(text).among(columns) for text in needed.where]
+        self._conditions = [Condition.parse(text).make_test(columns) for text in item_map.where]
 
-    def wants(self, row: Row) -> bool:
-        """Test all conditions; raises Misfit where one cannot be applied to the row."""
+    def meets_conditions(self, row: Row) -> bool:
+        """Check all conditions; raises Misfit where one cannot be applied to the row."""
         return not self._conditions or all(holds(row) for holds in self._conditions)
 
-    def item(self, row: Row) -> MappedItem:
+    def make_item(self, row: Row) -> MappedItem:
         """Make the item of a row.
 
         Raises Misfit: the row makes no item; the message says why.
         """
-        own = self._own_id(row)
+        item_id = self._read_id(row)
         prompt = self._prompt(row)
         if prompt is None:
             raise Misfit(f"its `{self._prompt_name}` is empty")
         attributes: dict[str, str] = {}
         lacking: tuple[str, ...] = ()
-        for name, words in self._attributes:
-            value = words(row)
+        for name, read_attribute in self._attributes:
+            value = read_attribute(row)
             if value is None:
                 lacking += (name,)
             else:
                 attributes[name] = value
         if self._choices is None:
             reference = self._reference(row) if self._reference is not None else None
-            return MappedItem(own, prompt, reference, attributes, lacking)
-        choices = choices_of(self._choices, row)
-        reference = self._chosen(choices, row, attributes)
-        return MappedItem(own, f"{prompt}\n\n{choices.lines}", reference, attributes, lacking)
+            return MappedItem(item_id, prompt, reference, attributes, lacking)
+        choices = read_choices(self._choices, row)
+        reference = self._find_reference(choices, row, attributes)
+        return MappedItem(item_id, f"{prompt}\n\n{choices.lettered_lines}", reference, attributes, lacking)
 
-    def _own_id(self, row: Row) -> str | None:
+    def _read_id(self, row: Row) -> str | None:
         if self._id is None:
             return None
-        own = self._id.words(row)
-        if own is None:
-            raise Misfit(f"its `{self._id.text}`, of which the id is made, is empty")
-        return own
+        item_id = self._id.read_text(row)
+        if item_id is None:
+            raise Misfit(f"its `{self._id.text}`, the id, is empty")
+        return item_id
 
-    def _chosen(self, choices: ChoiceList, row: Row, attributes: dict[str, str]) -> str | None:
+    def _find_reference(self, choices: ChoiceList, row: Row, attributes: dict[str, str]) -> str | None:
         if self._reference is None:
             return None
-        value = self._right.value(row)
+        value = self._right.read_value(row)
         if value is None:
             raise Misfit(f"its `{self._right.text}`, the right choice, is empty")
-        place = choices.right(value, self._right.text)
-        attributes.update(dict.fromkeys(self._lettered, letter(place)))
-        return f"{letter(place)}. {choices.texts[place]}"
+        index = choices.find_right(value, self._right.text)
+        attributes.update(dict.fromkeys(self._lettered, _LETTERS[index]))
+        return f"{_LETTERS[index]}. {choices.texts[index]}"
 
 
-def _words(text: str, columns: Collection[str]) -> Callable[[Row], str | None]:
-    return (RowTemplate if is_template(text) else FieldPath).among(text, columns).words
+def _make_text_reader(text: str, columns: Collection[str]) -> Callable[[Row], str | None]:
+    return (RowTemplate if is_template(text) else FieldPath).parse(text, columns).read_text

@@ -24,71 +24,70 @@ from coeval.core.regular_files import open_file
 # --- Rows and their problems
 
 # Line numbers of one sentence, on a line.
-_LISTED = 5
+_MOST_NUMBERS = 5
 # A screen of sentences.
 _MOST_SHOWN = 20
-# Sentences of a file that are told apart; a million rows may each be wrong in words of their own.
+# Distinct sentences that are kept; each of a million rows may be wrong in other words.
 _MOST_KEPT = 1_000
 
 
 class TableRow(NamedTuple):
-    """A row. ``line`` is its first line from 1 (its number in a Parquet file). ``fields`` are its
-    columns by name, or a string that says why there are none."""
+    """A row: its first line from 1 (in Parquet its number), and its columns by name or why there are none."""
 
     line: int
     fields: dict[str, Any] | str
 
 
-class LinesSaid(NamedTuple):
-    """The lines that a sentence applies to: their number, and the first few."""
+class MessageLines(NamedTuple):
+    """How many lines a sentence applies to, and the first few of them."""
 
     many: int
     first: tuple[int, ...]
 
 
-class Reported(dict[str, LinesSaid]):
-    """Messages on a file's lines: each sentence with its lines, from 1."""
+class LineMessages(dict[str, MessageLines]):
+    """Messages about a file's lines: sentence → its lines, from 1."""
 
     more = 0
     """Number of further sentences, which are not kept."""
 
-    def note(self, sentence: str, number: int) -> None:
+    def note(self, sentence: str, line: int) -> None:
         known = self.get(sentence)
         if known is None and len(self) >= _MOST_KEPT:
             self.more += 1
             return
         count, first = known or (0, ())
-        self[sentence] = LinesSaid(count + 1, (*first, number) if len(first) <= _LISTED else first)
+        self[sentence] = MessageLines(count + 1, (*first, line) if len(first) <= _MOST_NUMBERS else first)
 
-    def of(self, path: object) -> Iterator[str]:
-        """Format a line per sentence: ``file:7: … (also on line 9)``."""
+    def format_lines(self, path: object) -> Iterator[str]:
+        """Yield a line per sentence: ``file:7: … (also on line 9)``."""
         for sentence, (count, (first, *others)) in islice(self.items(), _MOST_SHOWN):
             listed = ", ".join(map(str, others)) + (", …" if count - 1 > len(others) else "")
             lines = f"line {listed}" if count == 2 else f"{count - 1:,} more lines: {listed}"
             yield f"{path}:{first}: {sentence}" + (f" (also on {lines})" if others else "")
-        if (rest := len(self) - _MOST_SHOWN + self.more) > 0:
-            yield f"{path}: … and {rest:,} more of the kind"
+        if (hidden := len(self) - _MOST_SHOWN + self.more) > 0:
+            yield f"{path}: … and {hidden:,} more of the kind"
 
 
 # Bytes. No prompt is as long: a longer line is another kind of file, or an unclosed quote.
-LONGEST_LINE = 64 << 20
+LONGEST_LINE_BYTES = 64 << 20
 
 PARQUET = b"PAR1"
 
 # Bytes per read: few calls, little memory.
-_CHUNK = 1 << 20
+_READ_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
-# The longer before the shorter that it begins with.
+# Longer marks first: UTF-32's begins with UTF-16's.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_AN_ARROW = "an Arrow file; write it as Parquet: dataset.to_parquet('items.parquet')"
-_OTHERS = {
-    b"\xff\xff\xff\xff": _AN_ARROW,
-    b"ARROW1": _AN_ARROW,
+_ARROW_HINT = "an Arrow file; write it as Parquet: dataset.to_parquet('items.parquet')"
+_FOREIGN_FORMATS = {
+    b"\xff\xff\xff\xff": _ARROW_HINT,
+    b"ARROW1": _ARROW_HINT,
     b"PK\x03\x04": "an Excel workbook (or another ZIP archive); save it as CSV UTF-8, or unpack it",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; save it as CSV UTF-8",
     b"BZh": "packed by bzip2; unpack it, or pack it by gzip",
@@ -107,7 +106,7 @@ class SourceFile(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class _Hashed(io.RawIOBase):
+class _HashingReader(io.RawIOBase):
     """A file that is hashed while it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -132,46 +131,48 @@ class _Hashed(io.RawIOBase):
 
 
 class SourceBytes:
-    """A text file, or a pipe, open for reading once. ``encoding``: None for UTF-8 or the byte order mark's.
+    """A text file or a pipe, open to be read once. ``encoding`` None: by byte order mark, else UTF-8.
 
-    Raises UsageError: it is not there, may not be read, is no file of text, or the encoding is unknown.
+    Raises UsageError: the file is missing, unreadable or not text, or the encoding is unknown.
     """
 
     def __init__(self, path: Path, encoding: str | None = None) -> None:
+        """Open the file, detect its format and encoding, and skip a UTF-8 byte order mark."""
         self.path = path
         try:
-            self._hashed = _Hashed(open_file(path, buffering=0))
+            self._hashed = _HashingReader(open_file(path, buffering=0))
         except OSError as error:
-            raise unreadable(path, error) from error
-        weakref.finalize(self, self._hashed.close)  # of a table that is looked at and then left
-        self._packed = io.BufferedReader(self._hashed, _CHUNK)
+            raise make_read_error(path, error) from error
+        weakref.finalize(self, self._hashed.close)  # a table that is only previewed
+        self._packed = io.BufferedReader(self._hashed, _READ_BYTES)
         self._plain: IO[bytes] = self._packed
         try:
-            self.start = self._begin()
-            self._decode = self._decoder(encoding or _marked(self.start))
+            self.start = self._detect_format()
+            self._decode = self._make_decoder(encoding or _detect_encoding(self.start))
             if encoding is None and self.start.startswith(codecs.BOM_UTF8):
-                self._guarded(self._plain.read, len(codecs.BOM_UTF8))
+                self._read_checked(self._plain.read, len(codecs.BOM_UTF8))
         except UsageError:
             self.close()
             raise
 
-    def _begin(self) -> bytes:
-        """The first bytes, which say what the file is; what is packed is unpacked from here on."""
-        start = self._guarded(self._packed.peek, 16)
+    def _detect_format(self) -> bytes:
+        """Return the first bytes, unpacked if gzipped; raises UsageError for another known format, such as a
+        workbook."""
+        start = self._read_checked(self._packed.peek, 16)
         if start.startswith(_GZIP):
-            unpacked = io.BufferedReader(GzipFile(fileobj=self._packed), _CHUNK)
+            unpacked = io.BufferedReader(GzipFile(fileobj=self._packed), _READ_BYTES)
             self._plain = unpacked
-            start = self._guarded(unpacked.peek, 16)
-        for magic, kind in _OTHERS.items():
+            start = self._read_checked(unpacked.peek, 16)
+        for magic, kind in _FOREIGN_FORMATS.items():
             if start.startswith(magic):
                 raise UsageError(f"{self.path} is {kind}")
         return start
 
-    def _decoder(self, encoding: str | None) -> Callable[[bytes], str] | None:
+    def _make_decoder(self, encoding: str | None) -> Callable[[bytes], str] | None:
         if encoding is None:
             return None
         try:
-            b"".decode(encoding)  # some that the codecs know are of bytes
+            b"".decode(encoding)  # refuses codecs that are not for text, such as hex
             decoder = codecs.getincrementaldecoder(encoding)("strict")
         except LookupError:
             raise UsageError(
@@ -183,7 +184,7 @@ class SourceBytes:
     def read(self) -> bytes:
         """Read the next part as UTF-8; empty at the end."""
         while True:
-            data = self._guarded(self._plain.read, _CHUNK)
+            data = self._read_checked(self._plain.read, _READ_BYTES)
             if self._decode is None:
                 return data
             try:
@@ -196,43 +197,43 @@ class SourceBytes:
             if text or not data:
                 return text.encode()
 
-    def _guarded(self, read: Callable[[int], bytes], size: int) -> bytes:
+    def _read_checked(self, read: Callable[[int], bytes], size: int) -> bytes:
         try:
             return read(size)
         except (OSError, EOFError, zlib.error) as error:
-            raise unreadable(self.path, error) from error
+            raise make_read_error(self.path, error) from error
 
-    def groups_of_lines(self) -> Iterator[list[bytes | None]]:
+    def read_line_groups(self) -> Iterator[list[bytes | None]]:
         """Yield all lines without their ``\n``, about a megabyte at a time; None for one beyond
-        `LONGEST_LINE`."""
+        `LONGEST_LINE_BYTES`."""
         held: list[bytes] = []
         size = 0
         while data := self.read():
             *whole, last = data.split(b"\n")
             if whole:
                 lines: list[bytes | None] = list(whole)
-                lines[0] = None if size + len(whole[0]) > LONGEST_LINE else b"".join([*held, whole[0]])
+                lines[0] = None if size + len(whole[0]) > LONGEST_LINE_BYTES else b"".join([*held, whole[0]])
                 held, size = [], 0
                 yield lines
             size += len(last)
-            held = [*held, last] if size <= LONGEST_LINE else []
+            held = [*held, last] if size <= LONGEST_LINE_BYTES else []
         if size:
-            yield [b"".join(held) if size <= LONGEST_LINE else None]
+            yield [b"".join(held) if size <= LONGEST_LINE_BYTES else None]
 
     def finish(self) -> SourceFile:
         """Read the rest, close the file, and return its size and hash."""
-        while self._guarded(self._packed.read, _CHUNK):
+        while self._read_checked(self._packed.read, _READ_BYTES):
             pass
-        found = SourceFile(str(self.path), self._hashed.size, self._hashed.digest.hexdigest())
+        file = SourceFile(str(self.path), self._hashed.size, self._hashed.digest.hexdigest())
         self.close()
-        return found
+        return file
 
     def close(self) -> None:
         self._packed.close()
 
 
-def _marked(start: bytes) -> str | None:
-    """The encoding that a byte order mark says; UTF-16 without one is known by the zeros of its ASCII."""
+def _detect_encoding(start: bytes) -> str | None:
+    """Return the encoding of a byte order mark; UTF-16 without one is known by its zeros beside ASCII."""
     for mark, encoding in _MARKS.items():
         if start.startswith(mark):
             return encoding
@@ -241,17 +242,17 @@ def _marked(start: bytes) -> str | None:
     return None
 
 
-def file_of(path: Path) -> SourceFile:
-    """Return size and hash of a file that is read in another way; raises UsageError as `SourceBytes`."""
+def hash_file(path: Path) -> SourceFile:
+    """Return size and hash of a file that another reader opens; raises UsageError like `SourceBytes`."""
     try:
         with open_file(path) as file:
             digest = hashlib.file_digest(file, "sha256")
             return SourceFile(str(path), file.tell(), digest.hexdigest())
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise make_read_error(path, error) from error
 
 
-def unreadable(path: Path, error: Exception) -> UsageError:
+def make_read_error(path: Path, error: Exception) -> UsageError:
     """Make a UsageError that names the file and the reason."""
     match error:
         case FileNotFoundError():

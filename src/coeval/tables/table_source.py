@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -16,14 +16,14 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import convert, decode
-from coeval.core.shown_url import shown_url
-from coeval.core.text import listed
+from coeval.core.shown_url import mask_url
+from coeval.core.text import join_names
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.transport.network import SourceFailed, download, read_page
 from coeval.store.jsonl import store_error
 from coeval.store.output_folder import cache_folder, file_name_of
 from coeval.tables.item_map import ItemMap
-from coeval.tables.source_bytes import unreadable
+from coeval.tables.source_bytes import make_read_error
 from coeval.tables.table import Table, open_table
 
 Progress = Callable[[str, int, int | None], None]
@@ -44,7 +44,7 @@ class SourceChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSource:
-    """The files of a source. ``map`` is a named benchmark's, else None."""
+    """The files of a source, and where they come from. ``map``: that of a named benchmark, else None."""
 
     name: str
     files: list[Path]
@@ -58,7 +58,7 @@ class TableSource:
     citation: str = ""
     map: ItemMap | None = None
 
-    def tables(self) -> Iterator[Table]:
+    def open_tables(self) -> Iterator[Table]:
         """Open the files one after the other; raises UsageError as `open_table`."""
         for path in self.files:
             yield open_table(path, self.encoding, self.delimiter)
@@ -67,9 +67,9 @@ class TableSource:
 # --- Folders of tables, by split
 
 _SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv", ".tsv", ".json")
-# What `datasets` says of a folder.
-_ABOUT = {"dataset_info.json", "dataset_infos.json"}
-# Word in a file's name → the split that it means.
+# What `datasets` writes about a folder, not tables.
+_METADATA_FILES = {"dataset_info.json", "dataset_infos.json"}
+# Word in a file's name → its split.
 _SPLITS = {
     "train": "train", "training": "train",
     "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation",
@@ -77,59 +77,59 @@ _SPLITS = {
 }  # fmt: skip
 
 
-def _of_folder(choice: SourceChoice, folder: Path) -> TableSource:
-    """The tables of a folder's split, in order: those in it, and in its ``data``, as the hub keeps them.
+def _find_in_folder(choice: SourceChoice, folder: Path) -> TableSource:
+    """List the tables of a folder's split, in order: those in it and in its ``data``, the layout of the hub.
 
-    Raises UsageError: it holds no table, or several splits of which none, or none that is there, was named.
+    Raises UsageError: the folder has no table, or several splits and none of them is requested.
     """
     try:
-        entries = sorted(entry for entry in (*folder.iterdir(), *folder.glob("data/*")))
+        entries = sorted((*folder.iterdir(), *folder.glob("data/*")))
     except OSError as error:
-        raise unreadable(folder, error) from error
-    found = [entry for entry in entries if _is_table(entry)]
-    if not found:
-        there = sorted({f"{entry.name}/" if entry.is_dir() else entry.suffix for entry in entries} - {""})
-        held = f"; it holds {listed(there)}" if there else ""
+        raise make_read_error(folder, error) from error
+    tables = [entry for entry in entries if _is_table(entry)]
+    if not tables:
+        kinds = sorted({f"{entry.name}/" if entry.is_dir() else entry.suffix for entry in entries} - {""})
+        held = f"; it holds {join_names(kinds)}" if kinds else ""
         raise UsageError(f"there is no table in {folder} ({', '.join(_SUFFIXES)}, plain or .gz){held}")
     by_split: dict[str | None, list[Path]] = {}
-    for path in found:
-        by_split.setdefault(_split_of(path), []).append(path)
-    named = _pick_split([name for name in by_split if name is not None], choice.split, str(folder))
+    for path in tables:
+        by_split.setdefault(_split_in_name(path), []).append(path)
+    split = _pick_split([name for name in by_split if name is not None], choice.split, str(folder))
     return TableSource(
         name=choice.name,
-        files=by_split[named] if named is not None else found,
+        files=by_split[split] if split is not None else tables,
         encoding=choice.encoding,
         delimiter=choice.delimiter,
-        split=named or "",
+        split=split or "",
     )
 
 
-def _pick_split(there: Sequence[str], needed: str | None, where: str) -> str | None:
-    """Choose the split: the requested one, else the only one.
+def _pick_split(splits: Sequence[str], requested: str | None, owner: str) -> str | None:
+    """Choose the requested split, else the only one; None if there are none.
 
-    Raises UsageError: it is not there, or several are and none is named.
+    Raises UsageError: ``owner`` lacks it, or has several and none is requested.
     """
-    if needed is not None:
-        if needed not in there:
-            raise UsageError(f"{where} has no split {needed}; {_meant(needed, there, 'it has')}")
-        return needed
-    if len(there) <= 1:
-        return next(iter(there), None)
-    raise UsageError(f"{where} has the splits {listed(there)}; choose a split")
+    if requested is not None:
+        if requested not in splits:
+            raise UsageError(f"{owner} has no split {requested}; {_suggest_name(requested, splits)}")
+        return requested
+    if len(splits) <= 1:
+        return next(iter(splits), None)
+    raise UsageError(f"{owner} has the splits {join_names(splits)}; choose a split")
 
 
-def _meant(needed: str, there: Collection[str], otherwise: str) -> str:
-    near = get_close_matches(needed, there, n=1)
-    return f"did you mean {near[0]}?" if near else f"{otherwise} {listed(there) or 'none'}"
+def _suggest_name(requested: str, names: Sequence[str]) -> str:
+    near = get_close_matches(requested, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"it has {join_names(names) or 'none'}"
 
 
 def _is_table(path: Path) -> bool:
     name = path.name.lower().removesuffix(".gz")
-    hidden = path.name.startswith((".", "_")) or path.name in _ABOUT
+    hidden = path.name.startswith((".", "_")) or path.name in _METADATA_FILES
     return name.endswith(_SUFFIXES) and not hidden and path.is_file()
 
 
-def _split_of(path: Path) -> str | None:
+def _split_in_name(path: Path) -> str | None:
     """Find the split that a file's name mentions; None if none."""
     words = re.split(r"[^a-z]+", path.name.lower())
     return next((_SPLITS[word] for word in words if word in _SPLITS), None)
@@ -139,14 +139,14 @@ def _split_of(path: Path) -> str | None:
 #
 # Data sets of the Hugging Face hub, read as the Parquet files that it converts each of them to.
 #
-# ``{hub}/api/datasets/{repo}`` tells revision and licence, ``{hub}/api/datasets/{repo}/parquet`` the files
+# ``{hub}/api/datasets/{repo}`` has revision and licence, ``{hub}/api/datasets/{repo}/parquet`` the files
 # by configuration and split (https://huggingface.co/docs/dataset-viewer/parquet). ``HF_ENDPOINT`` names a
 # mirror.
 
 _HUB = "https://huggingface.co"
 # Not ``hub``, where earlier versions kept different subsets under one name.
 _CACHE = "hub-tables"
-# Bytes: far above any benchmark, below what fills a usual disk unasked.
+# Bytes: far above any benchmark, too few to fill a usual disk.
 _LARGEST = 16 << 30
 # Pages of the hub's API take a second; its search may take several.
 _PATIENCE_S = 30.0
@@ -161,32 +161,36 @@ class _About(msgspec.Struct, rename={"card": "cardData"}):
     card: _Card | None = None
 
 
-def _of_hub(repo: str, subset: str | None, needed: str | None, progress: Progress | None) -> TableSource:
-    """Download the files of a split, unless this revision is in the cache. ``subset``: None for the only one,
-    or ``default``.
+def _fetch_from_hub(
+    repo: str, subset: str | None, requested_split: str | None, progress: Progress | None
+) -> TableSource:
+    """Download the files of a split, unless the cache has this revision. ``subset`` None: the only one, or
+    ``default``.
 
-    Raises UsageError: the hub cannot be reached, or has no such data set, subset or split; StoreError: the
+    Raises UsageError: the hub cannot be reached, or lacks the data set, subset or split; StoreError: the
     cache cannot be written.
     """
     base = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
     api = f"{base}/api/datasets/{quote(repo)}"
     try:
-        about = _page(api, _About)
-        listing: dict[str, dict[str, list[Any]]] = _page(f"{api}/parquet", dict[str, dict[str, list[Any]]])
+        about = _read_api_page(api, _About)
+        listing: dict[str, dict[str, list[Any]]] = _read_api_page(
+            f"{api}/parquet", dict[str, dict[str, list[Any]]]
+        )
         config = _pick_config(list(listing), subset, repo)
-        split = _pick_split(list(listing[config]), needed, f"{repo} ({config})")
+        split = _pick_split(list(listing[config]), requested_split, f"{repo} ({config})")
         if split is None:
             raise UsageError(f"{repo} ({config}) has no splits on the hub")
         folder = cache_folder() / _CACHE / file_name_of(repo) / file_name_of(about.sha)
         files = []
         for number in range(len(listing[config][split])):
             url = f"{api}/parquet/{quote(config, safe='')}/{quote(split, safe='')}/{number}.parquet"
-            place = folder / file_name_of(config) / file_name_of(split) / f"{number:05d}.parquet"
-            if not (about.sha and place.is_file()):  # of an unknown revision nothing is kept for good
-                _bring(url, place, f"{repo} {config}/{split} {number + 1}", progress)
-            files.append(place)
+            path = folder / file_name_of(config) / file_name_of(split) / f"{number:05d}.parquet"
+            if not (about.sha and path.is_file()):  # without a revision a cached file may be outdated
+                _download_file(url, path, f"{repo} {config}/{split} {number + 1}", progress)
+            files.append(path)
     except SourceFailed as error:
-        raise UsageError(_out_of_reach(repo, str(error))) from error
+        raise UsageError(_explain_fetch_failure(repo, str(error))) from error
     license_of = about.card.license if about.card is not None else ""
     return TableSource(
         name=repo,
@@ -199,54 +203,55 @@ def _of_hub(repo: str, subset: str | None, needed: str | None, progress: Progres
     )
 
 
-def _page(url: str, kind: Any) -> Any:
+def _read_api_page(url: str, kind: Any) -> Any:
     content = read_page(url, _PATIENCE_S)
     try:
         return decode(content, kind)
     except Undecodable as error:
-        raise SourceFailed(f"{shown_url(url)} sends something else than it should: {error}") from error
+        raise SourceFailed(f"{mask_url(url)} does not send what the hub documents: {error}") from error
 
 
-def _pick_config(there: Sequence[str], needed: str | None, repo: str) -> str:
-    if needed is None:
-        if len(there) == 1 or "default" in there:
-            return there[0] if len(there) == 1 else "default"
-        raise UsageError(f"{repo} has the subsets {listed(there)}; choose a subset")
-    if needed not in there:
-        raise UsageError(f"{repo} has no subset {needed}; {_meant(needed, there, 'it has')}")
-    return needed
+def _pick_config(configs: Sequence[str], requested: str | None, repo: str) -> str:
+    if requested is None:
+        if len(configs) == 1 or "default" in configs:
+            return configs[0] if len(configs) == 1 else "default"
+        raise UsageError(f"{repo} has the subsets {join_names(configs)}; choose a subset")
+    if requested not in configs:
+        raise UsageError(f"{repo} has no subset {requested}; {_suggest_name(requested, configs)}")
+    return requested
 
 
-def _bring(url: str, place: Path, what: str, progress: Progress | None) -> None:
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+def _download_file(url: str, path: Path, label: str, progress: Progress | None) -> None:
+    """Download to a temporary file beside ``path``, then rename it: a file in the cache is always whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
-    def tell(taken: int) -> None:
+    def report(bytes_so_far: int) -> None:
         if progress is not None:
-            progress(what, taken, None)
+            progress(label, bytes_so_far, None)
 
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        tell(0)
-        download(url, temporary, _LARGEST, tell)
-        temporary.replace(place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        report(0)
+        download(url, temporary, _LARGEST, report)
+        temporary.replace(path)
     except OSError as error:
-        raise store_error("fetch into", place.parent, error) from error
+        raise store_error("fetch into", path.parent, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _out_of_reach(repo: str, reason: str) -> str:
+def _explain_fetch_failure(repo: str, reason: str) -> str:
     if "status 401" in reason or "status 403" in reason:
         return (
-            f"the hub does not give {repo} to everybody ({reason}); fetch it with an account that may "
-            "have it, and give the folder"
+            f"{repo} is not public on the hub ({reason}); download it with an account that has access,"
+            " and name the folder"
         )
     if "status 404" in reason:
         return f"the hub has no data set {repo}, or no Parquet files of it ({reason})"
     return (
-        f"{repo} cannot be fetched ({reason}). Where there is a network, fetch the data set from "
-        f"{_HUB}/datasets/{repo}, bring the folder here and name it in its place (for a benchmark of "
-        "ours: --from FOLDER). HF_ENDPOINT names a mirror of the hub"
+        f"{repo} cannot be fetched ({reason}). On a machine with network access, download "
+        f"{_HUB}/datasets/{repo}, copy the folder here and name it instead (for a named benchmark: "
+        "--from FOLDER). HF_ENDPOINT names a mirror of the hub"
     )
 
 
@@ -279,23 +284,25 @@ _HUB_PREFIX = re.compile(r"(hf://datasets/|https://huggingface\.co/datasets/)")
 
 
 def find_source(choice: SourceChoice, progress: Progress | None = None) -> TableSource:
-    """Find the source of a name.
+    """Find a named benchmark, a file or folder, or a data set of the hub, in this order.
 
-    Raises UsageError: there is no such thing, or it cannot be fetched.
+    Raises UsageError: nothing has this name, or it cannot be fetched.
     """
     if choice.name.lower() in named_benchmarks():
-        return _benchmark(choice, progress)
+        return _find_benchmark(choice, progress)
     if choice.local is not None:
-        names = listed(named_benchmarks())
-        raise UsageError(f"--from is for a benchmark's data, and {choice.name} is none; there are {names}")
+        names = join_names(named_benchmarks())
+        raise UsageError(
+            f"--from is for a benchmark's data, and {choice.name} is no benchmark; there are {names}"
+        )
     path = Path(choice.name).expanduser()
     repo = _HUB_PREFIX.sub("", choice.name)
     if path.exists() or not (repo != choice.name or (_REPO.fullmatch(repo) and not _looks_local(path))):
-        return local_source(choice)
-    return _of_hub(repo, choice.subset, choice.split, progress)
+        return find_local_source(choice)
+    return _fetch_from_hub(repo, choice.subset, choice.split, progress)
 
 
-def local_source(choice: SourceChoice) -> TableSource:
+def find_local_source(choice: SourceChoice) -> TableSource:
     """Find a file or folder; the UsageError for a missing one suggests similar names."""
     if _ADDRESS.match(choice.name):
         raise UsageError(
@@ -308,25 +315,26 @@ def local_source(choice: SourceChoice) -> TableSource:
             f"only Hub data sets have subsets, and {path} is local; name the subset's folder or file"
         )
     if path.is_dir():
-        return _of_folder(choice, path)
+        return _find_in_folder(choice, path)
     if not path.exists():
-        raise UsageError(_nothing_there(path))
+        raise UsageError(_explain_missing_file(path))
     if choice.split is not None:
         raise UsageError(f"only data sets have splits, and {path} is a single file; leave out the split")
     return TableSource(name=choice.name, files=[path], encoding=choice.encoding, delimiter=choice.delimiter)
 
 
-def _benchmark(choice: SourceChoice, progress: Progress | None) -> TableSource:
+def _find_benchmark(choice: SourceChoice, progress: Progress | None) -> TableSource:
+    """Return a named benchmark's source, from the hub or from ``choice.local``, with its map and licence."""
     name, local = choice.name.lower(), choice.local
     row = named_benchmarks()[name]
     subset, split = choice.subset or row.config, choice.split or row.split
     if local is None:
-        found = _of_hub(row.repo, subset, split, progress)
+        source = _fetch_from_hub(row.repo, subset, split, progress)
     else:
-        of = split if local.is_dir() else choice.split
-        found = local_source(replace(choice, name=str(local), split=of))
+        local_split = split if local.is_dir() else choice.split
+        source = find_local_source(replace(choice, name=str(local), split=local_split))
     return replace(
-        found,
+        source,
         name=name,
         url=f"{_HUB}/datasets/{row.repo}",
         subset=subset,
@@ -340,14 +348,14 @@ def _benchmark(choice: SourceChoice, progress: Progress | None) -> TableSource:
 
 
 def _looks_local(path: Path) -> bool:
-    """Whether a name with a slash means a file here rather than a data set of the hub."""
+    """Check whether a name with a slash means a local file rather than a data set of the hub."""
     return (
         bool(re.fullmatch(r"\.(jsonl?|ndjson|csv|tsv|txt|parquet|gz|xlsx?)", path.suffix))
         or path.parent.is_dir()
     )
 
 
-def _nothing_there(path: Path) -> str:
+def _explain_missing_file(path: Path) -> str:
     if path.is_symlink():
         return f"{path} is a link to {path.readlink()}, where no file is"
     near: list[str] = []
@@ -358,6 +366,6 @@ def _nothing_there(path: Path) -> str:
     if len(path.parts) == 1 and not path.suffix:
         names = list(named_benchmarks())
         near = get_close_matches(path.name.lower(), names, n=1)
-        meant = f"did you mean {near[0]}?" if near else f"there are {listed(names, len(names))}"
+        meant = f"did you mean {near[0]}?" if near else f"there are {join_names(names, len(names))}"
         return f"there is no file {path}, and no benchmark of that name; {meant}"
     return f"there is no file {path} (looked for in {Path.cwd() if not path.is_absolute() else path.parent})"

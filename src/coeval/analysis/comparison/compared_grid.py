@@ -21,7 +21,9 @@ class ComparedGrid:
 
     def without(self, judges: Collection[str]) -> ComparedGrid:
         """The same without the scores of some judges."""
-        return ComparedGrid(self.grid.judged_by([name for name in self.grid.judges if name not in judges]))
+        return ComparedGrid(
+            self.grid.select_judges([name for name in self.grid.judges if name not in judges])
+        )
 
     @cached_property
     def parts(self) -> tuple[tuple[str, str], ...]:
@@ -48,7 +50,7 @@ class ComparedGrid:
         """All that is on record of a task."""
         if task not in self._tasks:
             bare = self.grid._replace(items=self.grid.items._replace(attributes={}))
-            self._tasks[task] = bare.kept(bare.items.task == bare.tasks.index(task))
+            self._tasks[task] = bare.select_items(bare.items.task == bare.tasks.index(task))
         return self._tasks[task]
 
     def cut(self, task: str, factor: str | None = None) -> SharedScores:
@@ -61,9 +63,9 @@ class ComparedGrid:
                 design = design._replace(
                     factors=design.factors & {factor}, checks=design.checks & {factor}, weights={}
                 )
-                grid = grid.of_rows(grid.factor == grid.factors.index(factor))
+                grid = grid.select_rows(grid.factor == grid.factors.index(factor))
             elif design.weights:
-                grid = grid.of_rows(np.isin(grid.factor, [*map(grid.factors.index, design.weights)]))
+                grid = grid.select_rows(np.isin(grid.factor, [*map(grid.factors.index, design.weights)]))
             designs = (*grid.designs[:place], design, *grid.designs[place + 1 :])
             self._cuts[task, factor] = SharedScores(grid._replace(designs=designs))
         return self._cuts[task, factor]

@@ -27,7 +27,7 @@ from coeval.analysis.comparison.paired_difference import (
     paired_difference,
 )
 from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_at_any_look, p_at_any_look
-from coeval.analysis.measures.measured import FILES, Entity, ShownAs
+from coeval.analysis.measures.measure_tree import FILES, Entity, ShownAs
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 
 # --- The verdict

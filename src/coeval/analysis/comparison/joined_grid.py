@@ -16,8 +16,15 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.side import Measure, RequestedItem, Side
 from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
-from coeval.analysis.measures.score_grid import UNSCORED, Codes, GridItems, ScoreGrid, TaskDesign, evened
-from coeval.core.text import numbered
+from coeval.analysis.measures.score_grid import (
+    UNSCORED,
+    Codes,
+    GridItems,
+    ScoreGrid,
+    TaskDesign,
+    normalize_weights,
+)
+from coeval.core.text import pluralize
 
 
 class Mismatch(NamedTuple):
@@ -105,9 +112,11 @@ def _other_items(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list[
     only = [
         f"{len(found) - len(same):,} only {side.place}" for side, found in zip((a, b), items, strict=True)
     ]
-    said = f"{task}: both have {numbered(len(same), 'item')} in common, {' and '.join(only)} has"
+    said = f"{task}: both have {pluralize(len(same), 'item')} in common, {' and '.join(only)} has"
     if alike > 0:
-        said += f" ({numbered(alike, 'id')} {'stands' if alike == 1 else 'stand'} for another prompt in each)"
+        said += (
+            f" ({pluralize(alike, 'id')} {'stands' if alike == 1 else 'stand'} for another prompt in each)"
+        )
     return [Mismatch(task, said)]
 
 
@@ -123,7 +132,7 @@ def _other_making(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list
     ):
         if other:
             said = (
-                f"{task}: {len(other):,} of {numbered(len(same), 'item')} in common {what} in {b.place} "
+                f"{task}: {len(other):,} of {pluralize(len(same), 'item')} in common {what} in {b.place} "
                 f"than in {a.place}: part of the difference may be theirs"
             )
             notes.append(Mismatch(task, said))
@@ -179,7 +188,10 @@ def joined_grid(
         tasks=tuple(tasks),
         teachers=(),
         designs=tuple(_design(name, judges.get(name), grids) for name in tasks),
-        samples={side.label: int(grid.times.max(initial=1)) for side, grid in zip((a, b), rows, strict=True)},
+        samples={
+            side.label: int(grid.answers_per_item.max(initial=1))
+            for side, grid in zip((a, b), rows, strict=True)
+        },
     )
     sampled = any(grid.sample is not None for grid in grids)
     return ComparedGrid(found if sampled else found._replace(sample=None))
@@ -187,7 +199,7 @@ def joined_grid(
 
 def _of_student(grid: ScoreGrid, name: str, codes: Codes) -> ScoreGrid:
     """Its rows of items that have a number."""
-    return grid.of_rows((grid.student == grid.students.index(name)) & (codes[grid.item] >= 0))
+    return grid.select_rows((grid.student == grid.students.index(name)) & (codes[grid.item] >= 0))
 
 
 def _aligned(grid: ScoreGrid, codes: Codes, joined: _Joined) -> ScoreGrid:
@@ -220,5 +232,5 @@ def _design(task: str, judges: Collection[str] | None, grids: Sequence[ScoreGrid
     rows = of_a.factor[of_a.task == of_a.tasks.index(task)]
     known = {of_a.factors[place] for place in np.unique(rows)} | (first.factors if first.weights else set())
     factors = frozenset(second.factors & known)
-    weights = evened({name: weight for name, weight in second.weights.items() if name in factors})
+    weights = normalize_weights({name: weight for name, weight in second.weights.items() if name in factors})
     return TaskDesign(frozenset(judges or ()), factors, second.checks & factors, second.scales, weights)

@@ -15,9 +15,9 @@ from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.side import JudgedApart, Measure, MetricName, Side
 from coeval.analysis.intervals import SHARE, Floats, Scale
 from coeval.analysis.measures.pair_scores import SharedScores
-from coeval.analysis.measures.score_grid import evened
+from coeval.analysis.measures.score_grid import normalize_weights
 from coeval.analysis.panel.mean_squares import ByJudge
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 
 class SharedJudges(NamedTuple):
@@ -79,7 +79,8 @@ def other_weights(a: Side, b: Side) -> Iterator[Mismatch]:
         of_a, of_b = (grid.grid.designs[grid.grid.tasks.index(task)].weights for grid in grids)
         factors = sorted(factor for at, factor in shared if at == task)
         own = [
-            [*evened({name: weights.get(name, 0.0) for name in factors}).values()] for weights in (of_a, of_b)
+            [*normalize_weights({name: weights.get(name, 0.0) for name in factors}).values()]
+            for weights in (of_a, of_b)
         ]
         if bool(of_a) != bool(of_b) or not np.allclose(own[0], own[1]):
             yield Mismatch(
@@ -125,18 +126,18 @@ class Pairing:
     def evenly_covered(self, names: Collection[str]) -> bool:
         """Whether these students of the grids have scores of the same items by the same judges."""
         cuts = (one.cut(*part) for one in self.grids.values() for part in one.parts)
-        return not self.apart and all(cut.evenly_cover(names) for cut in cuts)
+        return not self.apart and all(cut.have_same_scores(names) for cut in cuts)
 
     def scored(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
         """The items' means of a task by one metric, or by all factors (in a task with weights or checks an
         item needs a shared score of each); None where no item is paired."""
         shared = self._cut(task, metric)
-        pairs = shared.paired(self.a, self.b).get(task)
+        pairs = shared.pair_means(self.a, self.b).get(task)
         if pairs is None:
             return None
-        known = [shared.known(student) for student in (self.a, self.b)]
+        known = [shared.recorded_means(student) for student in (self.a, self.b)]
         scale = _longer(SHARE if metric is None else metric.scale, [means for means, _ in known])
-        paired = np.isfinite(shared.means(self.a, self.b)[0])
+        paired = np.isfinite(shared.item_means(self.a, self.b)[0])
         missing = self._universe(task, metric) & ~paired
         of_a, of_b = (_ends(scale.shares(means), there, missing) for means, there in known)
         low, high = float((of_b.low - of_a.high).sum()), float((of_b.high - of_a.low).sum())
@@ -156,10 +157,10 @@ class Pairing:
     def between(self, first: str, second: str, task: str, metric: MetricName | None = None) -> ByJudge:
         """The same of any two students of the grid."""
         shared = self._cut(task, metric)
-        [found] = shared.by_judge(first, second, [task])
+        [found] = shared.differences_by_judge(first, second, [task])
         if metric is None or metric.measure != "metric":
             return found
-        scale = _longer(metric.scale, [shared.known(name)[0] for name in (first, second)])
+        scale = _longer(metric.scale, [shared.recorded_means(name)[0] for name in (first, second)])
         return found._replace(values=found.values / scale.width)
 
     def _cut(self, task: str, metric: MetricName | None) -> SharedScores:
@@ -245,6 +246,6 @@ def _incomplete(pairing: Pairing) -> Iterator[Mismatch]:
             lacking = sorted(design.weights.keys() - {*shared})
             yield Mismatch(
                 task,
-                f"{task}: no item is scored in {listed(lacking) or 'every factor'} on both sides, so only "
-                "single factors are compared",
+                f"{task}: no item is scored in {join_names(lacking) or 'every factor'} on both sides, so "
+                "only single factors are compared",
             )

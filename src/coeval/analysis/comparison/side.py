@@ -16,13 +16,13 @@ from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of
-from coeval.analysis.measures.score_grid import ScoreGrid, has_task, score_grid, with_removed
+from coeval.analysis.measures.score_grid import ScoreGrid, grid_with_removed, is_planned_task, score_grid
 from coeval.analysis.measures.value_grid import label_grid, metric_grid
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.training.checkpoint_scores import choose_runs
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 Measure: TypeAlias = Literal["factor", "label", "metric"]
 
@@ -163,7 +163,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             looks=reader.looks,
             compared=frozenset(task for task, plan in plans.items() if plan.compares),
             scales={
-                (task, factor): scale.spelled()
+                (task, factor): scale.levels_text()
                 for task, plan in plans.items()
                 for factor, scale in plan.scales.items()
             },
@@ -190,9 +190,9 @@ def _(reader: RunReader, models: Collection[str]) -> dict[Measure, ComparedGrid]
     """Those of a run's scores and labels."""
     grid = score_grid(reader)
     if not {*models} <= {*grid.students}:
-        grid = with_removed(reader)
-        counts = np.array([has_task(reader.planned, task) for task in grid.tasks], bool)
-        grid = grid.kept(counts[grid.items.task])
+        grid = grid_with_removed(reader)
+        counts = np.array([is_planned_task(reader.planned, task) for task in grid.tasks], bool)
+        grid = grid.select_items(counts[grid.items.task])
     return {"factor": ComparedGrid(grid), "label": ComparedGrid(label_grid(reader, grid))}
 
 
@@ -280,10 +280,10 @@ def _nobody_both(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterato
     )
     for panels, tasks in alike.items():
         each = ", ".join(
-            f"{listed(judges)} judged {listed(_names(labels, sides))}" for judges, labels in panels
+            f"{join_names(judges)} judged {join_names(_names(labels, sides))}" for judges, labels in panels
         )
         both = "both" if len(panels) == 2 else "any two of these"
-        yield f"{listed(tasks)}: {each}, and nobody {both}"
+        yield f"{join_names(tasks)}: {each}, and nobody {both}"
 
 
 def _one_only(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
@@ -300,10 +300,12 @@ def _one_only(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[s
     for (has, lacks, judges), tasks in alike.items():
         who, whom = _names(has, sides), _names(lacks, sides)
         so = "so they are" if len(judges) > 1 else "so it is"
-        where = "of the comparison" if len(who) == len(whom) == 1 else f"where compared with {listed(whom)}"
+        where = (
+            "of the comparison" if len(who) == len(whom) == 1 else f"where compared with {join_names(whom)}"
+        )
         yield (
-            f"{listed(tasks)}: {listed(judges)} judged {listed(who)} but not {listed(whom)}, {so} left out "
-            f"{where}"
+            f"{join_names(tasks)}: {join_names(judges)} judged {join_names(who)} but not {join_names(whom)}, "
+            f"{so} left out {where}"
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.near_duplicates import Resemblance, surface_bias
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import item_scores

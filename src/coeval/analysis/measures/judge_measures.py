@@ -31,7 +31,14 @@ from coeval.analysis.measures.agreement import (
     unseen_agreement,
     weight_at_ends,
 )
-from coeval.analysis.measures.measured import FILES, NOT_MEASURED, Entity, Measured, ShownAs, with_bounds
+from coeval.analysis.measures.measure_tree import (
+    FILES,
+    NOT_MEASURED,
+    Entity,
+    Measured,
+    ShownAs,
+    measured_with_bounds,
+)
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
 from coeval.analysis.panel.bias_ledger import JudgeBiases
 
@@ -124,7 +131,7 @@ class JudgePair:
 
 
 def level_scale(grid: ScoreGrid) -> LevelScale:
-    return LevelScale(grid.scale, weighted=not grid.three_levels)
+    return LevelScale(grid.scale, weighted=not grid.has_default_scale)
 
 
 def judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
@@ -232,16 +239,16 @@ def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> tuple[Measured, Me
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
     missing = sum(pair.missing for pair in pairs)
     strict, linear = (
-        with_bounds(*_mean_share(pairs, weigh(pairs), sums), items, missing)
+        measured_with_bounds(*_mean_share(pairs, weigh(pairs), sums), items, missing)
         for sums in ([pair.same for pair in pairs], [pair.near for pair in pairs])
     )
     defined = [pair for pair in pairs if np.isfinite(pair.found.kappa)]
     if not defined:
-        return strict, linear, with_bounds(math.nan, None, items, missing)
+        return strict, linear, measured_with_bounds(math.nan, None, items, missing)
     weights = weigh(defined)
     value = float(weights @ [float(pair.found.kappa) for pair in defined])
     drawn = Drawn(*(weights @ np.stack(of) for of in zip(*(pair.kappas for pair in defined), strict=True)))
-    return strict, linear, with_bounds(value, spread(drawn, value, items), items, missing)
+    return strict, linear, measured_with_bounds(value, spread(drawn, value, items), items, missing)
 
 
 def _mean_share(
@@ -284,7 +291,7 @@ def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
     items = len(np.unique(grid.item[whole]))
     missing = int((levels < 0).sum())
     count = int(whole.sum())
-    found = [with_bounds(math.nan, None, items, missing)] * 3
+    found = [measured_with_bounds(math.nan, None, items, missing)] * 3
     if len(judges) >= 2 and count >= FEWEST_COMMON:
         block = reweighting.block[grid.item[whole]]
         flat = _by_block(levels[whole], grid.scale, block, reweighting.blocks)
@@ -292,12 +299,12 @@ def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
         drawn = _drawn(flat, grid.scale, ends, items, reweighting)
         values = _values(flat.sum(axis=0), len(grid.scale))
         found = [
-            with_bounds(float(value), spread(of_draws, float(value), items), items, missing)
+            measured_with_bounds(float(value), spread(of_draws, float(value), items), items, missing)
             for value, of_draws in zip(values, drawn, strict=True)
         ]
     alpha, single, average = found
     names = tuple(grid.judges[place] for place in judges)
-    return PanelMeasures(alpha, single, average, names, count, None if grid.three_levels else "linear")
+    return PanelMeasures(alpha, single, average, names, count, None if grid.has_default_scale else "linear")
 
 
 class _Values(NamedTuple):

@@ -19,7 +19,14 @@ from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
 from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
-from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, of_interval, with_bounds
+from coeval.analysis.measures.measure_tree import (
+    Entity,
+    Measured,
+    Record,
+    ShownAs,
+    measured_from_interval,
+    measured_with_bounds,
+)
 from coeval.analysis.measures.ranking import Level, Ranking, family_members, ranked_by, tested_pairs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.value_grid import label_grid
@@ -133,7 +140,7 @@ def _measured(reader: RunReader, grid: ScoreGrid, chosen: Mapping[tuple[str, str
             name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
         }
         shared, known = compared_labels.cut(*place), sorted(_levels(found[place]))
-        common[place] = {pair: shared.paired(*pair) for pair in combinations(known, 2)}
+        common[place] = {pair: shared.pair_means(*pair) for pair in combinations(known, 2)}
     tests = sum(map(tested_pairs, common.values()))
     members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}
     tested = iter(adjust_family([member for of in members.values() for member in of.values()]))
@@ -243,12 +250,12 @@ def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
     }
     return LabelStudent(
         accuracy=Measured(share.mean, share.low, share.high, n, missing),
-        macro_f1=with_bounds(f1, bounds, n, missing),
+        macro_f1=measured_with_bounds(f1, bounds, n, missing),
         bounds=bounds_of_missing(float(correct), float(n), float(n + missing)) if n else None,
         correct=correct,
         none_of_the_labels=int(table[:, -1].sum()),
         expected=dict(zip(compared.values, expected, strict=True)),
-        recall={value: of_interval(share, None) for value, share in recall.items()},
+        recall={value: measured_from_interval(share, None) for value, share in recall.items()},
         confusion={
             value: dict(zip(compared.values, row, strict=True))
             for value, row in zip(compared.values, table[:, :-1].astype(np.int64).tolist(), strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from coeval.analysis.measures.measured import NOT_MEASURED, Measured, Record
+from coeval.analysis.measures.measure_tree import NOT_MEASURED, Measured, Record
 from coeval.core.html_table import MeasureRow
 
 _Kind = TypeVar("_Kind", bound=Record)

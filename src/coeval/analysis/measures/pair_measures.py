@@ -13,12 +13,19 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.family import lead_verdict, rank_range
 from coeval.analysis.comparison.paired_difference import holm_by_name
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
-from coeval.analysis.measures.measured import FILES, Entity, Measured, Record, ShownAs, of_interval
+from coeval.analysis.measures.measure_tree import (
+    FILES,
+    Entity,
+    Measured,
+    Record,
+    ShownAs,
+    measured_from_interval,
+)
 from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.figures import points, points_text
+from coeval.core.figures import format_points, score_text
 from coeval.core.records import is_good
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.store.record_index import Index, PreferencePart
 from coeval.store.rundir import PAIRS
 
@@ -105,16 +112,16 @@ class PairMeasures(Record, frozen=True):
     failed: Annotated[int, ShownAs("Comparisons that came to nothing", elsewhere=FILES)]
 
 
-def group_sentences(found: PairMeasures) -> Iterator[str]:
+def unlinked_group_sentences(found: PairMeasures) -> Iterator[str]:
     """Name the groups of students between which nothing is known; nothing where comparisons link them all."""
     if len(found.groups) > 1:
-        named = "; ".join(listed(group) for group in found.groups)
+        named = "; ".join(join_names(group) for group in found.groups)
         yield f"No chain of comparisons links these groups, so each is ranked separately: {named}."
 
 
 def pair_sentences(found: PairMeasures) -> Iterator[str]:
     """Who is strongest, and which judges lean to a place."""
-    yield from group_sentences(found)
+    yield from unlinked_group_sentences(found)
     for group in found.groups:
         yield _strongest(found, group)
     for name, judge in found.judges.items():
@@ -122,7 +129,7 @@ def pair_sentences(found: PairMeasures) -> Iterator[str]:
         if share.value is None or share.low is None or share.high is None or share.low <= 0.5 <= share.high:
             continue
         place = "first" if share.value > 0.5 else "second"
-        lean = f"by {points(abs(share.value - 0.5))} points"
+        lean = f"by {format_points(abs(share.value - 0.5))} points"
         yield f"{name} favours the answer shown {place}, {lean}; judging both orders cancels it."
 
 
@@ -130,19 +137,19 @@ def _strongest(found: PairMeasures, group: Sequence[str]) -> str:
     """Say who leads in a group of compared students: over items, by the judges that compared them."""
     first, *others = group
     lead = found.students[first]
-    of = f" of {listed(group)}" if len(found.groups) > 1 else ""
-    wins, items = _points(lead.strength), numbered(lead.strength.n or 0, "item")
+    of = f" of {join_names(group)}" if len(found.groups) > 1 else ""
+    wins, items = _points(lead.strength), pluralize(lead.strength.n or 0, "item")
     tied = [name for name in others if found.students[name].ranks[0] == 1]
     if tied or lead.ranks != (1, 1):
         tied = tied or [others[0]]
         how = "is" if len(tied) == 1 else "are"
-        return f"{first} wins {wins} of 100{of} ({items}); {listed(tied)} {how} tied with it."
+        return f"{first} wins {wins} of 100{of} ({items}); {join_names(tied)} {how} tied with it."
     verdict = lead_verdict(0.0, None, len(found.judges))
     return f"{first} {verdict}{of}: it wins {wins} of 100 ({items})."
 
 
 def _points(share: Measured) -> str:
-    return points_text(share.value, share.low, share.high) or "–"
+    return score_text(share.value, share.low, share.high) or "–"
 
 
 class Comparisons(NamedTuple):
@@ -167,7 +174,7 @@ class Comparisons(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
 
-class KeptPair(msgspec.Struct, frozen=True):
+class PlannedPair(msgspec.Struct, frozen=True):
     """A comparison that counts, and whether it came to something."""
 
     good: bool
@@ -184,14 +191,14 @@ class KeptPair(msgspec.Struct, frozen=True):
 _WON = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
-def read_comparisons(reader: RunReader) -> Comparisons | None:
+def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
     """Planned comparisons of existing answers; None if the run has none.
 
     Raises StoreError: a file cannot be read.
     """
     if not reader.run.files(PAIRS):
         return None
-    kept = kept_pairs(reader)
+    kept = read_planned_pairs(reader)
     good = [each.part for each in kept if each.good]
     names = sorted({name for part in good for name in (part.first_model_id, part.second_model_id)})
     tasks, judges = sorted({part.task_id for part in good}), sorted({part.judge_model_id for part in good})
@@ -216,13 +223,13 @@ def read_comparisons(reader: RunReader) -> Comparisons | None:
     )
 
 
-def kept_pairs(reader: RunReader) -> list[KeptPair]:
+def read_planned_pairs(reader: RunReader) -> list[PlannedPair]:
     """Planned comparisons of existing answers, those that failed too.
 
     Raises StoreError: a file cannot be read.
     """
-    index: Index[KeptPair] = Index()
-    index.read(reader.run.files(PAIRS), PreferencePart, lambda part: KeptPair(is_good(part), part))
+    index: Index[PlannedPair] = Index()
+    index.read(reader.run.files(PAIRS), PreferencePart, lambda part: PlannedPair(is_good(part), part))
     answers = {
         (item, student)
         for item, student in reader.rows("SELECT item, model FROM answers WHERE NOT failed AND sample = 0")
@@ -231,7 +238,7 @@ def kept_pairs(reader: RunReader) -> list[KeptPair]:
     return [pair for pair in found if pair is not None and _counts(reader, pair, answers)]
 
 
-def _counts(reader: RunReader, found: KeptPair, answers: set[tuple[str, str]]) -> bool:
+def _counts(reader: RunReader, found: PlannedPair, answers: set[tuple[str, str]]) -> bool:
     part, planned = found.part, reader.planned
     pair = (part.first_model_id, part.second_model_id)
     if any((part.datapoint_id, student) not in answers for student in pair):
@@ -248,7 +255,7 @@ def _codes(names: Sequence[str], found: Sequence[str]) -> NDArray[np.int64]:
     return np.array([place[name] for name in found], np.int64)
 
 
-def measured_pairs(found: Comparisons | None) -> PairMeasures | None:
+def compute_pair_measures(found: Comparisons | None) -> PairMeasures | None:
     """Measure comparisons; None where there are none."""
     if found is None or not len(found.won):
         return None
@@ -273,7 +280,7 @@ def measured_pairs(found: Comparisons | None) -> PairMeasures | None:
             students[name] = PairStudent(
                 strength=group.strengths[name],
                 ranks=rank_range(name, group.strengths, ahead),
-                win_rate=of_interval(clustered_mean(won[mine], found.cluster[mine]), None),
+                win_rate=measured_from_interval(clustered_mean(won[mine], found.cluster[mine]), None),
                 ties=int((found.won[mine] == _WON["tie"]).sum()),
                 comparisons=int(mine.sum()),
                 by_task={task: of[name] for task, of in by_task.items() if name in of},
@@ -342,7 +349,7 @@ def _rates(
         rows = (found.who == one).any(axis=1) & (found.who == other).any(axis=1)
         if rows.any():
             won = np.where(found.who[rows, 0] == one, found.won[rows], 1 - found.won[rows])
-            wins = of_interval(clustered_mean(won, found.cluster[rows]), None)
+            wins = measured_from_interval(clustered_mean(won, found.cluster[rows]), None)
             yield pair, PairRate(wins, p_values[pair], int(rows.sum()))
 
 
@@ -350,10 +357,10 @@ def _judge(found: Comparisons, judge: int) -> PairJudge:
     mine = found.of(found.judge == judge)
     others = found.of(found.judge != judge)
     return PairJudge(
-        first_place=of_interval(clustered_mean(mine.won, mine.cluster), None),
+        first_place=measured_from_interval(clustered_mean(mine.won, mine.cluster), None),
         consistency=_same(mine, mine, lambda key: (key[0], key[2], key[1]), flipped=True),
         agreement=_same(mine, others, lambda key: key),
-        ties=of_interval(clustered_mean(mine.won == _WON["tie"], mine.cluster), None),
+        ties=measured_from_interval(clustered_mean(mine.won == _WON["tie"], mine.cluster), None),
         comparisons=len(mine.won),
     )
 
@@ -374,7 +381,7 @@ def _same(
             equal.append(float(won == other))
             clusters.append(cluster)
     interval = clustered_mean(equal, clusters) if equal else Interval(None, None, None, 0)
-    return of_interval(interval, None)
+    return measured_from_interval(interval, None)
 
 
 def _keys(found: Comparisons) -> Iterator[_Key]:

@@ -44,7 +44,7 @@ class SharedScores:
         self._whole: dict[tuple[int, frozenset[str]], _SharedRows] = {}
         self._last: tuple[tuple[str, str, frozenset[str]], tuple[_SharedRows, _SharedRows]] | None = None
 
-    def paired(self, first: str, second: str, without: Collection[str] = ()) -> dict[str, PairedScores]:
+    def pair_means(self, first: str, second: str, without: Collection[str] = ()) -> dict[str, PairedScores]:
         """By task, the two's means over the scores that they share of each datapoint, those of some judges
         left out."""
         of_a, of_b = self._shared(first, second, frozenset(without).intersection(self.grid.judges))
@@ -57,18 +57,18 @@ class SharedScores:
                 )
         return found
 
-    def by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
+    def means_by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
         """By item, the two's means over the scores that they share of it."""
-        a, b = self.means(first, second)
+        a, b = self.item_means(first, second)
         ids = self.grid.items.ids
         return {ids[at]: (float(a[at]), float(b[at])) for at in np.flatnonzero(np.isfinite(a)).tolist()}
 
-    def means(self, first: str, second: str) -> tuple[Floats, Floats]:
+    def item_means(self, first: str, second: str) -> tuple[Floats, Floats]:
         """(I,) of each, NaN where they share no score."""
         of_a, of_b = self._shared(first, second, frozenset())
         return of_a.means, of_b.means
 
-    def by_judge(
+    def differences_by_judge(
         self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
     ) -> list[ByJudge]:
         """Of each of the ``tasks``, what each judge gave the second more than the first, by item, over the
@@ -76,7 +76,7 @@ class SharedScores:
         a, b = self._place[first], self._place[second]
         judges = [place for place, name in enumerate(self.grid.judges) if name not in without]
         cells = self.cells
-        if self._kinds[a] != self._kinds[b] or self.grid.weighs:
+        if self._kinds[a] != self._kinds[b] or self.grid.is_weighted:
             cells, a, b = self._shared_cells(first, second), 0, 1
         return [
             ByJudge(cells[place][:, b][:, judges] - cells[place][:, a][:, judges], share)
@@ -84,18 +84,18 @@ class SharedScores:
             if task in tasks
         ]
 
-    def known(self, student: str) -> tuple[Floats, Floats]:
+    def recorded_means(self, student: str) -> tuple[Floats, Floats]:
         """(I,): its means over all scores on record, NaN where there is none, and how much of a whole score
         these count; below 1 where factors are weighed and some are missing."""
         grid, rows = self.grid, self._rows[self._place[student]]
-        sums, items = grid.sums(rows, whole=False), len(grid.items.ids)
+        sums, items = grid.sum_scores(rows, complete_only=False), len(grid.items.ids)
         total, share = (np.bincount(grid.item[rows], column, items) for column in sums[:2])
         every = np.array([sum(design.weights.values()) for design in grid.designs])[grid.items.task]
         with np.errstate(invalid="ignore", divide="ignore"):
             there = np.where(every > 0, np.minimum(share / every, 1.0), 1.0)
             return np.asarray(total / share, np.float64), np.asarray(there, np.float64)
 
-    def evenly_cover(self, names: Collection[str]) -> bool:
+    def have_same_scores(self, names: Collection[str]) -> bool:
         """Whether all of these students who have any score have the very same ones, in each answer."""
         known = [there for name in names if len(there := self._patterns[self._place[name]])]
         return all(map(np.array_equal, known, known[1:]))
@@ -128,7 +128,7 @@ class SharedScores:
     def _shared_cells(self, first: str, second: str) -> list[Floats]:
         """As `judge_cells`, of the two's shared scores."""
         both = self._shared(first, second, frozenset())
-        mine = self.grid.of_rows(np.concatenate([one.rows for one in both]))._replace(
+        mine = self.grid.select_rows(np.concatenate([one.rows for one in both]))._replace(
             levels=np.concatenate([one.levels for one in both]),
             student=np.repeat(np.arange(2), [len(one.rows) for one in both]),
             students=(first, second),
@@ -171,7 +171,7 @@ class SharedScores:
         counts = other[:, : len(grid.judges)] & np.array([name not in without for name in grid.judges], bool)
         levels = np.where(counts, grid.levels[rows], UNSCORED)
         checked = None if grid.checked is None else np.where(other[:, -1], grid.checked[rows], np.nan)
-        sums = grid.sums(rows, levels, checked)
+        sums = grid.sum_scores(rows, levels, checked)
         levels[sums.units == 0] = UNSCORED  # of an answer that lacks a factor
         item, times = grid.item[rows], np.ones(items)
         share = np.bincount(item, sums.share, items)

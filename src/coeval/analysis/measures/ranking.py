@@ -32,7 +32,7 @@ from coeval.analysis.comparison.paired_difference import (
     spread_over_judges,
 )
 from coeval.analysis.intervals import Looks
-from coeval.analysis.measures.measured import FILES, Record, ShownAs
+from coeval.analysis.measures.measure_tree import FILES, Record, ShownAs
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
@@ -134,11 +134,11 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
     common, judged = dict[Pair, Mapping[str, PairedScores]](), dict[Pair, Sequence[ByJudge]]()
     for pair in combinations(known, 2):
         without = left_out(*pair)
-        common[pair] = shared.paired(*pair, without)
+        common[pair] = shared.pair_means(*pair, without)
         if common[pair]:
-            judged[pair] = shared.by_judge(*pair, common[pair], without)
+            judged[pair] = shared.differences_by_judge(*pair, common[pair], without)
     levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
-    some = {name for name in known if not grid.does[place[name]].all()}
+    some = {name for name in known if not grid.is_assigned[place[name]].all()}
     partial = {name for name in some if _skips_tasks(recorded[name])}
     whole = ranked(levels, common, partial, judged, grid.looks)
     moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
@@ -180,7 +180,7 @@ def _with_lead_factor(grid: ScoreGrid, ranks: Ranking) -> Ranking:
     scored = {
         (task, factor): strata[task]
         for task, factor in cuts.parts
-        if task in (strata := cuts.cut(task, factor).paired(*pair))
+        if task in (strata := cuts.cut(task, factor).pair_means(*pair))
     }
     parts = factor_parts(grid, {place: paired_difference([pairs]) for place, pairs in scored.items()})
     found = msgspec.structs.replace(gap, comes_from=lead_factor(gap, parts))
@@ -203,13 +203,13 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
     """The verdict on two students in one task, as `coeval compare` has it; None where it is not tested, as
     their overall difference is not significant."""
     pair, shared = (min(first, second), max(first, second)), SharedScores(grid)
-    gap, common = ranks.differences.get(pair), {both: shared.paired(*both) for both in ranks.differences}
+    gap, common = ranks.differences.get(pair), {both: shared.pair_means(*both) for both in ranks.differences}
     if gap is None or not gap.significant or task not in common[pair]:
         return None
 
     def members(tasks: Collection[str]) -> dict[Pair, FamilyMember]:
         strata = {both: {name: of[name] for name in of if name in tasks} for both, of in common.items()}
-        judged = {both: shared.by_judge(*both, of) for both, of in strata.items() if of}
+        judged = {both: shared.differences_by_judge(*both, of) for both, of in strata.items() if of}
         return family_members(strata, judged, grid.looks)
 
     roots, tasks = members(grid.tasks), list(common[pair]) if len(common[pair]) > 1 else []
@@ -224,8 +224,8 @@ def difference_between(grid: ScoreGrid, first: str, second: str) -> PairDifferen
     """How the second of two students differs from the first by the judges of the grid, of this pair alone;
     None where they have no score in common."""
     shared, pair = SharedScores(grid), (first, second)
-    strata = shared.paired(*pair)
-    members = family_members({pair: strata}, {pair: shared.by_judge(*pair, strata)}, grid.looks)
+    strata = shared.pair_means(*pair)
+    members = family_members({pair: strata}, {pair: shared.differences_by_judge(*pair, strata)}, grid.looks)
     return adjust_family([*members.values()])[0] if members else None
 
 

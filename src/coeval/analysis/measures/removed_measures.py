@@ -10,7 +10,7 @@ import numpy as np
 from coeval.analysis.measures.label_measures import removed_labels
 from coeval.analysis.measures.measure_rows import BY_TASK
 from coeval.analysis.measures.run_measures import RemovedMeasures
-from coeval.analysis.measures.score_grid import ScoreGrid, has_task, with_removed
+from coeval.analysis.measures.score_grid import ScoreGrid, grid_with_removed, is_planned_task
 from coeval.analysis.measures.student_measures import (
     StudentAnswers,
     StudentCounts,
@@ -32,7 +32,7 @@ def answer_counts(reader: RunReader) -> StudentCounts:
 
 def removed_measures(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) -> RemovedMeasures | None:
     """Measure what ``grid`` leaves out of a run, by the plain means; None where nothing is removed."""
-    everything = with_removed(reader)
+    everything = grid_with_removed(reader)
     students = {} if everything is grid else _students(reader, everything, counts)
     labels = removed_labels(reader, everything, grid.students)
     return RemovedMeasures(students, labels) if students or labels else None
@@ -40,8 +40,8 @@ def removed_measures(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) 
 
 def _students(reader: RunReader, everything: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
     """A removed task is in no overall score."""
-    due = [place for place, task in enumerate(everything.tasks) if has_task(reader.planned, task)]
-    whole = _measured(everything.kept(np.isin(everything.items.task, due)), counts)
+    due = [place for place, task in enumerate(everything.tasks) if is_planned_task(reader.planned, task)]
+    whole = _measured(everything.select_items(np.isin(everything.items.task, due)), counts)
     return {
         name: msgspec.structs.replace(
             whole[name],

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON, JudgeAgreement
-from coeval.analysis.measures.measured import FILES, Record, ShownAs
+from coeval.analysis.measures.measure_tree import FILES, Record, ShownAs
 from coeval.analysis.measures.ranking import NOBODY, Ranking, ranking
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentMeasures, student_measures
@@ -70,7 +70,7 @@ class RobustSet(NamedTuple):
 
     def of(self, grid: ScoreGrid) -> ScoreGrid:
         """Its scores, of the grid that it is a part of."""
-        return grid.judged_by(sorted(self.judges)).kept(self.stays)
+        return grid.select_judges(sorted(self.judges)).select_items(self.stays)
 
 
 def robust_set(
@@ -80,7 +80,7 @@ def robust_set(
     best = best_judges(judges, options)
     if len(best) < FEWEST_JUDGES:
         return None
-    by_best = grid.judged_by(sorted(best))
+    by_best = grid.select_judges(sorted(best))
     teachers = _best_teachers(by_best, options.teacher_score_formula)
     places = [grid.teachers.index(teacher) for teacher in teachers]
     stays = np.isin(grid.items.teacher, places) & consistent_items(by_best, options)

@@ -14,7 +14,7 @@ import msgspec
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement, PanelMeasures
 from coeval.analysis.measures.label_measures import Labels
-from coeval.analysis.measures.measured import (
+from coeval.analysis.measures.measure_tree import (
     FILES,
     Analysis,
     Measured,
@@ -22,9 +22,9 @@ from coeval.analysis.measures.measured import (
     Part,
     Record,
     ShownAs,
-    declared,
-    entries,
-    plain_part,
+    field_declarations,
+    named_entries,
+    part_to_json,
 )
 from coeval.analysis.measures.pair_measures import PairMeasures
 from coeval.analysis.measures.ranking import OthersAlone, Ranking
@@ -135,25 +135,31 @@ class OutputMeasures(Record, frozen=True):
 Measures: TypeAlias = RunMeasures | OutputMeasures
 
 
-def parts_of(measures: type[Measures], analysis: Analysis) -> set[str]:
+def analysis_part_names(measures: type[Measures], analysis: Analysis) -> set[str]:
     """The fields that an analysis shows."""
-    named = {name: where.analyses for name, where in declared(measures).items() if isinstance(where, Part)}
+    named = {
+        name: where.analyses
+        for name, where in field_declarations(measures).items()
+        if isinstance(where, Part)
+    }
     return {name for name, of in named.items() if analysis in of or (analysis == "all" and name != "items")}
 
 
-def shown_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, Any]]:
+def select_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, Any]]:
     """The parts that an analysis shows, by name, in order."""
-    names = parts_of(type(measures), analysis)
-    return ((name, part) for name, part in entries(measures) if name in names)
+    names = analysis_part_names(type(measures), analysis)
+    return ((name, part) for name, part in named_entries(measures) if name in names)
 
 
-def plain_measures(measures: Measures, analysis: Analysis = "all") -> dict[str, Any]:
+def measures_to_json(measures: Measures, analysis: Analysis = "all") -> dict[str, Any]:
     """As ``measures.json`` has them; a part that is None is an empty object there."""
-    return {name: {} if part is None else plain_part(part) for name, part in shown_parts(measures, analysis)}
+    return {
+        name: {} if part is None else part_to_json(part) for name, part in select_parts(measures, analysis)
+    }
 
 
 def write_measures(measures: Measures, out: Path) -> Path:
     """Write ``measures.json`` into ``out``; return where it is. Raises StoreError: it cannot be written."""
-    encoded = msgspec.json.encode(plain_measures(measures))
+    encoded = msgspec.json.encode(measures_to_json(measures))
     write_bytes_atomic(out / "measures.json", msgspec.json.format(encoded, indent=2) + b"\n")
     return out / "measures.json"

@@ -66,16 +66,16 @@ class TaskDesign(NamedTuple):
     weights: Mapping[str, float] = {}
 
     @property
-    def judged(self) -> Set[str]:
+    def judged_factors(self) -> Set[str]:
         """The factors that judges score."""
         return self.factors - self.checks
 
     @property
     def scores(self) -> int:
         """How many scores an answer is to have."""
-        return len(self.judges) * len(self.judged) + len(self.factors & self.checks)
+        return len(self.judges) * len(self.judged_factors) + len(self.factors & self.checks)
 
-    def scores_of(self, factor: str) -> int:
+    def count_scores(self, factor: str) -> int:
         """How many of them are of one factor."""
         return int(factor in self.factors) * (1 if factor in self.checks else len(self.judges))
 
@@ -126,7 +126,7 @@ class ScoreGrid(NamedTuple):
     looks: Looks | None = None
 
     @property
-    def does(self) -> NDArray[np.bool_]:
+    def is_assigned(self) -> NDArray[np.bool_]:
         """(students, tasks): whether a student is to do a task, or has a score in it all the same."""
         if self.planned is None or not self.planned.own_tasks:
             return np.ones((len(self.students), len(self.tasks)), bool)
@@ -136,12 +136,12 @@ class ScoreGrid(NamedTuple):
         return does
 
     @property
-    def times(self) -> Codes:
+    def answers_per_item(self) -> Codes:
         """(students,): how many answers each gives to a datapoint."""
         return np.array([self.samples.get(name, 1) for name in self.students], np.int64)
 
     @property
-    def due(self) -> NDArray[np.int64]:
+    def scores_due(self) -> NDArray[np.int64]:
         """(I,): how many scores an answer to each datapoint is to have."""
         return np.array([design.scores for design in self.designs], np.int64)[self.items.task]
 
@@ -149,7 +149,11 @@ class ScoreGrid(NamedTuple):
     def answer(self) -> Codes:
         """(C,): a number for each answer."""
         numbers = self.item.astype(np.int64) * len(self.students) + self.student
-        return numbers if self.sample is None else numbers * int(self.times.max(initial=1)) + self.sample
+        return (
+            numbers
+            if self.sample is None
+            else numbers * int(self.answers_per_item.max(initial=1)) + self.sample
+        )
 
     @property
     def valid(self) -> NDArray[np.bool_]:
@@ -163,13 +167,13 @@ class ScoreGrid(NamedTuple):
         return judged if self.checked is None else judged | np.isfinite(self.checked)
 
     @property
-    def judged(self) -> ScoreGrid:
+    def judge_scores(self) -> ScoreGrid:
         """The scores of judges alone: of a check they are to have none, and none is missing."""
         if self.checked is None:
             return self
-        return self.of_rows(np.asarray(self.valid.any(axis=1), bool))._replace(checked=None)
+        return self.select_rows(np.asarray(self.valid.any(axis=1), bool))._replace(checked=None)
 
-    def of_rows(self, rows: NDArray[np.bool_] | Codes) -> ScoreGrid:
+    def select_rows(self, rows: NDArray[np.bool_] | Codes) -> ScoreGrid:
         """Some of the rows, (C,); datapoints and names stay."""
         return self._replace(
             item=self.item[rows],
@@ -193,29 +197,29 @@ class ScoreGrid(NamedTuple):
         return tuple(sorted(found, key=lambda scale: scale is not HIGH_MEDIUM_LOW)) or (HIGH_MEDIUM_LOW,)
 
     @property
-    def three_levels(self) -> bool:
+    def has_default_scale(self) -> bool:
         """Whether all judged factors are on the default scale."""
         return self.scales == (HIGH_MEDIUM_LOW,)
 
-    def sums(
+    def sum_scores(
         self,
         rows: Codes | None = None,
         levels: NDArray[np.int8] | None = None,
         checked: Floats | None = None,
         *,
-        alike: bool = False,
-        whole: bool = True,
+        equal_weights: bool = False,
+        complete_only: bool = True,
     ) -> RowSums:
         """Sum the scores of each row.
 
-        A score's share is 1; in tasks with weights or checks, unless all scores count ``alike``, the factor's
+        A score's share is 1; in tasks with weights or checks, unless ``equal_weights``, the factor's
         weight over the number of its scores, so that a factor counts once by the mean over its judges.
 
         Parameters
         ----------
         rows : which; None: all
         levels, checked : their scores, where these are other ones than the grid's
-        whole : in tasks with weights or checks, count no score of an answer that lacks a factor
+        complete_only : in tasks with weights or checks, count no score of an answer that lacks a factor
         """
         if levels is None:
             levels, checked = self.levels, self.checked
@@ -229,13 +233,13 @@ class ScoreGrid(NamedTuple):
             there = np.isfinite(checked)
             total += np.where(there, checked, 0.0)
             units += there
-        weights = None if alike else self._weights
+        weights = None if equal_weights else self._weights
         if weights is None:
             return RowSums(total, units.astype(np.float64), units)
-        mine = self if rows is None else self.of_rows(rows)
+        mine = self if rows is None else self.select_rows(rows)
         weight = weights[mine.task, mine.factor]
         share = np.where(np.isfinite(weight), weight / np.maximum(units, 1), 1.0)
-        if whole:
+        if complete_only:
             units = units * (np.isnan(weight) | mine._whole(units > 0))
         return RowSums(total * share * (units > 0), np.asarray(units * share, np.float64), units)
 
@@ -247,14 +251,14 @@ class ScoreGrid(NamedTuple):
         return np.asarray(found[answer] == needed[self.task], bool)
 
     @property
-    def weighs(self) -> bool:
+    def is_weighted(self) -> bool:
         """Whether any task has weights or checks, so that not all scores count alike."""
         return any(design.weights for design in self.designs)
 
     @property
     def _weights(self) -> Floats | None:
         """(tasks, factors), NaN in tasks in which all scores count alike; None: in all."""
-        if not self.weighs:
+        if not self.is_weighted:
             return None
         return np.array(
             [[design.weights.get(name, np.nan) for name in self.factors] for design in self.designs]
@@ -270,38 +274,38 @@ class ScoreGrid(NamedTuple):
         """(C,): the cluster of each row."""
         return self.items.cluster[self.item]
 
-    def kept(self, items: NDArray[np.bool_]) -> ScoreGrid:
+    def select_items(self, items: NDArray[np.bool_]) -> ScoreGrid:
         """Some of the datapoints, (I,), with their rows; names stay."""
         rows = items[self.item]
         number = np.cumsum(items) - 1
-        return self.of_rows(rows)._replace(
+        return self.select_rows(rows)._replace(
             item=number[self.item[rows]],
             items=GridItems(
                 [item for item, stays in zip(self.items.ids, items, strict=True) if stays],
                 self.items.task[items],
                 self.items.teacher[items],
                 {value: number[of[items[of]]] for value, of in self.items.attributes.items()},
-                None if self.items.alike is None else _renumbered(self.items.alike[items]),
+                None if self.items.alike is None else consecutive(self.items.alike[items]),
             ),
         )
 
-    def judged_by(self, judges: Sequence[str]) -> ScoreGrid:
+    def select_judges(self, judges: Sequence[str]) -> ScoreGrid:
         """The scores of some judges, in their order, and those of checks."""
         places = [self.judges.index(judge) for judge in judges]
         designs = tuple(design._replace(judges=design.judges & set(judges)) for design in self.designs)
         return self._replace(levels=self.levels[:, places], judges=tuple(judges), designs=designs)
 
-    def scored_in(self, factors: Set[str]) -> ScoreGrid:
+    def select_factors(self, factors: Set[str]) -> ScoreGrid:
         """The scores of some factors; names stay."""
         rows = np.isin(self.factor, [at for at, name in enumerate(self.factors) if name in factors])
         designs = tuple(design._replace(factors=design.factors & factors) for design in self.designs)
-        return self.of_rows(rows)._replace(designs=designs)
+        return self.select_rows(rows)._replace(designs=designs)
 
-    def of_students(self, students: Sequence[str]) -> ScoreGrid:
+    def select_students(self, students: Sequence[str]) -> ScoreGrid:
         """The scores of some students, in their order."""
         number = np.full(len(self.students), -1, self.student.dtype)
         number[[self.students.index(name) for name in students]] = np.arange(len(students))
-        kept = self.of_rows(np.asarray(number[self.student] >= 0, bool))
+        kept = self.select_rows(np.asarray(number[self.student] >= 0, bool))
         samples = {name: count for name, count in self.samples.items() if name in students}
         return kept._replace(student=number[kept.student], students=tuple(students), samples=samples)
 
@@ -318,18 +322,18 @@ class LevelNames(NamedTuple):
         return dict(zip(self.names, found, strict=True))
 
 
-def level_names(grid: ScoreGrid) -> LevelNames:
+def grid_level_names(grid: ScoreGrid) -> LevelNames:
     scales = grid.scales
     words = Counter(level for scale in scales for level in scale.levels)
     names = [
-        level if words[level] == 1 else f"{level} ({scale.spelled()})"
+        level if words[level] == 1 else f"{level} ({scale.levels_text()})"
         for scale in scales
         for level in scale.levels
     ]
     first = dict(zip(scales, np.cumsum([0, *(len(scale.levels) for scale in scales)]).tolist(), strict=False))
     of_scale = {
         scale: first[scale]
-        + np.array([scale.levels.index(scale.nearest(value)) for value in grid.scale.tolist()])
+        + np.array([scale.levels.index(scale.nearest_level(value)) for value in grid.scale.tolist()])
         for scale in scales
     }
     place = np.zeros((len(grid.designs), len(grid.factors), len(grid.scale)), np.int64)
@@ -341,7 +345,7 @@ def level_names(grid: ScoreGrid) -> LevelNames:
 
 def _named_levels(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
     """And (C, J): the place of each score's level among the names, below 0 where there is none."""
-    names = level_names(grid)
+    names = grid_level_names(grid)
     if len(names.names) == len(grid.scale):  # one scale
         return names, grid.levels.astype(np.int64)
     places = names.place[grid.task[:, None], grid.factor[:, None], grid.levels]
@@ -362,8 +366,11 @@ def levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     return [names.counts(given[given >= 0]) for given in of]
 
 
-def _renumbered(alike: Codes) -> Codes:
-    return np.unique(alike, return_inverse=True)[1]
+def consecutive(codes: Codes) -> Codes:
+    """Renumber codes of 0 and more from 0 on, in their order, leaving none out; `np.unique` sorts for it."""
+    present = np.zeros(int(codes.max(initial=-1)) + 1, bool)
+    present[codes] = True
+    return (np.cumsum(present) - 1)[codes]
 
 
 def no_levels(shape: tuple[int, int], levels: int) -> NDArray[np.int8]:
@@ -387,7 +394,9 @@ def _read_grid(reader: RunReader, *, removed: bool) -> ScoreGrid:
     """``removed``: the scores of students and tasks too that the configuration has lost."""
     planned = reader.planned
     terms = [term for (term,) in reader.rows("SELECT term FROM terms ORDER BY rowid")]
-    tasks = [name for name in _distinct(reader, "task", "planned") if removed or has_task(planned, name)]
+    tasks = [
+        name for name in _distinct(reader, "task", "planned") if removed or is_planned_task(planned, name)
+    ]
     students, given = _students(reader, removed=removed), reader.rows(_GIVEN, [CHECK])
     judged = reader.rows(_JUDGED)
     designs = tuple(_design(reader.planned, task, judged, given) for task in tasks)
@@ -438,14 +447,14 @@ def _distinct(reader: RunReader, column: str, view: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def with_removed(reader: RunReader) -> ScoreGrid:
+def grid_with_removed(reader: RunReader) -> ScoreGrid:
     """The scores that count, and those of removed students and tasks, where there are any."""
     grid = score_grid(reader)
     on_record = {*_distinct(reader, "task", "planned"), *_distinct(reader, "student", "response")}
     return grid if on_record <= {*grid.tasks, *grid.students} else _read_grid(reader, removed=True)
 
 
-def has_task(planned: Planned | None, task: str) -> bool:
+def is_planned_task(planned: Planned | None, task: str) -> bool:
     return planned is None or task in planned.tasks
 
 
@@ -499,13 +508,13 @@ def _design(
         frozenset(factors),
         frozenset(checks),
         {name: plan.scales.get(name) or _scale_of(sorted(found)) for name, found in sorted(values.items())},
-        evened({factor: plan.weights.get(factor, 1.0) for factor in sorted(factors)})
+        normalize_weights({factor: plan.weights.get(factor, 1.0) for factor in sorted(factors)})
         if checks or plan.weights
         else {},
     )
 
 
-def evened(weights: Mapping[str, float]) -> dict[str, float]:
+def normalize_weights(weights: Mapping[str, float]) -> dict[str, float]:
     """By factor, 1 on average: a task's scores count no more for its weights."""
     total = sum(weights.values()) or 1.0
     return {factor: weight * len(weights) / total for factor, weight in weights.items()}
@@ -551,7 +560,7 @@ def _items(
     }
     ids = columns["id"][counts].tolist()
     alike = reader.clusters_of(ids)
-    own = None if alike is None else _renumbered(alike)
+    own = None if alike is None else consecutive(alike)
     return GridItems(ids, task[counts], teacher[counts], attributes, own), number_of
 
 

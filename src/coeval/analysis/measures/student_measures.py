@@ -25,14 +25,14 @@ from coeval.analysis.intervals import (
     mean_of_clusters,
     mean_over_strata,
 )
-from coeval.analysis.measures.measured import (
+from coeval.analysis.measures.measure_tree import (
     FILES,
     NOT_MEASURED,
     Entity,
     Measured,
     Record,
     ShownAs,
-    of_interval,
+    measured_from_interval,
 )
 from coeval.analysis.measures.score_grid import (
     Codes,
@@ -175,11 +175,11 @@ def group_means(group: Codes, item: Codes, groups: int, cluster: Codes, sums: Ro
 Counts = NDArray[np.int64]
 
 
-def item_scores(grid: ScoreGrid, judge: int | None = None, *, whole: bool = True) -> RowSums:
+def item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only: bool = True) -> RowSums:
     """Of each student and datapoint, (S, I), over all judges and checks, or by one judge; several answers are
-    pooled. ``whole`` as in `ScoreGrid.sums`."""
+    pooled. ``complete_only`` as in `ScoreGrid.sum_scores`."""
     own = None if judge is None else grid.levels[:, judge : judge + 1]
-    sums = grid.sums(levels=own, whole=whole and judge is None)
+    sums = grid.sum_scores(levels=own, complete_only=complete_only and judge is None)
     place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
     shape = (len(grid.students), len(grid.items.ids))
     total, share, units = (np.bincount(place, column, shape[0] * shape[1]).reshape(shape) for column in sums)
@@ -188,7 +188,7 @@ def item_scores(grid: ScoreGrid, judge: int | None = None, *, whole: bool = True
 
 def _recorded(grid: ScoreGrid, scores: RowSums) -> RowSums:
     """All scores that are there, those of answers that lack a factor among them."""
-    return item_scores(grid, whole=False) if grid.weighs else scores
+    return item_scores(grid, complete_only=False) if grid.is_weighted else scores
 
 
 def student_measures(
@@ -200,7 +200,7 @@ def student_measures(
     everything = np.zeros(len(grid.items.ids), np.int32)
 
     def grouped(group: Codes, names: Sequence[str]) -> list[_Named]:
-        needed = _needed(grid, group, len(names), grid.due)
+        needed = _needed(grid, group, len(names), grid.scores_due)
         return _by_item_group(grid, group, names, needed, scores, every.units)
 
     overall, by_task = grouped(everything, ("all",)), grouped(grid.items.task, grid.tasks)
@@ -210,7 +210,7 @@ def student_measures(
     by_value = _joined(grid, (grouped(*values) for values in _attribute_values(grid.items)))
     bounds, levels = score_bounds(grid, every), levels_by_student(grid)
     units = every.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
-    partial = np.logical_not(grid.does[:, np.unique(grid.task)].all(axis=1)).tolist()
+    partial = np.logical_not(grid.is_assigned[:, np.unique(grid.task)].all(axis=1)).tolist()
     return {
         student: StudentMeasures(
             **{name: getattr(own[student], name) for name in StudentScores.__struct_fields__},
@@ -230,7 +230,7 @@ def student_measures(
                 for task, score in own[student].score_by_task.items()
                 if (ends := _around(bounds[place].by_task.get(task), score)) is not None
             },
-            samples=int(grid.times[place]),
+            samples=int(grid.answers_per_item[place]),
             partial=partial[place],
             counts=None if counts is None else _counted(counts.get(student, {}), grid.tasks),
             counts_by_task=None if counts is None else counts.get(student, {}),
@@ -296,7 +296,7 @@ def _needed(grid: ScoreGrid, group: Codes, groups: int, each: Counts) -> Counts:
     inside, tasks = group >= 0, len(grid.tasks)
     cells = grid.items.task[inside].astype(np.int64) * groups + group[inside]
     needed = np.bincount(cells, each[inside], tasks * groups).astype(np.int64)
-    return np.asarray(grid.does @ needed.reshape(tasks, groups), np.int64)
+    return np.asarray(grid.is_assigned @ needed.reshape(tasks, groups), np.int64)
 
 
 class _Bounds(NamedTuple):
@@ -324,8 +324,10 @@ def score_bounds(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
         return [_NO_BOUNDS] * len(grid.students)
     inside = (grid.items.task == there[:, None]).astype(np.float64)
     found = []
-    of_students: list[NDArray[np.bool_]] = list(grid.does[:, there])
-    for total, known, times, mine in zip(scores.total, scores.share, grid.times, of_students, strict=True):
+    of_students: list[NDArray[np.bool_]] = list(grid.is_assigned[:, there])
+    for total, known, times, mine in zip(
+        scores.total, scores.share, grid.answers_per_item, of_students, strict=True
+    ):
         if not mine.any():
             found.append(_NO_BOUNDS)
             continue
@@ -360,11 +362,11 @@ def _means_of(
     which = np.where(inside, rows.student.astype(np.int64) * groups + rows.group, -1)
     means = group_means(which, rows.item, needed.size, grid.items.cluster, rows.sums)
     units = np.bincount(which[inside], rows.units[inside], needed.size).astype(np.int64)
-    missing = grid.times[:, None] * needed - units.reshape(needed.shape)
+    missing = grid.answers_per_item[:, None] * needed - units.reshape(needed.shape)
     possible = np.asarray(needed.any(axis=0), bool)
     return [
         {
-            name: of_interval(means[student * groups + at], int(missing[student, at]))
+            name: measured_from_interval(means[student * groups + at], int(missing[student, at]))
             for at, name in enumerate(names)
             if possible[at]
         }
@@ -386,10 +388,12 @@ def _by_item_group(
 def _by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Named]]]:
     """By student: the factors, and those of each task."""
     students, tasks, factors = len(grid.students), len(grid.tasks), len(grid.factors)
-    sums = grid.sums(alike=True)
+    sums = grid.sum_scores(equal_weights=True)
     items = np.bincount(grid.items.task, minlength=tasks)
-    each = [[design.scores_of(name) for name in grid.factors] for design in grid.designs]
-    needed = grid.does[:, :, None] * (items[:, None] * np.array(each, np.int64).reshape(tasks, factors))
+    each = [[design.count_scores(name) for name in grid.factors] for design in grid.designs]
+    needed = grid.is_assigned[:, :, None] * (
+        items[:, None] * np.array(each, np.int64).reshape(tasks, factors)
+    )
     part = grid.task.astype(np.int64) * factors + grid.factor
     parts = [(task, factor) for task in grid.tasks for factor in grid.factors]
     rows = _ScoredRows(grid.student, grid.item, part, sums, sums.units)
@@ -403,7 +407,9 @@ def _by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Named]]]:
 
 def _by_one_judge(grid: ScoreGrid, place: int) -> list[_Named]:
     scores, judge = item_scores(grid, place), grid.judges[place]
-    due = np.array([len(design.judged) * (judge in design.judges) for design in grid.designs], np.int64)
+    due = np.array(
+        [len(design.judged_factors) * (judge in design.judges) for design in grid.designs], np.int64
+    )
     everything = np.zeros(len(grid.items.ids), np.int32)
     needed = _needed(grid, everything, 1, due[grid.items.task])
     return _by_item_group(grid, everything, (judge,), needed, scores, scores.units)
@@ -421,18 +427,18 @@ def _joined(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
 def mean_scores(grid: ScoreGrid, scores: RowSums) -> dict[str, StudentScores]:
     """By student, before they are adjusted."""
     tasks, means = len(grid.tasks), scores.mean
-    needed = _needed(grid, grid.items.task, tasks, grid.due)
+    needed = _needed(grid, grid.items.task, tasks, grid.scores_due)
     units = _recorded(grid, scores).units
     inside = grid.items.task[:, None] == np.arange(tasks)
-    missing = grid.times[:, None] * needed - units @ inside
+    missing = grid.answers_per_item[:, None] * needed - units @ inside
     found = {}
     for place, name in enumerate(grid.students):
         by_task = {
-            task: of_interval(_mean_of_task(grid, means[place], at), int(missing[place, at]))
+            task: measured_from_interval(_mean_of_task(grid, means[place], at), int(missing[place, at]))
             for at, task in enumerate(grid.tasks)
             if needed[:, at].any()
         }
-        score = of_interval(mean_over_tasks(grid, means[place]), int(missing[place].sum()))
+        score = measured_from_interval(mean_over_tasks(grid, means[place]), int(missing[place].sum()))
         found[name] = StudentScores(score, by_task, score, by_task)
     return found
 
@@ -456,14 +462,14 @@ def student_score(
     shifts : by task, and overall under "": by how much scores are moved, with their intervals
     """
     by_task = {
-        task: of_interval(_mean_of_task(grid, means, grid.tasks.index(task), shift), one.missing)
+        task: measured_from_interval(_mean_of_task(grid, means, grid.tasks.index(task), shift), one.missing)
         if (shift := shifts.get(task, 0.0))
         else one
         for task, one in recorded.score_by_task.items()
     }
     score = recorded.score
     if shift := shifts.get("", 0.0):
-        score = of_interval(mean_over_tasks(grid, means, shift), score.missing)
+        score = measured_from_interval(mean_over_tasks(grid, means, shift), score.missing)
     return msgspec.structs.replace(recorded, score=score, score_by_task=by_task)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import Reweighting, shifted_spread
-from coeval.analysis.measures.measured import Entity, Measured, ShownAs, with_bounds
+from coeval.analysis.measures.measure_tree import Entity, Measured, ShownAs, measured_with_bounds
 from coeval.analysis.measures.score_grid import ScoreGrid
 
 Formula: TypeAlias = Literal["v1", "s2", "r3"]
@@ -64,7 +64,7 @@ def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Tea
     """By teacher."""
     found = {}
     for place, (name, rows) in enumerate(_rows_of(grid).items()):
-        needed = int(grid.due[grid.items.teacher == place].sum()) * int(grid.times.sum())
+        needed = int(grid.scores_due[grid.items.teacher == place].sum()) * int(grid.answers_per_item.sum())
         found[name] = _of_teacher(rows, reweighting, needed - rows.units)
     return found
 
@@ -80,7 +80,7 @@ def differences_of(grid: ScoreGrid) -> dict[str, Differentiation]:
 
 
 def _rows_of(grid: ScoreGrid) -> dict[str, _Rows]:
-    sums = grid.sums(alike=True)
+    sums = grid.sum_scores(equal_weights=True)
     count, mean = sums.units, _ratio(sums.total, sums.units)
     teacher = grid.items.teacher[grid.item]
     return {
@@ -126,7 +126,9 @@ def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherM
     drawn = drawn.reshape(len(drawn), *rows.shape)
     found, draws = differentiation(means), differentiation(drawn)
     v1, s2, r3 = (
-        with_bounds(float(value), shifted_spread(of_draws, float(value), rows.items), rows.items, missing)
+        measured_with_bounds(
+            float(value), shifted_spread(of_draws, float(value), rows.items), rows.items, missing
+        )
         for value, of_draws in zip(found, draws, strict=True)
     )
     return TeacherMeasures(v1, s2, r3)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtrit
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats
-from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs, with_bounds
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_with_bounds
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import NEARLY
 from coeval.analysis.panel.mean_squares import COVERED, MeanSquares, judge_cells, mean_squares
@@ -132,7 +132,7 @@ def g_study(grid: ScoreGrid) -> GStudy | None:
         lost = _measured(np.log(1 - reliability), items)
     judges = np.unique(np.concatenate([block.judges for block in blocks]))
     return GStudy(
-        with_bounds(float(reliability[0]), _bounds_of(lost), items, 0),
+        measured_with_bounds(float(reliability[0]), _bounds_of(lost), items, 0),
         {
             name: _component(np.average([one.components[name] for one in squares], 0, weights), items)
             for name in squares[0].components
@@ -235,7 +235,9 @@ def _measured(values: Floats, items: int, ends: Bounds = _ENDLESS) -> Measured:
     value, left = float(values[0]), values[1:]
     groups = len(left)
     if groups < _FEWEST or not np.isfinite(left).all():
-        return with_bounds(value, None, items, 0)
+        return measured_with_bounds(value, None, items, 0)
     error = float(np.sqrt(((left - left.mean()) ** 2).sum() * (groups - 1) / groups))
     half = float(stdtrit(groups - 1, (1 + LEVEL) / 2)) * error
-    return with_bounds(value, Bounds(*np.clip([value - half, value + half], *ends).tolist()), items, 0)
+    return measured_with_bounds(
+        value, Bounds(*np.clip([value - half, value + half], *ends).tolist()), items, 0
+    )

@@ -50,10 +50,10 @@ def judge_cells(grid: ScoreGrid, task: int) -> Floats:
 
 def judged_share(design: TaskDesign) -> float:
     """How much of an item's score judges give; checks give the rest."""
-    if not design.judged or not design.judges:
+    if not design.judged_factors or not design.judges:
         return 0.0
     total = sum(design.weights.get(name, 0.0) for name in design.factors)
-    return sum(design.weights.get(name, 0.0) for name in design.judged) / total if total else 1.0
+    return sum(design.weights.get(name, 0.0) for name in design.judged_factors) / total if total else 1.0
 
 
 class MeanSquares(NamedTuple):

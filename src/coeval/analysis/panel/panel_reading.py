@@ -383,7 +383,7 @@ def families_of(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
 def _lengths(reader: RunReader, grid: ScoreGrid) -> Floats:
     """(C,): characters of the answer of each row; NaN where it is not known."""
     columns = reader.columns(_LENGTHS, [list(grid.tasks), list(grid.students)])
-    samples = int(grid.times.max(initial=1))
+    samples = int(grid.answers_per_item.max(initial=1))
     found = np.full((len(grid.items.ids), len(grid.students), samples), np.nan)
     counts = columns["sample"] < samples
     found[tuple(columns[name][counts] for name in ("item", "student", "sample"))] = columns["length"][counts]

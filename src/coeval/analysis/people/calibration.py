@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit
 from coeval.analysis.comparison.family import FamilyMember, adjust_family
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, mean_over_strata
-from coeval.analysis.measures.measured import Entity, Measured, Record, ShownAs, of_interval
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs, measured_from_interval
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.people.labelled_rows import LabelledRows
 
@@ -322,7 +322,7 @@ def human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, HumanScale]:
             found[_whole_scale(grid)] = scale
     known = np.isfinite(rows.people)
     names = sorted({grid.factors[at] for at in np.unique(grid.factor[known]).tolist()})
-    for name in names if not found or any(len(design.judged) > 1 for design in grid.designs) else ():
+    for name in names if not found or any(len(design.judged_factors) > 1 for design in grid.designs) else ():
         answers = _answers(grid, rows, [name])
         if np.isfinite(answers.people).any():
             found[name] = _human_scale(grid, answers)
@@ -331,7 +331,7 @@ def human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, HumanScale]:
 
 def _whole_scale(grid: ScoreGrid) -> str:
     """Name what a mean over the judged factors covers: one factor is called by its own name."""
-    judged = {factor for design in grid.designs for factor in design.judged}
+    judged = {factor for design in grid.designs for factor in design.judged_factors}
     if len(judged) == 1:
         return judged.pop()
     return _JUDGED_FACTORS if any(design.checks for design in grid.designs) else ALL_FACTORS
@@ -340,7 +340,7 @@ def _whole_scale(grid: ScoreGrid) -> str:
 def _answers(grid: ScoreGrid, rows: LabelledRows, factors: Sequence[str] | None) -> LabelledAnswers:
     weights = np.zeros((len(grid.tasks), len(grid.factors)))
     for number, design in enumerate(grid.designs):
-        for factor in design.judged if factors is None else design.judged & set(factors):
+        for factor in design.judged_factors if factors is None else design.judged_factors & set(factors):
             weights[number, grid.factors.index(factor)] = design.weights.get(factor, 1.0)
     weight = weights[grid.task, grid.factor]
     use = (weight > 0) & np.isfinite(rows.judged)
@@ -364,7 +364,7 @@ def _human_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
         name: [
             _stratum(grid, answers, (answers.student == at) & (answers.task == task))
             for task in tasks.tolist()
-            if grid.does[at, task]
+            if grid.is_assigned[at, task]
         ]
         for at, name in enumerate(grid.students)
     }
@@ -390,7 +390,7 @@ def _stratum(grid: ScoreGrid, answers: LabelledAnswers, mine: NDArray[np.bool_])
 
 def _judged(strata: Sequence[LabelledStratum]) -> Measured:
     clusters = [one.cluster for one in strata]
-    return of_interval(mean_over_strata([one.judged for one in strata], clusters=clusters), None)
+    return measured_from_interval(mean_over_strata([one.judged for one in strata], clusters=clusters), None)
 
 
 def _calibrated(strata: Sequence[LabelledStratum], labels: Sequence[int], clusters: int) -> CalibratedStudent:

@@ -20,7 +20,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import Response, response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
-from coeval.core.text import digest, listed
+from coeval.core.text import digest, join_names
 from coeval.store.human_labels import ByChance, HumanLabel, Labels
 
 
@@ -47,14 +47,15 @@ def judged_factors(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[str, tup
     Raises UsageError: nobody scores a chosen one, or there are none at all.
     """
     known = {
-        task: tuple(sorted(design.judged)) for task, design in zip(grid.tasks, grid.designs, strict=True)
+        task: tuple(sorted(design.judged_factors))
+        for task, design in zip(grid.tasks, grid.designs, strict=True)
     }
     chosen = tuple(chosen)
     every = sorted({factor for factors in known.values() for factor in factors})
     if not every:
         raise UsageError("no judge scores a factor of this run, so there is nothing to label")
     if unknown := [factor for factor in chosen if factor not in every]:
-        raise UsageError(f"--factor {unknown[0]}: judges score {listed(every)}")
+        raise UsageError(f"--factor {unknown[0]}: judges score {join_names(every)}")
     return {
         task: tuple(factor for factor in factors if not chosen or factor in chosen)
         for task, factors in known.items()
@@ -119,7 +120,7 @@ def share_out(
         return list(drawn)
     names = sorted(set(people))
     if by not in names:
-        raise UsageError(f"--by {by} is not among {listed(names)}; name the same people at every start")
+        raise UsageError(f"--by {by} is not among {join_names(names)}; name the same people at every start")
     common = round(overlap * len(drawn))
     mine = range(common + names.index(by), len(drawn), len(names))
     return [*drawn[:common], *(drawn[at] for at in mine)]
@@ -247,7 +248,12 @@ def questions(grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]) 
     designs = dict(zip(grid.tasks, grid.designs, strict=True))
     for label in labels:
         shown, design = texts.of(label.response_id), designs.get(label.task_id)
-        if shown is None or design is None or label.factor not in design.judged or not texts.shows(label):
+        if (
+            shown is None
+            or design is None
+            or label.factor not in design.judged_factors
+            or not texts.shows(label)
+        ):
             continue
         yield LabelQuestion(
             question_id(label.response_id, label.factor, label.judge_model_id),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from coeval.analysis.intervals import Floats, Scale, clustered_mean
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement, judge_pairs, measures_of_pair
-from coeval.analysis.measures.measured import FILES, Entity, Measured, ShownAs, of_interval
-from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, level_names
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
+from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, grid_level_names
 from coeval.core.records import SAMPLE, item_number, response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.store.human_labels import HumanLabel
@@ -160,7 +160,7 @@ def judges_against_people(
         if there.any():
             agreed = _agreed(some, (name, column), (PEOPLE, human), reweighting)
             distances = scored[name][there] - people[there]
-            found[name] = _against(some.of_rows(there), agreed, distances, (human[there], column[there]))
+            found[name] = _against(some.select_rows(there), agreed, distances, (human[there], column[there]))
     return found
 
 
@@ -170,16 +170,16 @@ def _against(
     distances: Floats,
     levels: tuple[NDArray[np.int8], NDArray[np.int8]],
 ) -> AgainstPeople:
-    names = level_names(grid)
+    names = grid_level_names(grid)
     human, own = (names.place[grid.task, grid.factor, column] for column in levels)
     used = [at for at in range(len(names.names)) if (human == at).any() or (own == at).any()]
     return AgainstPeople(
-        bias=of_interval(clustered_mean(distances, grid.cluster, _SIGNED), None),
+        bias=measured_from_interval(clustered_mean(distances, grid.cluster, _SIGNED), None),
         spa=agreed.spa,
         kappa=agreed.kappa,
         count=agreed.count // 2,
         bias_by_level={
-            names.names[at]: of_interval(
+            names.names[at]: measured_from_interval(
                 clustered_mean(distances[human == at], grid.cluster[human == at], _SIGNED), None
             )
             for at in used
@@ -246,4 +246,4 @@ def _nearest(grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None 
 
 def _of(grid: ScoreGrid, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ScoreGrid:
     """These rows by judges alone."""
-    return grid.of_rows(rows)._replace(checked=None)
+    return grid.select_rows(rows)._replace(checked=None)

@@ -31,7 +31,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.foreign import convert
 from coeval.core.redaction import Redactor
 from coeval.core.regular_files import open_file
-from coeval.core.shown_url import url_secrets
+from coeval.core.shown_url import find_url_secrets
 from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json_if_whole, store_error, write_bytes_atomic, write_json_atomic
 
@@ -119,21 +119,25 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def asset(self, name: str) -> Asset:
         """Return the asset of a name; raises UsageError where there is none."""
         if name not in self.assets:
-            raise UsageError(f"there is no asset '{name}'; {self._instead(name)}")
+            raise UsageError(f"there is no asset '{name}'; {self._suggest_name(name)}")
         return self.assets[name]
 
     def select(self, names: Iterable[str]) -> tuple[str, ...]:
         """Expand what a user wrote to asset names: names, a task (all with that prefix), or ``all``."""
         chosen: dict[str, None] = {}
         for name in names:
-            group = [known for known in self.assets if name in (known, known.partition("/")[0], "all")]
+            group = [
+                asset_name
+                for asset_name in self.assets
+                if name in (asset_name, asset_name.partition("/")[0], "all")
+            ]
             if not group:
-                raise UsageError(f"there is no asset or task '{name}'; {self._instead(name)}")
+                raise UsageError(f"there is no asset or task '{name}'; {self._suggest_name(name)}")
             chosen.update(dict.fromkeys(group))
         return tuple(chosen)
 
-    def _instead(self, name: str) -> str:
-        tasks = dict.fromkeys(known.partition("/")[0] for known in self.assets)
+    def _suggest_name(self, name: str) -> str:
+        tasks = dict.fromkeys(asset_name.partition("/")[0] for asset_name in self.assets)
         near = difflib.get_close_matches(name, [*self.assets, *tasks], n=1)
         if near:
             return f"did you mean '{near[0]}'?"
@@ -162,7 +166,7 @@ def nltk_folders() -> list[Path]:
 
 
 def sha256_of(path: Path) -> str:
-    """Hash a file with SHA-256, in hex; raises StoreError where it cannot be read."""
+    """Return a file's SHA-256 in hex; raise StoreError if it cannot be read."""
     try:
         with open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -170,13 +174,13 @@ def sha256_of(path: Path) -> str:
         raise store_error("read", path, error) from error
 
 
-def is_whole(path: Path, size: int | None) -> bool:
+def has_size(path: Path, size: int | None) -> bool:
     """Check whether a file of that size (any, if None) exists."""
     try:
-        found = path.stat().st_size
+        size_found = path.stat().st_size
     except OSError:
         return False
-    return found == size if size is not None else path.is_file()
+    return size_found == size if size is not None else path.is_file()
 
 
 class Stamp(NamedTuple):
@@ -186,13 +190,13 @@ class Stamp(NamedTuple):
     modified_ns: int
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def read_stamp(path: Path) -> Stamp | None:
     """Return the stamp of a file, None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return Stamp(found.st_size, found.st_mtime_ns)
+    return Stamp(status.st_size, status.st_mtime_ns)
 
 
 class _Verified(msgspec.Struct, frozen=True):
@@ -208,55 +212,54 @@ class Cache:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def place(self, asset: Asset) -> Path:
-        """Return the place of an asset, present or not: its file, or its folder."""
+    def asset_path(self, asset: Asset) -> Path:
+        """Return the path of an asset in the cache, present or not: its file, or its folder."""
         files = self.root / "files"
         return files / asset.folder if asset.folder else files / asset.files[0].path
 
-    def file(self, asset: Asset, file: AssetFile) -> Path:
+    def file_path(self, asset: Asset, file: AssetFile) -> Path:
         return self.root / "files" / asset.folder / file.path
 
     def holds(self, asset: Asset, file: AssetFile, *, anew: bool = False) -> bool:
-        """Check whether the pinned content is there.
+        """Check whether the pinned content is cached.
 
         The file is hashed unless its size and time are those recorded; with ``anew`` always.
         """
-        path = self.file(asset, file)
-        stamp = stamp_of(path)
-        if stamp is None or not is_whole(path, file.bytes):
+        path = self.file_path(asset, file)
+        stamp = read_stamp(path)
+        if stamp is None or not has_size(path, file.bytes):
             return False
         if not anew:
             # Where nothing is recorded that can be read, the file itself is.
-            known = read_json_if_whole(self._record(path), _Verified)
-            if known is not None and known.stamp == stamp and known.sha256 in file.sha256:
+            verified = read_json_if_whole(self._verified_path(path), _Verified)
+            if verified is not None and verified.stamp == stamp and verified.sha256 in file.sha256:
                 return True
-        found = sha256_of(path)
-        if found in file.sha256:
-            self._remember(path, _Verified(stamp, found))
-        return found in file.sha256
+        if is_pinned := (sha256 := sha256_of(path)) in file.sha256:
+            self._write_verified(path, _Verified(stamp, sha256))
+        return is_pinned
 
     def keep(self, asset: Asset, file: AssetFile, content: bytes) -> None:
         """Store verified content."""
-        path = self.file(asset, file)
+        path = self.file_path(asset, file)
         write_bytes_atomic(path, content)
-        if (stamp := stamp_of(path)) is not None:
-            self._remember(path, _Verified(stamp, hashlib.sha256(content).hexdigest()))
+        if (stamp := read_stamp(path)) is not None:
+            self._write_verified(path, _Verified(stamp, hashlib.sha256(content).hexdigest()))
 
-    def _record(self, path: Path) -> Path:
+    def _verified_path(self, path: Path) -> Path:
         return self.root / "verified" / f"{path.relative_to(self.root / 'files')}.json"
 
-    def _remember(self, path: Path, verified: _Verified) -> None:
+    def _write_verified(self, path: Path, verified: _Verified) -> None:
         try:
-            write_json_atomic(self._record(path), verified)
+            write_json_atomic(self._verified_path(path), verified)
         except StoreError as error:
             # Such as a cache that many share and nobody writes to: its files are read each time.
             _log.debug("%s", error)
 
-    def parcel(self, name: str) -> Path:
+    def parcel_path(self, name: str) -> Path:
         return self.root / "parcels" / name
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[None]:
+    def hold_lock(self, name: str) -> Iterator[None]:
         """Hold the cache's lock; other processes wait."""
         folder = self.root / "locks"
         try:
@@ -294,14 +297,14 @@ _LOOK_EVERY_S = 0.2
 
 
 def pip_command() -> list[str] | None:
-    """Return the command of pip: this interpreter's, the one on the path, or the one that Python brings along
-    for new environments; None where there is none."""
+    """Return the command of pip: this interpreter's, the one on the path, or the one bundled with Python for
+    new environments; None without any."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
-    if found := shutil.which("pip") or shutil.which("pip3"):
-        return [found]
-    brought = importlib.util.find_spec("ensurepip")
-    wheels = Path(brought.origin).parent.glob("_bundled/pip-*.whl") if brought and brought.origin else ()
+    if program := shutil.which("pip") or shutil.which("pip3"):
+        return [program]
+    bundled = importlib.util.find_spec("ensurepip")
+    wheels = Path(bundled.origin).parent.glob("_bundled/pip-*.whl") if bundled and bundled.origin else ()
     return next(([sys.executable, f"{wheel}/pip"] for wheel in wheels), None)
 
 
@@ -313,20 +316,20 @@ def download_wheel(
     With ``patience_s`` an index silent for so long is given up; pip's own environment variables take
     precedence.
 
-    Raises SourceFailed: there is no pip, or the wheel is not to be had from its index.
+    Raises SourceFailed: there is no pip, or its index does not have the wheel.
     """
     if not (pip := pip_command()):
         raise SourceFailed("there is no pip here; install it")
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--progress-bar", "off"]
     command = [*pip, "download", *options, "--dest", str(folder), parcel.requirement]
     # pip writes to its own temporary folder first: here, it is seen growing and swept away with the rest.
-    environment = {**_patience(patience_s), **os.environ, "TMPDIR": str(folder)}
+    environment = {**_pip_timeouts(patience_s), **os.environ, "TMPDIR": str(folder)}
     log = folder / "pip.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
         try:
             while process.poll() is None:
-                tell(sum(_size(path) for path in folder.rglob("*.whl")))
+                tell(sum(_size_or_zero(path) for path in folder.rglob("*.whl")))
                 try:
                     process.wait(timeout=_LOOK_EVERY_S)
                 except subprocess.TimeoutExpired:
@@ -337,43 +340,43 @@ def download_wheel(
                 process.wait()
     wheel = folder / parcel.file
     if process.returncode or not wheel.is_file():
-        raise SourceFailed(f"pip could not download it: {_last_error(log)}")
+        raise SourceFailed(f"pip could not download it: {_read_pip_error(log)}")
     return wheel
 
 
-def _patience(patience_s: float | None) -> dict[str, str]:
-    """How long pip tries, where the user's environment does not say so."""
+def _pip_timeouts(patience_s: float | None) -> dict[str, str]:
+    """Return environment variables that limit pip's tries; those of the user take precedence."""
     if patience_s is None:
         return {"PIP_RETRIES": "2"}
     return {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": f"{patience_s:.0f}"}
 
 
-def _size(path: Path) -> int:
+def _size_or_zero(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:  # pip has moved it meanwhile
         return 0
 
 
-def _last_error(log: Path) -> str:
+def _read_pip_error(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
     if any("connection broken by" in line for line in lines):
         return "the package index cannot be reached"
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    return _without_passwords((errors or [line for line in lines if line] or ["it said nothing"])[-1])
+    return _redact_index_urls((errors or [line for line in lines if line] or ["it said nothing"])[-1])
 
 
-def _without_passwords(said: str) -> str:
-    """A message without what the indexes are asked with: an index may repeat it."""
+def _redact_index_urls(message: str) -> str:
+    """Redact credentials of index URLs: an index may repeat them in its message."""
     named = f"{os.environ.get('PIP_INDEX_URL', '')} {os.environ.get('PIP_EXTRA_INDEX_URL', '')}"
-    secrets = (secret for url in named.split() for secret in url_secrets(url))
-    return Redactor(secrets).message(said)
+    secrets = (secret for url in named.split() for secret in find_url_secrets(url))
+    return Redactor(secrets).redact_message(message)
 
 
 # --- String constants of Python source
 
 
-def string_constant(source: str, path: str) -> str:
+def read_string_constant(source: str, path: str) -> str:
     """Read the text bound to a module-level name of Python source, without running it; ``NAME/key/key`` reads
     from a dictionary.
 
@@ -389,7 +392,7 @@ def string_constant(source: str, path: str) -> str:
     name, *keys = path.split("/")
     node = names.get(name)
     for key in keys:
-        node = _entry(node, key)
+        node = _find_dict_entry(node, key)
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -400,7 +403,7 @@ def string_constant(source: str, path: str) -> str:
     raise SourceFailed(f"the constant {path} is no text that can be read without running code")
 
 
-def _entry(node: ast.expr | None, key: str) -> ast.expr | None:
+def _find_dict_entry(node: ast.expr | None, key: str) -> ast.expr | None:
     entries = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
     return next(
         (value for name, value in entries if isinstance(name, ast.Constant) and name.value == key), None
@@ -449,23 +452,23 @@ class Fetcher:
         self._verified: dict[str, Path] = {}
         self.failed: dict[str, str] = {}
 
-    def bring(self, asset: Asset, *, anew: bool = False) -> None:
+    def fetch_asset(self, asset: Asset, *, anew: bool = False) -> None:
         """Fetch every file of an asset that the cache lacks.
 
         Present files count by recorded size and time; ``anew`` hashes them again.
 
-        Raises SourceFailed: no source gives one of them; the message has each source's reason; StoreError:
+        Raises SourceFailed: no source has one of them; the message has each source's reason; StoreError:
         the cache cannot be written to.
         """
         for file in asset.files:
-            target = self._cache.file(asset, file)
-            with self._cache.locked(file.path):
+            target = self._cache.file_path(asset, file)
+            with self._cache.hold_lock(file.path):
                 if not self._cache.holds(asset, file, anew=anew):
                     self._cache.keep(asset, file, self._read(file, target))
 
     def _read(self, file: AssetFile, target: Path) -> bytes:
         try:
-            return self._content(file)
+            return self._read_pinned(file)
         except SourceFailed as error:
             if not target.is_file():
                 raise
@@ -473,13 +476,13 @@ class Fetcher:
         except OSError as error:
             raise store_error("take files out of", self._local or self._cache.root, error) from error
 
-    def _content(self, file: AssetFile) -> bytes:
-        if self._local is not None and (found := self._found_locally(file.path, file.sha256)):
-            return found.read_bytes()
+    def _read_pinned(self, file: AssetFile) -> bytes:
+        if self._local is not None and (local_copy := self._find_local_copy(file.path, file.sha256)):
+            return local_copy.read_bytes()
         reasons = []
         for source in file.sources:
             try:
-                content = self._taken_out(source)
+                content = self._extract(source)
             except SourceFailed as error:
                 reasons.append(f"{self._manifest.parcels[source.parcel]}: {error}")
                 continue
@@ -488,8 +491,8 @@ class Fetcher:
             reasons.append(f"{source.member} is not what the manifest says of it")
         raise SourceFailed("; ".join(reasons))
 
-    def _taken_out(self, source: AssetSource) -> bytes:
-        path = self._parcel(source.parcel)
+    def _extract(self, source: AssetSource) -> bytes:
+        path = self._fetch_parcel(source.parcel)
         if not source.member:
             return path.read_bytes()
         try:
@@ -499,45 +502,45 @@ class Fetcher:
             raise SourceFailed(f"{source.member} cannot be taken out of {path.name}: {error}") from error
         if not source.constant:
             return content
-        return string_constant(content.decode("utf-8", "replace"), source.constant).encode()
+        return read_string_constant(content.decode("utf-8", "replace"), source.constant).encode()
 
-    def _parcel(self, key: str) -> Path:
-        """The verified file of a parcel."""
+    def _fetch_parcel(self, key: str) -> Path:
+        """Return the verified file of a parcel: cached, or downloaded now."""
         if key not in self._verified:
             parcel = self._manifest.parcels[key]
-            with self._cache.locked(parcel.file):
-                path = self._cached(parcel)
+            with self._cache.hold_lock(parcel.file):
+                path = self._find_cached(parcel)
                 if path is None and key in self.failed:
                     raise SourceFailed(self.failed[key])
                 try:
-                    self._verified[key] = path or self._fetched(parcel)
+                    self._verified[key] = path or self._download_verified(parcel)
                 except SourceFailed as error:
                     self.failed[key] = str(error)
                     raise
         return self._verified[key]
 
-    def _cached(self, parcel: Parcel) -> Path | None:
-        path = self._cache.parcel(parcel.file)
-        if is_whole(path, parcel.bytes) and sha256_of(path) == parcel.sha256:
+    def _find_cached(self, parcel: Parcel) -> Path | None:
+        path = self._cache.parcel_path(parcel.file)
+        if has_size(path, parcel.bytes) and sha256_of(path) == parcel.sha256:
             return path
-        return self._found_locally(parcel.file, (parcel.sha256,)) if self._local is not None else None
+        return self._find_local_copy(parcel.file, (parcel.sha256,)) if self._local is not None else None
 
-    def _fetched(self, parcel: Parcel) -> Path:
+    def _download_verified(self, parcel: Parcel) -> Path:
         if self._local is not None:
             raise SourceFailed(f"{self._local} holds neither it nor what is in it, as pinned by SHA-256")
 
-        def tell(taken: int) -> None:
+        def tell(n_bytes: int) -> None:
             if self._progress is not None:
-                self._progress(parcel.file, min(taken, parcel.bytes or taken), parcel.bytes)
+                self._progress(parcel.file, min(n_bytes, parcel.bytes or n_bytes), parcel.bytes)
 
-        target = self._cache.parcel(parcel.file)
+        target = self._cache.parcel_path(parcel.file)
         try:
             with self._cache.workspace(parcel.file) as folder:
                 tell(0)
-                path = self._downloaded(parcel, folder, tell)
-                if (found := sha256_of(path)) != parcel.sha256:
+                path = self._download(parcel, folder, tell)
+                if (sha256 := sha256_of(path)) != parcel.sha256:
                     raise SourceFailed(
-                        f"what came is another file than the one pinned (SHA-256 {found[:16]}…, not "
+                        f"what came is another file than the one pinned (SHA-256 {sha256[:16]}…, not "
                         f"{parcel.sha256[:16]}…); nothing of it was kept"
                     )
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -547,20 +550,22 @@ class Fetcher:
         tell(target.stat().st_size)
         return target
 
-    def _downloaded(self, parcel: Parcel, folder: Path, tell: Callable[[int], None]) -> Path:
+    def _download(self, parcel: Parcel, folder: Path, tell: Callable[[int], None]) -> Path:
         if parcel.requirement:
             return download_wheel(parcel, folder, tell, self._patience_s)
         hub = HUBS[parcel.hub]
         base = os.environ.get(hub.variable) or hub.url
-        where = hub.path.format(repo=parcel.repo, revision=parcel.revision, path=parcel.path)
-        url = f"{base.rstrip('/')}/{where}"
+        path_at_hub = hub.path.format(repo=parcel.repo, revision=parcel.revision, path=parcel.path)
+        url = f"{base.rstrip('/')}/{path_at_hub}"
         download(url, folder / parcel.file, parcel.bytes, tell, self._patience_s)
         return folder / parcel.file
 
-    def _found_locally(self, path: str, accepted: tuple[str, ...]) -> Path | None:
-        """A local copy with one of these hashes: the file given, or that path or name below the folder."""
+    def _find_local_copy(self, path_in_asset: str, accepted_sha256: tuple[str, ...]) -> Path | None:
+        """Find a local file with one of these hashes: ``local`` itself, or that path or name below it."""
         if self._local is None:
             return None
-        below = [self._local / path, self._local / Path(path).name]
-        places = [self._local] if self._local.is_file() else below
-        return next((place for place in places if place.is_file() and sha256_of(place) in accepted), None)
+        below = [self._local / path_in_asset, self._local / Path(path_in_asset).name]
+        candidates = [self._local] if self._local.is_file() else below
+        return next(
+            (path for path in candidates if path.is_file() and sha256_of(path) in accepted_sha256), None
+        )

@@ -25,7 +25,7 @@ from coeval.benchmarks.assets.cache import (
     Fetcher,
     Manifest,
     Progress,
-    is_whole,
+    has_size,
     nltk_folders,
     read_manifest,
     sha256_of,
@@ -105,21 +105,22 @@ class Library:
         local: Path | None = None,
         anew: bool = False,
     ) -> dict[str, Path]:
-        """Fetch missing or unpinned assets and return the place of each.
+        """Fetch missing or unpinned assets, and return the path of each.
 
-        ``given`` maps assets to the user's own files, used unchanged. ``local`` is a file or folder to copy
-        from instead of downloading. Cached files are hashed where size or time changed; with ``anew`` always.
+        ``given`` maps assets to the user's own files, used unchanged. ``local`` is a file or folder to
+        copy from instead of downloading. Cached files are hashed if size or time changed; with ``anew``
+        always.
 
-        Raises AssetMissing: naming all that are not to be had, each source's reason, and the ways out;
-        UsageError: an unknown name, or a given file that is not there.
+        Raises AssetMissing: names every asset that no source has, each source's reason, and the ways out;
+        UsageError: an unknown name, or a ``given`` file that does not exist.
         """
         fetcher = Fetcher(self.manifest, self.cache, progress, local)
-        found, failed = self._gather(names, fetcher, given or {}, anew=anew)
-        if failed:
-            raise self._missing(failed)
-        return found
+        paths, reasons = self._locate(names, fetcher, given or {}, anew=anew)
+        if reasons:
+            raise self._missing_error(reasons)
+        return paths
 
-    def soon_had(
+    def fetch_optional(
         self,
         names: Iterable[str],
         progress: Progress | None = None,
@@ -127,133 +128,133 @@ class Library:
         given: Mapping[str, Path | str] | None = None,
         failed: Callable[[str, str], None] | None = None,
     ) -> dict[str, Path]:
-        """Fetch optional assets as `ensure` does, with one short try; missing ones are left out, and
-        ``failed`` is called with the name and reason of those that were tried now.
+        """Fetch optional assets as `ensure` does, with one short try, and return the paths of those
+        available; call ``failed`` with name and reason of those tried in vain now.
 
         They are tried again after an hour, or by `ensure`.
         """
         record, now = self.cache.root / "unreachable.json", time.time()
-        known = read_json_if_whole(record, dict[str, _Failure]) or {}
-        lately = {key: each.reason for key, each in known.items() if 0 <= now - each.at < AGAIN_AFTER_S}
+        failures = read_json_if_whole(record, dict[str, _Failure]) or {}
+        lately = {
+            key: failure.reason for key, failure in failures.items() if 0 <= now - failure.at < AGAIN_AFTER_S
+        }
         fetcher = Fetcher(self.manifest, self.cache, progress, patience_s=SOON_S)
         fetcher.failed.update(lately)
-        found, absent = self._gather(names, fetcher, given or {}, forgiven=(SourceFailed, StoreError))
+        paths, absent = self._locate(names, fetcher, given or {}, tolerated=(SourceFailed, StoreError))
         if failed is not None:
             for name, reason in absent.items():
                 if not lately.keys() & {*self.manifest.asset(name).parcels}:
                     failed(name, reason)
         if fresh := {key: _Failure(now, why) for key, why in fetcher.failed.items() if key not in lately}:
             with suppress(StoreError):
-                write_json_atomic(record, known | fresh)
-        return found
+                write_json_atomic(record, failures | fresh)
+        return paths
 
-    def _gather(
+    def _locate(
         self,
         names: Iterable[str],
         fetcher: Fetcher,
         given: Mapping[str, Path | str],
         *,
         anew: bool = False,
-        forgiven: tuple[type[Exception], ...] = (SourceFailed,),
+        tolerated: tuple[type[Exception], ...] = (SourceFailed,),
     ) -> tuple[dict[str, Path], dict[str, str]]:
-        """``(where it is, why it cannot be had)``, each by asset."""
-        found: dict[str, Path] = {}
-        failed: dict[str, str] = {}
+        """Return the path of each asset, and the reason for each that is unavailable."""
+        paths: dict[str, Path] = {}
+        reasons: dict[str, str] = {}
         for name in names:
             asset = self.manifest.asset(name)
             try:
-                found[name] = (
-                    self._given(name, asset, Path(given[name]))
-                    if name in given
-                    else (self._brought(asset, fetcher, anew=anew))
-                )
-            except forgiven as error:
-                failed[name] = str(error)
-        return found, failed
+                if name in given:
+                    paths[name] = self._check_own_copy(name, asset, Path(given[name]))
+                else:
+                    paths[name] = self._fetch_asset(asset, fetcher, anew=anew)
+            except tolerated as error:
+                reasons[name] = str(error)
+        return paths, reasons
 
     def presence(self, name: str) -> tuple[Presence, Path]:
-        """Return whether an asset is available offline, and its place."""
+        """Return whether an asset is available offline, and its path, present or not."""
         asset = self.manifest.asset(name)
-        if (path := self._ready(asset)) is not None:
+        if (path := self._find_ready(asset)) is not None:
             return Presence.READY, path
         parcels = [self.manifest.parcels[key] for key in asset.parcels]
-        packed = any(is_whole(self.cache.parcel(parcel.file), parcel.bytes) for parcel in parcels)
-        return (Presence.PACKED if packed else Presence.ABSENT), self.cache.place(asset)
+        packed = any(has_size(self.cache.parcel_path(parcel.file), parcel.bytes) for parcel in parcels)
+        return (Presence.PACKED if packed else Presence.ABSENT), self.cache.asset_path(asset)
 
     def verify(self, names: Iterable[str]) -> Iterator[Check]:
         """Compare every present file with the manifest's SHA-256."""
         for name in names:
             presence, path = self.presence(name)
-            yield Check(name, presence, path, self._problem(name, presence, path))
+            yield Check(name, presence, path, self._describe_damage(name, presence, path))
 
     def is_official(self, name: str, path: Path) -> bool:
         """Check whether ``path`` holds exactly the asset's pinned content."""
-        places = [place for place, _ in self._files(name, path)]
-        return all(map(Path.is_file, places)) and self.used(name, path).origin is AssetOrigin.OFFICIAL
+        paths = [file_path for file_path, _ in self._pinned_files(name, path)]
+        return all(map(Path.is_file, paths)) and self.hash_asset(name, path).origin is AssetOrigin.OFFICIAL
 
-    def _files(self, name: str, path: Path) -> list[tuple[Path, AssetFile]]:
-        """The files of the asset at ``path``, each with what is pinned of it."""
+    def _pinned_files(self, name: str, path: Path) -> list[tuple[Path, AssetFile]]:
+        """List the paths of an asset's files, each with what the manifest pins."""
         asset = self.manifest.asset(name)
         return [(path / file.path if asset.folder else path, file) for file in asset.files]
 
-    def used(self, name: str, path: Path) -> AssetUsed:
-        """Hash the asset at ``path``, and say whose it is."""
+    def hash_asset(self, name: str, path: Path) -> AssetUsed:
+        """Hash the asset at ``path``, and determine its origin."""
         asset = self.manifest.asset(name)
-        hashes = [(sha256_of(place), file) for place, file in self._files(name, path)]
-        origin = AssetOrigin.UNVERIFIED if path == self.cache.place(asset) else AssetOrigin.GIVEN
-        if all(found in file.sha256 for found, file in hashes):
+        hashes = [(sha256_of(place), file) for place, file in self._pinned_files(name, path)]
+        origin = AssetOrigin.UNVERIFIED if path == self.cache.asset_path(asset) else AssetOrigin.GIVEN
+        if all(sha256 in file.sha256 for sha256, file in hashes):
             origin = AssetOrigin.OFFICIAL
-        whole = hashes[0][0]
+        combined = hashes[0][0]
         if asset.folder:
-            lines = "".join(f"{found}  {file.path}\n" for found, file in hashes)
-            whole = hashlib.sha256(lines.encode()).hexdigest()
-        return AssetUsed(str(path), whole, origin)
+            lines = "".join(f"{sha256}  {file.path}\n" for sha256, file in hashes)
+            combined = hashlib.sha256(lines.encode()).hexdigest()
+        return AssetUsed(str(path), combined, origin)
 
-    def _problem(self, name: str, presence: Presence, path: Path) -> str:
+    def _describe_damage(self, name: str, presence: Presence, path: Path) -> str:
         asset = self.manifest.asset(name)
         if presence is Presence.READY:
             if self.is_official(name, path):
                 return ""
-            if path != self.cache.place(asset):
+            if path != self.cache.asset_path(asset):
                 return "another copy than the pinned one (it is used all the same)"
             return f"damaged; `coeval datasets fetch {name}` replaces it"
         damaged = [
             parcel.file
             for parcel in (self.manifest.parcels[key] for key in asset.parcels)
-            if self.cache.parcel(parcel.file).is_file()
-            and sha256_of(self.cache.parcel(parcel.file)) != parcel.sha256
+            if self.cache.parcel_path(parcel.file).is_file()
+            and sha256_of(self.cache.parcel_path(parcel.file)) != parcel.sha256
         ]
         return f"damaged: {', '.join(damaged)}; `coeval datasets fetch {name}` replaces it" if damaged else ""
 
-    def _ready(self, asset: Asset) -> Path | None:
-        own = nltk_folders() if asset.folder == NLTK_DATA else []
-        for folder in own:
+    def _find_ready(self, asset: Asset) -> Path | None:
+        for folder in nltk_folders() if asset.folder == NLTK_DATA else ():
             if all((folder / file.path).is_file() for file in asset.files):
                 return folder
-        if all(is_whole(self.cache.file(asset, file), file.bytes) for file in asset.files):
-            return self.cache.place(asset)
+        if all(has_size(self.cache.file_path(asset, file), file.bytes) for file in asset.files):
+            return self.cache.asset_path(asset)
         return None
 
-    def _brought(self, asset: Asset, fetcher: Fetcher, *, anew: bool) -> Path:
-        place = self.cache.place(asset)
-        ready = self._ready(asset)
-        if ready is not None and ready != place:
+    def _fetch_asset(self, asset: Asset, fetcher: Fetcher, *, anew: bool) -> Path:
+        cache_path = self.cache.asset_path(asset)
+        ready = self._find_ready(asset)
+        if ready is not None and ready != cache_path:
             return ready
         if anew or not all(self.cache.holds(asset, file) for file in asset.files):
-            fetcher.bring(asset, anew=anew)
-        return place
+            fetcher.fetch_asset(asset, anew=anew)
+        return cache_path
 
-    def _given(self, name: str, asset: Asset, path: Path) -> Path:
+    def _check_own_copy(self, name: str, asset: Asset, path: Path) -> Path:
         path = path.expanduser()
         absent = [file.path for file in asset.files if asset.folder and not (path / file.path).is_file()]
         if absent or not (path.is_dir() if asset.folder else path.is_file()):
-            what = f"a folder with {', '.join(absent)}" if asset.folder else "a file"
+            expected = f"a folder with {', '.join(absent)}" if asset.folder else "a file"
             raise UsageError(
-                f"{name}: {path} is not {what}; correct it, or leave it out to use the fetched one"
+                f"{name}: {path} is not {expected}; correct it, or leave it out to use the fetched one"
             )
         return path
 
-    def _missing(self, failed: Mapping[str, str]) -> AssetMissing:
+    def _missing_error(self, failed: Mapping[str, str]) -> AssetMissing:
         reasons: dict[str, list[str]] = {}
         for name, reason in failed.items():
             reasons.setdefault(reason, []).append(name)
@@ -285,27 +286,27 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
                 case ".csv":
                     yield from csv.DictReader(file)
                 case ".json":
-                    content = _decoded(file.read(), path, 1)
+                    content = _decode_json(file.read(), path, 1)
                     for number, record in enumerate(content if isinstance(content, list) else [content], 1):
-                        yield _record(record, f"{path}: entry {number}")
+                        yield _require_object(record, f"{path}: entry {number}")
                 case _:
                     for number, line in enumerate(file, 1):
                         if line.strip():
-                            yield _record(_decoded(line, path, number), f"{path}:{number}")
+                            yield _require_object(_decode_json(line, path, number), f"{path}:{number}")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not in UTF-8; save it as UTF-8") from error
     except (OSError, csv.Error) as error:
         raise UsageError(f"{path} cannot be read as records: {error}") from error
 
 
-def _decoded(text: str, path: Path, line: int) -> Any:
+def _decode_json(text: str, path: Path, line: int) -> Any:
     try:
         return decode(text)
     except Undecodable as error:
         raise UsageError(f"{path}:{line} is no JSON: {error}") from error
 
 
-def _record(value: Any, where: str) -> dict[str, Any]:
+def _require_object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{where} is no JSON object")
     return value
@@ -314,9 +315,8 @@ def _record(value: Any, where: str) -> dict[str, Any]:
 # --- Assets from other places than the manifest's
 
 
-def checked_out(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
-    """Return those of ``files`` (asset → path in the checkout ``folder``) that exist there and the cache
-    lacks."""
+def find_in_checkout(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
+    """Return those of ``files`` (asset → path in ``folder``) that exist there and are not cached."""
     library = Library()
     return {
         asset: folder / path
@@ -325,7 +325,7 @@ def checked_out(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
     }
 
 
-def fetched_from_hub(repository: str, file: str) -> Path:
+def fetch_from_hub(repository: str, file: str) -> Path:
     """Fetch a file of a hub dataset into the cache at its newest revision.
 
     Raises SourceFailed: it cannot be fetched.

@@ -13,18 +13,18 @@ from yarl import URL
 
 from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
-from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, kind_of
+from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, benchmark_class
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec, judge_name
-from coeval.core.options import TASK_OPTION, setting
+from coeval.core.options import TASK_OPTION, spell
 from coeval.core.records import Purpose, SamplingParameters
-from coeval.core.settings import usual
+from coeval.core.settings import effective_defaults
 from coeval.engine.probing import Probing
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.models.local.local_transformers import ENGINE_OPTIONS
-from coeval.pipeline.config.findings import closest
+from coeval.pipeline.config.findings import closest_word
 
 LOCAL = "huggingface"
 _BATCHED: Mapping[Purpose, str] = {"response_collection": "batch", "evaluation": "judge_batch"}
@@ -55,7 +55,7 @@ def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
         tested=tested,
         judge=_judge(settings, tested, keys),
         sampling=_sampling(settings, tested),
-        droppable=tuple(name for name in usual(EvalSettings) if getattr(settings, name) is None),
+        droppable=tuple(name for name in effective_defaults(EvalSettings) if getattr(settings, name) is None),
         judge_sampling=SamplingParameters.of(
             {name: getattr(settings, f"judge_{name}") for name in _SAMPLING}
         ),
@@ -86,13 +86,13 @@ def task_names(given: Iterable[str]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(map(task_name, given)))
     if not names:
         raise UsageError(
-            f"name the tasks: {setting('tasks')} {','.join(TASKS)} (or some of them, or {PREFIX}PATH)"
+            f"name the tasks: {spell('tasks')} {','.join(TASKS)} (or some of them, or {PREFIX}PATH)"
         )
     for name in names:
         if name not in TASKS and not name.startswith(PREFIX):
             close = difflib.get_close_matches(name, TASKS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"tasks are {', '.join(TASKS)}, {PREFIX}PATH"
-            raise UsageError(f"{setting('tasks')}: there is no task {name!r}; {hint}")
+            raise UsageError(f"{spell('tasks')}: there is no task {name!r}; {hint}")
     return names
 
 
@@ -109,7 +109,7 @@ def task_options(settings: SharedSettings) -> dict[str, Any]:
     for name, value in given.items():
         option = known.get(name.replace("_", "-").removeprefix("--"))
         if option is None:
-            near = closest(name, known)
+            near = closest_word(name, known)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
             raise UsageError(f"{TASK_OPTION} {name}: no task has such an option; {hint}")
         values[option.name] = _option_value(option, value)
@@ -136,7 +136,7 @@ def idle_options(settings: EvalSettings, names: Iterable[str]) -> str | None:
     idle = [option.flag for option in options if values[option.name] != option.default]
     if not idle:
         return None
-    return f"without effect, since their tasks are not among {setting('tasks')}: {', '.join(idle)}"
+    return f"without effect, since their tasks are not among {spell('tasks')}: {', '.join(idle)}"
 
 
 def _taking_responses() -> dict[str, TaskOption]:
@@ -163,35 +163,35 @@ def _request(name: str, settings: EvalSettings, options: Mapping[str, Any]) -> T
     responses = _with_responses(options).get(name)
     if responses is not None and not responses.is_file():
         raise UsageError(f"{_taking_responses()[name].flag}: there is no file {responses}")
-    given = kind_of(name).found_files(values) | row.given_files(values)
+    given = benchmark_class(name).find_files(values) | row.own_files(values)
     return msgspec.structs.replace(request, given=given, options=values, responses=responses)
 
 
 def _problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str, Any]) -> Iterator[str]:
     given = _with_responses(options)
     if settings.inference_only and settings.judge_only:
-        yield f"{setting('inference_only')} and {setting('judge_only')} exclude each other; give one of them"
+        yield f"{spell('inference_only')} and {spell('judge_only')} exclude each other; give one of them"
     if settings.local and settings.base_url is not None:
         yield (
-            f"{setting('local')} loads the model in this process and {setting('base_url')} names a server; "
+            f"{spell('local')} loads the model in this process and {spell('base_url')} names a server; "
             "give one of them"
         )
-    ruled = [name for name in names if name in TASKS and not kind_of(name).needs_judge]
+    ruled = [name for name in names if name in TASKS and not benchmark_class(name).needs_judge]
     if settings.judge_only and ruled:
         yield (
-            f"{setting('judge_only')}: {', '.join(ruled)} are scored by rules, without a judge; leave them "
+            f"{spell('judge_only')}: {', '.join(ruled)} are scored by rules, without a judge; leave them "
             f"out (given answers:  {' and '.join(o.flag for o in _taking_responses().values())})"
         )
     asking = [name for name in names if name not in given]
     if settings.model is None and asking and not (settings.judge_only and settings.judge_model):
-        yield f"{setting('model')} is needed for {', '.join(asking)}"
+        yield f"{spell('model')} is needed for {', '.join(asking)}"
     for task in given.keys() - set(names):
-        yield f"{_taking_responses()[task].flag} is given, and {task} is not among {setting('tasks')}; add it"
+        yield f"{_taking_responses()[task].flag} is given, and {task} is not among {spell('tasks')}; add it"
     if settings.checkpoint is not None and settings.model is None:
-        yield f"{setting('checkpoint')} says which one is served as {setting('model')}; give that too"
+        yield f"{spell('checkpoint')} says which one is served as {spell('model')}; give that too"
     if given and settings.num_runs > 1:
         yield (
-            f"{setting('num_runs')} asks for several samples, and given responses are one; leave one of them "
+            f"{spell('num_runs')} asks for several samples, and given responses are one; leave one of them "
             "out"
         )
 
@@ -215,7 +215,7 @@ def _judge(settings: EvalSettings, tested: ModelSpec | None, keys: Keys) -> Mode
     model = settings.judge_model or settings.model
     if model is None:
         raise UsageError(
-            f"{setting('judge_model')} is needed, since there is no {setting('model')} that could judge"
+            f"{spell('judge_model')} is needed, since there is no {spell('model')} that could judge"
         )
     theirs = _served(settings)
     at = theirs if url is None else _address(url)
@@ -265,6 +265,10 @@ def _address(url: str | None) -> Address:
 
 def _sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
     takes_top_k = tested is not None and tested.interface in _TAKES_TOP_K
-    assumed = {name: value for name, value in usual(EvalSettings).items() if takes_top_k or name != "top_k"}
+    assumed = {
+        name: value
+        for name, value in effective_defaults(EvalSettings).items()
+        if takes_top_k or name != "top_k"
+    }
     given = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}
     return SamplingParameters.of(assumed | given)

@@ -12,8 +12,8 @@ from coeval.core.records import Request, is_good
 from coeval.engine.model_work import Asking
 from coeval.engine.terms import ModelFacts, output_limit, refuse_least
 from coeval.models.metering.account_file import read_accounts
-from coeval.pricing.estimate import CallShape, Estimate, RequestedModel, estimate_of
-from coeval.pricing.lengths import LATIN_PER_TOKEN, RULE_OF_THUMB, Cell, Lengths, Span, exact, prompt_size
+from coeval.pricing.estimate import CallShape, Estimate, PricedModel, estimate_calls
+from coeval.pricing.lengths import LATIN_PER_TOKEN, RULE_OF_THUMB, Cell, Lengths, Span, exact, measure_prompts
 from coeval.pricing.price_book import PriceBook
 
 # What stands in the place of an answer that is not there yet.
@@ -33,12 +33,12 @@ def estimate_evaluation(prepared: Prepared, prices: PriceBook) -> Estimate:
         _add_records(lengths, task_run)
         if task_run.tested is not None:
             cell = Cell(task_run.task, task_run.tested.name)
-            rules[cell] = RULE_OF_THUMB.about(task_run.benchmark.answer_characters)
+            rules[cell] = RULE_OF_THUMB.span_around(task_run.benchmark.answer_characters)
     facts = ModelFacts(specs_of(prepared), {}, prices, lambda phase, _: phase in prepared.evaluation.batched)
-    answers, met = lengths.expected("answer", rules), set[int]()
+    answers, met = lengths.predict("answer", rules), set[int]()
     shapes = [shape for task_run in runs for shape in _shapes(task_run, facts, answers, met)]
     phases = {phase for task_run in runs for phase in (task_run.label, task_run.judging)}
-    return estimate_of(shapes, lengths, [phases])
+    return estimate_calls(shapes, lengths, [phases])
 
 
 def _shapes(
@@ -50,7 +50,7 @@ def _shapes(
     if tested is not None:
         limit = output_limit(tested.sampling)
         length = answers[Cell(task_run.task, tested.name)]
-        texts = {"answer": length.up_to(None if limit is None else limit * LATIN_PER_TOKEN)}
+        texts = {"answer": length.cap_at(None if limit is None else limit * LATIN_PER_TOKEN)}
     asks = task_run.given is None and tested is not None
     owed = [work.item for work in task_run.answer_works(asking)] if asks else []
     if tested is not None and tested.name:
@@ -71,7 +71,7 @@ def _shapes(
     met |= {id(benchmark)} if least else set()
     requested, reply = (
         facts.requested_in("evaluation", judge),
-        RULE_OF_THUMB.about(benchmark.judgment_characters),
+        RULE_OF_THUMB.span_around(benchmark.judgment_characters),
     )
     requests = [each.request() for each in _some([*standing, *to_come])]
     shape = _shape(task_run, requested, Span(least, least, most), requests, texts, reply)
@@ -80,7 +80,7 @@ def _shapes(
 
 def _shape(
     task_run: TaskRun,
-    requested: RequestedModel,
+    requested: PricedModel,
     calls: Span,
     requests: Sequence[Request],
     texts: Mapping[str, Span],
@@ -89,10 +89,17 @@ def _shape(
     """``requests`` are some of those that are owed, ``texts`` what stands in them; replies have so many
     ``characters``."""
     phase = task_run.judging if requested.role == "judge" else task_run.label
-    size = prompt_size(requests, _MARKS)
+    size = measure_prompts(requests, _MARKS)
     reply = characters * size.per_character + requested.thinking
     return CallShape(
-        phase, task_run.task, requested, calls, calls, size.prompt(texts), reply, size.shared(texts)
+        phase,
+        task_run.task,
+        requested,
+        calls,
+        calls,
+        size.prompt_tokens(texts),
+        reply,
+        size.head_tokens(texts),
     )
 
 
@@ -113,9 +120,9 @@ def _add_records(lengths: Lengths, task_run: TaskRun) -> None:
             continue
         cell = Cell(task_run.task, role_model.name)
         if isinstance(record, Answer):
-            lengths.add("answer", cell, len(record.response or ""))
-        lengths.add_call(role_model.role, cell, record.usage, record.latency_s, max(1, record.attempts))
-        lengths.count(role_model.name, "record")
+            lengths.add_value("answer", cell, len(record.response or ""))
+        lengths.add_call_usage(role_model.role, cell, record.usage, record.latency_s, max(1, record.attempts))
+        lengths.count_call(role_model.name, "record")
 
 
 # --- Budget check before the first request

@@ -13,12 +13,12 @@ from coeval.benchmarks.assets.library import Library
 from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
 from coeval.benchmarks.run.task_folder import TaskFolder, first_answer, read_given, source_of
 from coeval.benchmarks.run.task_run import TaskRun
-from coeval.benchmarks.task_registry import kind_of
+from coeval.benchmarks.task_registry import benchmark_class
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import BATCH
 from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
-from coeval.core.regular_files import file_bytes
+from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest
 from coeval.engine.model_work import Recipe, RoleModel, base_seed, recipe
 from coeval.engine.probing import Probing
@@ -139,13 +139,13 @@ def find_assets(
     Raises AssetMissing: naming what is not there, of all tasks, and how to get it.
     """
     library = Library()
-    kinds = [kind_of(request.name) for request in requests]
+    kinds = [benchmark_class(request.name) for request in requests]
     given = {name: path for request in requests for name, path in request.given.items()}
     needed = dict.fromkeys(name for kind in kinds for name in kind.assets)
     found = library.ensure(needed, progress, given=given)
     optional = dict.fromkeys(name for kind in kinds for name in kind.optional_assets)
     reasons: dict[str, str] = {}
-    soon = library.soon_had(optional, progress, given=given, failed=reasons.__setitem__)
+    soon = library.fetch_optional(optional, progress, given=given, failed=reasons.__setitem__)
     if reasons:  # of an earlier command's failures, that command has said so
         causes = dict.fromkeys(reason.rpartition(": ")[2] for reason in reasons.values())
         note(
@@ -161,7 +161,7 @@ def find_assets(
 
 def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[TaskRun]:
     """Make the task runs of a task, one per sample."""
-    kind, judging = kind_of(request.name), evaluation.judging
+    kind, judging = benchmark_class(request.name), evaluation.judging
     may_judge = kind.needs_judge and evaluation.mode != "inference"
     tested = evaluation.tested
     settings = TaskSettings(
@@ -190,7 +190,7 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
             folder = TaskFolder(folder.path / shard.folder, whole=folder)
         task_run = TaskRun(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
-            written = digest(file_bytes(request.responses).decode(errors="replace"))
+            written = digest(read_file_bytes(request.responses).decode(errors="replace"))
             made = Recipe.of({"model": settings.model, "responses": written})
             task_run.tested = RoleModel(name="", model=settings.model, role="student", recipe=made)
             task_run.answers, task_run.given = read_given(request.responses, prompts, items, task_run.tested)
@@ -228,7 +228,9 @@ def _role_model(
         recipe=recipe(spec, role, sampling, None, {**parts, **seeded}),
         seed=seed,
         sample=sample,
-        droppable=evaluation.droppable if role == "student" else task_run.benchmark.droppable_for_judge(),
+        droppable=evaluation.droppable
+        if role == "student"
+        else task_run.benchmark.droppable_judge_parameters(),
     )
 
 

@@ -16,7 +16,7 @@ from coeval.benchmarks.benchmark import (
     Judgment,
     Metric,
     Unit,
-    response_of,
+    good_response,
     why_missing,
 )
 
@@ -82,7 +82,9 @@ def settle(
 
 def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[tuple[Item, str]]:
     """Return the items with a response, even an empty one, and their responses."""
-    return [(item, response) for item in items if (response := response_of(answers.get(item.id))) is not None]
+    return [
+        (item, response) for item in items if (response := good_response(answers.get(item.id))) is not None
+    ]
 
 
 def mean_metric(values: Sequence[float], unit: Unit) -> Metric:

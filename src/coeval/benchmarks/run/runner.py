@@ -89,7 +89,7 @@ def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = 
     assets: dict[str, Mapping[str, AssetUsed]] = {}
     for request, found in zip(evaluation.tasks, paths, strict=True):
         mine = list(jobs_of(evaluation, request, found))
-        assets[mine[0].task] = {name: library.used(name, path) for name, path in found.items()}
+        assets[mine[0].task] = {name: library.hash_asset(name, path) for name, path in found.items()}
         task_runs += mine
     if evaluation.mode == "judge":
         for task_run in task_runs:
@@ -299,7 +299,7 @@ class EvalSession:
 
     async def _introduce(self, task_run: TaskRun, judge: RoleModel) -> None:
         try:
-            await task_run.benchmark.meet_judge(self._session.models[judge.name])
+            await task_run.benchmark.probe_judge(self._session.models[judge.name])
         except QuotaExhausted:
             return  # nothing will be asked of it: its judgments are gaps
         except AskError as error:

@@ -19,10 +19,10 @@ import msgspec
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment, file_name
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, decoder
-from coeval.core.records import Completion, Kept, Message, Request, by_id, is_good
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import digest, listed, numbered
+from coeval.core.foreign import decode, make_decoder
+from coeval.core.records import Completion, Kept, Message, Request, choose_counting, is_good
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import digest, join_names, pluralize
 from coeval.engine.model_work import ModelWork, RoleModel, differences, spoken
 from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
@@ -53,7 +53,7 @@ class AnswerWork(ModelWork[Answer]):
         return Request(self.item.messages, labels=self.item.labels)
 
     def read(self, completion: Completion) -> dict[str, Any]:
-        sent = self.role_model.sampling.without(completion.dropped).named()
+        sent = self.role_model.sampling.without(completion.dropped).to_dict()
         return {"response": completion.text or completion.refusal or "", "sampling": sent}
 
     def identity(self) -> dict[str, Any]:
@@ -250,7 +250,7 @@ class TaskFolder:
         parts = self.parts_of(answer.recipe)
         names = differences(parts, tested.recipe.parts) if parts else []
         shown = [name.removeprefix("parameters.").removesuffix(" (student)") for name in names]
-        return f"other settings ({listed(shown)})" if shown else "other settings"
+        return f"other settings ({join_names(shown)})" if shown else "other settings"
 
     def parts_of(self, recipe: str) -> dict[str, str]:
         """Return the recipe's parts from the last summary, if known."""
@@ -260,7 +260,7 @@ class TaskFolder:
     def summarised(self) -> Summarised:
         """Read the last summary; empty where it is missing, damaged or another program's."""
         try:
-            return decode(file_bytes(self.summary), Summarised)
+            return decode(read_file_bytes(self.summary), Summarised)
         except (FileNotFoundError, Undecodable):
             return Summarised()
         except OSError as error:
@@ -324,7 +324,7 @@ class TaskFolder:
         mine = self._read(self.responses if tested is None else self._holding(tested), Answer)
         if self.whole is None:
             return mine
-        return by_id((*self.whole.answers(tested).values(), *mine.values()))
+        return choose_counting((*self.whole.answers(tested).values(), *mine.values()))
 
     def _holding(self, tested: RoleModel) -> Path:
         """Where answers of this recipe lie, if there are any: what `take_up` makes ``responses.jsonl``."""
@@ -339,13 +339,13 @@ class TaskFolder:
     def _read(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
         records = list(_records(path, kind))
         self._damaged[path] = records.count(None)
-        return by_id(record for record in records if record is not None)
+        return choose_counting(record for record in records if record is not None)
 
     def remarks(self) -> Iterator[str]:
         """Return a sentence on each file with damaged lines."""
         for path, lines in self._damaged.items():
             if lines:
-                said = numbered(lines, "damaged line")
+                said = pluralize(lines, "damaged line")
                 yield f"{path} has {said}; what is lost by that is asked for again"
 
     def _aside(self, model: str, recipe: str) -> Path:
@@ -366,7 +366,7 @@ def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
 
 def _records(path: Path, kind: type[RecordT]) -> Iterator[RecordT | None]:
     """The whole records of a file; None for a line that is none: it is owed again, like one never written."""
-    read = decoder(kind)
+    read = make_decoder(kind)
     for _, line in whole_lines(path):
         try:
             yield read(line)

@@ -31,7 +31,7 @@ from coeval.benchmarks.run.task_folder import (
     requested_hash,
     stands,
 )
-from coeval.core.errors import OF_MODEL, CoevalError, named
+from coeval.core.errors import MODEL_FAILURE_KINDS, CoevalError, describe_error
 from coeval.core.model import WINDOW
 from coeval.core.records import is_good
 from coeval.engine.model_work import Asking, RoleModel
@@ -213,7 +213,11 @@ class TaskRun:
         answers = {item.id: self.answers.get(item.id) for item in self.items if self.given is None}
         judgments = {key: self.judgments.get(key) for key in self.needed}
         for what, records in (("", answers), (" judgments", judgments)):
-            failed = {why: n for why, n in count_failures(records.values()).items() if why not in OF_MODEL}
+            failed = {
+                why: n
+                for why, n in count_failures(records.values()).items()
+                if why not in MODEL_FAILURE_KINDS
+            }
             if 2 * sum(failed.values()) > len(records):
                 return ", ".join(f"{count:,} {why}" for why, count in failed.items()) + what
         return ""
@@ -240,5 +244,5 @@ class TaskRun:
         except CoevalError as error:
             self.problem = str(error)
         except Exception as bug:  # one task's bug must not cost the others their scores
-            self.problem = f"internal error: {named(bug)}"
+            self.problem = f"internal error: {describe_error(bug)}"
             log.warning("%s: %s", self.label, self.problem, exc_info=bug)

@@ -24,7 +24,7 @@ from coeval.benchmarks.run.task_folder import GivenCounts
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.core.errors import GAPS, INTERRUPTED
 from coeval.core.records import Kept, Usage, is_good
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.engine.model_work import Recipe
 from coeval.engine.session import logged
 from coeval.models.batch.job_list import PendingJob
@@ -78,7 +78,7 @@ def _of_judge(task_run: TaskRun) -> Iterator[str]:
         yield "the tested model judged itself; name a judge with --judge-model"
     elif benchmark.official_judge and judge.model != benchmark.official_judge:
         yield f"judged by {judge.model}; published numbers are by {benchmark.official_judge}"
-    sampling, official = judge.sampling.named(), benchmark.judge_sampling().named()
+    sampling, official = judge.sampling.to_dict(), benchmark.judge_sampling().to_dict()
     if sampling != official:
         names = sorted(n for n in {*sampling, *official} if sampling.get(n) != official.get(n))
         yield f"the judge's sampling is not the official one: {', '.join(names)}"
@@ -281,7 +281,7 @@ def _inference(task_run: TaskRun) -> Requested | None:
         return None
     good = [record for record in records if is_good(record)]
     last = (good or records)[-1]
-    requested = task_run.tested.sampling.named() if task_run.tested is not None else {}
+    requested = task_run.tested.sampling.to_dict() if task_run.tested is not None else {}
     if task_run.tested is not None and task_run.tested.recipe.hash == last.recipe:
         made = task_run.tested.recipe
     else:
@@ -293,7 +293,7 @@ def _judge(task_run: TaskRun) -> Requested | None:
     judge, settings = task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return None
-    requested = _requested(judge.model, judge.sampling.named(), judge.recipe, task_run.recorded_judgments())
+    requested = _requested(judge.model, judge.sampling.to_dict(), judge.recipe, task_run.recorded_judgments())
     return msgspec.structs.replace(requested, is_tested_model=settings.is_tested_model)
 
 
@@ -354,7 +354,7 @@ class Outcome:
     def gaps(self) -> tuple[str, ...]:
         """What is not there, task by task; models that were given up, and batch jobs that go on."""
         lacking = (f"{task.label}: {gap}" for task in self.tasks if (gap := task.gap) is not None)
-        jobs = [f"{numbered(len(self.batches), 'batch job')} at work"] if self.batches else []
+        jobs = [f"{pluralize(len(self.batches), 'batch job')} at work"] if self.batches else []
         return (*lacking, *self.stopped.values(), *jobs)
 
     @property

@@ -25,7 +25,7 @@ from coeval.analysis.pairwise.alpaca import (
     fit_length_control,
     switched_order,
 )
-from coeval.benchmarks.assets.library import Library, fetched_from_hub, read_records
+from coeval.benchmarks.assets.library import Library, fetch_from_hub, read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
@@ -33,7 +33,7 @@ from coeval.core.errors import AskError, BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
 from coeval.core.model import Model
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
-from coeval.core.text import fill
+from coeval.core.text import fill_template
 from coeval.judging.verdict import (
     ORDERS,
     Order,
@@ -127,13 +127,13 @@ class AlpacaEval(Benchmark):
         self._reasons_first = True
 
     @classmethod
-    def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
         """Find the reference of another dataset than the official one."""
         repository = values[ALPACA_DATASET.name]
         if repository in (None, ALPACA_DATASET.shown_default):
             return {}
         try:
-            return {BASELINE: fetched_from_hub(repository, _FILE)}
+            return {BASELINE: fetch_from_hub(repository, _FILE)}
         except SourceFailed as error:
             raise UsageError(
                 f"{ALPACA_DATASET.flag} {repository}: {error}; give the file with {ALPACA_REFERENCE.flag}"
@@ -152,7 +152,7 @@ class AlpacaEval(Benchmark):
     def judge_template(self) -> str:
         return f"{self.manner}\0{self._template}"
 
-    async def meet_judge(self, judge: Model) -> None:
+    async def probe_judge(self, judge: Model) -> None:
         """Decide for the whole task how preferences are read, by one test comparison.
 
         A host without log-probabilities answers 400, or leaves them out. Any other failure is raised: every
@@ -163,7 +163,7 @@ class AlpacaEval(Benchmark):
             request,
             sampling=self.judged_with(),
             purpose="evaluation",
-            droppable=self.droppable_for_judge(),
+            droppable=self.droppable_judge_parameters(),
         )
         try:
             completion = await judge.complete(requested)
@@ -228,7 +228,9 @@ class AlpacaEval(Benchmark):
     def _request(self, instruction: str, pair: Shown) -> Request:
         values = {"instruction": instruction, "output_1": pair.first, "output_2": pair.second}
         return Request(
-            tuple(Message(message.role, fill(message.content, values)) for message in self._messages),
+            tuple(
+                Message(message.role, fill_template(message.content, values)) for message in self._messages
+            ),
             top_logprobs=None if self.manner == "words" else TOP_LOGPROBS,
         )
 

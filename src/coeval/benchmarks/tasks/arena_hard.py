@@ -23,7 +23,7 @@ from coeval.analysis.pairwise.arena import (
     markdown_style,
 )
 from coeval.analysis.pairwise.rates import Rate
-from coeval.benchmarks.assets.library import checked_out, read_records
+from coeval.benchmarks.assets.library import find_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
     Ask,
@@ -33,13 +33,13 @@ from coeval.benchmarks.benchmark import (
     Metric,
     Scored,
     TaskSettings,
-    response_of,
+    good_response,
 )
 from coeval.benchmarks.run.judgment_outcomes import settle, with_responses
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
-from coeval.core.text import fill
+from coeval.core.text import fill_template
 from coeval.judging.verdict import ORDERS, Order, parse_label, shown
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
@@ -81,7 +81,7 @@ class ArenaHard(Benchmark):
         self._prompt = self.text("arena-hard/judge_prompt")
 
     @classmethod
-    def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
         """Find the files of a checkout; without one, those the cache lacks in ``.external/``."""
         benchmark, folder = values[ARENA_BENCHMARK.name], values[ARENA_FOLDER.name]
         if benchmark != ARENA_BENCHMARK.default and folder is None:
@@ -93,8 +93,8 @@ class ArenaHard(Benchmark):
             folder = _CHECKOUT
         files = {asset: path.format(benchmark=benchmark) for asset, path in _FILES.items()}
         if folder is None:
-            return checked_out(_CHECKOUT, files)
-        return {asset: ARENA_FOLDER.existing(folder / path) for asset, path in files.items()}
+            return find_in_checkout(_CHECKOUT, files)
+        return {asset: ARENA_FOLDER.require_file(folder / path) for asset, path in files.items()}
 
     def items(self) -> Sequence[Item]:
         """Return the questions, each with its baseline's answer.
@@ -138,7 +138,7 @@ class ArenaHard(Benchmark):
 
         def request() -> Request:
             values = {"QUESTION": item.fields["prompt"], "ANSWER_A": first, "ANSWER_B": second}
-            return Request((Message("system", system), Message("user", fill(self._prompt, values))))
+            return Request((Message("system", system), Message("user", fill_template(self._prompt, values))))
 
         def parse(completion: Completion) -> dict[str, Any]:
             return {"verdict": parse_label(completion.text, VERDICTS)}
@@ -157,7 +157,7 @@ class ArenaHard(Benchmark):
         answered = {game.prompt for game in games if game.baseline_first and game.model_first}
         styles = {
             item.id: StyledPair(
-                markdown_style(response_of(answers.get(item.id)) or ""),
+                markdown_style(good_response(answers.get(item.id)) or ""),
                 markdown_style(item.fields["baseline_answer"]),
             )
             for item in items

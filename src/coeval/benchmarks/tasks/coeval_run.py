@@ -45,12 +45,12 @@ from coeval.core.records import (
     Request,
     SamplingParameters,
     Schema,
-    by_id,
+    choose_counting,
     is_good,
     judgment_id,
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
-from coeval.core.text import canonical, fill, listed
+from coeval.core.text import canonical_json, fill_template, join_names
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
 from coeval.judging.labels import score_labels
@@ -61,7 +61,7 @@ from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
 from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.pipeline.plan.recipes import task_fields
-from coeval.pipeline.plan.task_setup import judge_form
+from coeval.pipeline.plan.task_setup import build_judge_form
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
@@ -214,7 +214,7 @@ class CoevalRun(Benchmark):
         in_pairs = [task.name for task in self._config.tasks if task.judging == "pairwise"]
         if in_pairs:
             raise UsageError(
-                f"{self._run.path} compares answers two by two in {listed(in_pairs)}, and here one model "
+                f"{self._run.path} compares answers two by two in {join_names(in_pairs)}, and here one model "
                 "answers by itself; name a run with judging: scores, or make the checkpoints its students"
             )
         planned = planned_names(self._run)
@@ -230,11 +230,11 @@ class CoevalRun(Benchmark):
         self._is_scored = any(task.scores for task in self._tasks.values())
         """Whether there is more than labels."""
         if not self._is_scored and not any(task.labels for task in self._tasks.values()):
-            raise UsageError(f"nothing of {self._run.path} can be scored here: {listed(self._unchecked)}")
+            raise UsageError(f"nothing of {self._run.path} can be scored here: {join_names(self._unchecked)}")
 
     def _read(self, task: TaskConfig) -> RunTask:
         rubric = self._rubric(task)
-        settled = {"rationale": self._config.reasons(task, len(rubric)).given}
+        settled = {"rationale": self._config.decide_reasons(task, len(rubric)).are_given}
         checks = {  # a factor named like a label is compared, not checked
             factor: read_check(options)
             for factor, options in task.checks.items()
@@ -245,7 +245,7 @@ class CoevalRun(Benchmark):
         return RunTask(
             task,
             rubric,
-            judge_form(task.model_copy(update=settled), rubric),
+            build_judge_form(task.model_copy(update=settled), rubric),
             computed,
             tuple(checks.keys() - computed.keys()),
             {name: values.get(name, []) for name in task.label_attributes},
@@ -278,7 +278,7 @@ class CoevalRun(Benchmark):
                     config.prompt_library, "test", self.settings.model, described=described
                 )
                 values = PreparedItem(datapoint, nuances[config.name].of(datapoint)).values
-                text = fill(template, {**task_fields(config), **values})
+                text = fill_template(template, {**task_fields(config), **values})
                 fields = {"posed": PosedItem(task, datapoint, values)}
                 items.append(Item(datapoint.id, (Message("user", text),), fields, task.labels))
         if not items:
@@ -307,10 +307,10 @@ class CoevalRun(Benchmark):
         templates: dict[str, Any] = {name: self._template(task.config) for name, task in self._tasks.items()}
         for name, task in self._tasks.items():
             scales = task.form.scales.items()
-            own = {factor: scale.written() for factor, scale in scales if scale != HIGH_MEDIUM_LOW}
+            own = {factor: scale.to_config() for factor, scale in scales if scale != HIGH_MEDIUM_LOW}
             if own:  # judgments keep values, which follow from the numbers of a scale
                 templates[f"scales of {name}"] = own
-        return canonical(templates)
+        return canonical_json(templates)
 
     def _template(self, task: TaskConfig) -> str:
         return find_template(task.prompt_library, f"evaluate_{task.evaluation_mode}", self.judge)
@@ -329,7 +329,7 @@ class CoevalRun(Benchmark):
         return tuple(asks)
 
     def _request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
-        return Request((Message("user", fill(self._template(task), values)),), schema=schema)
+        return Request((Message("user", fill_template(self._template(task), values)),), schema=schema)
 
     def score(
         self,
@@ -396,7 +396,7 @@ class CoevalRun(Benchmark):
 
 def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
     """The planned ones, by file and line."""
-    found = by_id(_datapoints(run))
+    found = choose_counting(_datapoints(run))
     places: Counter[tuple[str, str]] = Counter()
     for datapoint in found.values():
         task, teacher = datapoint.task_id, datapoint.teacher_model_id

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 from coeval.analysis.intervals import wilson
-from coeval.benchmarks.assets.library import checked_out, read_records
+from coeval.benchmarks.assets.library import find_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
@@ -27,7 +27,7 @@ from coeval.benchmarks.benchmark import (
     Scored,
     TaskSettings,
     count_failures,
-    response_of,
+    good_response,
 )
 from coeval.benchmarks.run.judgment_outcomes import mean_of_groups, metric_of
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
@@ -40,14 +40,15 @@ from coeval.core.records import Message
 from coeval.store.jsonl import write_lines
 
 
-def _defined_in(*modules: ModuleType) -> tuple[InstructionType, ...]:
-    """The types of instructions that these modules define, in their order."""
-    found = (kind for module in modules for kind in vars(module).values())
-    return tuple(kind for kind in found if isinstance(kind, InstructionType))
+def _list_instruction_types(*modules: ModuleType) -> tuple[InstructionType, ...]:
+    """List the instruction types that these modules define, in order."""
+    return tuple(
+        kind for module in modules for kind in vars(module).values() if isinstance(kind, InstructionType)
+    )
 
 
-IFEVAL_INSTRUCTIONS = _defined_in(ifeval_checks)
-IFBENCH_INSTRUCTIONS = _defined_in(ifbench_words, ifbench_formats)
+IFEVAL_INSTRUCTIONS = _list_instruction_types(ifeval_checks)
+IFBENCH_INSTRUCTIONS = _list_instruction_types(ifbench_words, ifbench_formats)
 INSTRUCTIONS = {kind.id: kind for kind in (*IFEVAL_INSTRUCTIONS, *IFBENCH_INSTRUCTIONS)}
 
 
@@ -74,19 +75,19 @@ class Followed(msgspec.Struct, frozen=True):
     loose: list[bool]
     raised: dict[str, str] = {}
 
-    def read(self, reading: Reading) -> list[bool]:
+    def verdicts(self, reading: Reading) -> list[bool]:
         return self.strict if reading == "strict" else self.loose
 
 
-def instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
-    """Make the instruction from its arguments; those that are None are left out.
+def make_instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
+    """Make an instruction from its arguments; those that are None are left out.
 
     Raises UsageError: the type is unknown, or an argument is missing, unknown or of the wrong kind.
     """
     kind = INSTRUCTIONS.get(instruction_id)
     if kind is None:
         raise UsageError(f"there is no instruction type {instruction_id!r}; known: {', '.join(INSTRUCTIONS)}")
-    arguments = {name: _whole(value) for name, value in kwargs.items() if value is not None}
+    arguments = {name: _as_whole_number(value) for name, value in kwargs.items() if value is not None}
     try:
         return Instruction(kind, convert(arguments, kind.arguments))
     except Misshapen as error:
@@ -95,17 +96,17 @@ def instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
         ) from error
 
 
-def _whole(value: object) -> object:
-    """IFBench's data file writes its whole numbers as 5.0."""
+def _as_whole_number(value: object) -> object:
+    """Convert 5.0 to 5: IFBench's data file writes its whole numbers so."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def follows(needed: Instruction, response: str, language: Language) -> bool:
+def is_followed(instruction: Instruction, response: str, language: Language) -> bool:
     """Check one instruction strictly; a blank response follows none."""
-    return bool(response.strip()) and needed.follows(response, language)
+    return bool(response.strip()) and instruction.follows(response, language)
 
 
-def readings(response: str) -> list[str]:
+def loose_readings(response: str) -> list[str]:
     """Return the distinct ones of the eight loose readings, the response itself first."""
     lines = response.split("\n")
     plain = [response, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
@@ -113,19 +114,20 @@ def readings(response: str) -> list[str]:
 
 
 def score_prompt(item: FollowingItem, response: str, language: Language) -> Followed:
-    """Check every instruction of ``item`` strictly and loosely; raises UsageError as `instruction` does."""
+    """Check every instruction of ``item`` strictly and loosely; raises UsageError as `make_instruction`
+    does."""
     if len(item.instruction_id_list) != len(item.kwargs):
         raise UsageError(f"item {item.key}: as many kwargs as instructions are needed")
-    others = readings(response)[1:]
+    others = loose_readings(response)[1:]
     strict: list[bool] = []
     loose: list[bool] = []
     raised: dict[str, str] = {}
     for instruction_id, kwargs in zip(item.instruction_id_list, item.kwargs, strict=True):
-        needed = instruction(instruction_id, kwargs)
+        instruction = make_instruction(instruction_id, kwargs)
         verdicts = [False, False]
         try:
-            verdicts[0] = verdicts[1] = follows(needed, response, language)
-            verdicts[1] = verdicts[0] or any(follows(needed, text, language) for text in others)
+            verdicts[0] = verdicts[1] = is_followed(instruction, response, language)
+            verdicts[1] = verdicts[0] or any(is_followed(instruction, text, language) for text in others)
         except Exception as error:  # noqa: BLE001 - one instruction's bug must cost neither the item nor the run
             raised[instruction_id] = f"{type(error).__name__}: {error}"
         strict.append(verdicts[0])
@@ -134,11 +136,11 @@ def score_prompt(item: FollowingItem, response: str, language: Language) -> Foll
 
 
 class FollowingTask(Benchmark):
-    """The prompts of ``assets[0]``; the language data of ``optional_assets``, where it is there.
+    """A task whose prompts are in ``assets[0]``, and whose language data, if present, in ``optional_assets``.
 
-    Metrics: ``{prompt,instruction}_level_{strict,loose}_accuracy``, shares. Those over prompts have
-    Wilson intervals, those over instructions intervals clustered by prompt, since the instructions
-    of one prompt are met or missed together.
+    Metrics: ``{prompt,instruction}_level_{strict,loose}_accuracy``, shares. Those over prompts have Wilson
+    intervals, those over instructions intervals clustered by prompt, since the instructions of one prompt
+    are met or missed together.
     """
 
     needs_judge: ClassVar[bool] = False
@@ -151,7 +153,7 @@ class FollowingTask(Benchmark):
         self._verdicts: dict[str, Followed] = {}
 
     def items(self) -> Sequence[Item]:
-        records = [_prompt(record, self._source) for record in read_records(self._source)]
+        records = [_read_prompt(record, self._source) for record in read_records(self._source)]
         return [
             Item(str(record.key), (Message("user", record.prompt),), {"record": record}) for record in records
         ]
@@ -162,58 +164,66 @@ class FollowingTask(Benchmark):
         answers: Mapping[str, Answer],
         judgments: Mapping[str, Judgment],  # noqa: ARG002 - rules score, not judges
     ) -> Scored:
-        self._verdicts = {item.id: self._verdict(item, answers.get(item.id)) for item in items}
+        """Compute the four accuracies, and the table by instruction type."""
+        self._verdicts = {item.id: self._check_answer(item, answers.get(item.id)) for item in items}
         raised = Counter(kind for followed in self._verdicts.values() for kind in followed.raised)
         failed = count_failures(answers.get(item.id) for item in items)
         return Scored(
-            metrics=dict(self._metrics()),
+            metrics=dict(self._accuracy_metrics()),
             n_expected=len(items),
             n_scored=len(items) - sum(failed.values()),
             n_failed=failed,
-            reasons=tuple(self._reasons(raised)),
+            reasons=tuple(self._incomparable_reasons(raised)),
             tables=self._tables(items, raised),
             items={item.id: _item_scores(self._verdicts[item.id]) for item in items},
             weights={item.id: _item_weights(self._verdicts[item.id]) for item in items},
         )
 
-    def _verdict(self, item: Item, answer: Answer | None) -> Followed:
-        """A prompt without an answer has followed nothing, and stays in the denominator."""
-        return score_prompt(_record(item), response_of(answer) or "", self._language)
+    def _check_answer(self, item: Item, answer: Answer | None) -> Followed:
+        """Check an answer's instructions; without an answer none is followed, and the prompt stays in the
+        denominator."""
+        return score_prompt(_following_item(item), good_response(answer) or "", self._language)
 
-    def _metrics(self) -> Iterator[tuple[str, Metric]]:
+    def _accuracy_metrics(self) -> Iterator[tuple[str, Metric]]:
         for reading in READINGS:
-            prompts = [followed.read(reading) for followed in self._verdicts.values()]
+            prompts = [followed.verdicts(reading) for followed in self._verdicts.values()]
             n, followed = len(prompts), sum(map(all, prompts))
             error = sqrt(followed / n * (1 - followed / n) / n) if n else None
             yield f"prompt_level_{reading}_accuracy", metric_of(wilson(followed, n), "share", error)
-            of_prompts = mean_of_groups(prompts, "share")
+            clustered = mean_of_groups(prompts, "share")
             count = sum(map(len, prompts))
-            yield f"instruction_level_{reading}_accuracy", msgspec.structs.replace(of_prompts, n=count)
+            yield f"instruction_level_{reading}_accuracy", msgspec.structs.replace(clustered, n=count)
 
-    def _reasons(self, raised: Mapping[str, int]) -> Iterator[str]:
-        if missing := [name for name in self._language.missing if _concerns(name, self.optional_assets)]:
+    def _incomparable_reasons(self, raised: Mapping[str, int]) -> Iterator[str]:
+        if missing := [
+            name for name in self._language.missing_resources if _is_resource_of(name, self.optional_assets)
+        ]:
             yield f"NLTK data is not there ({', '.join(missing)}): rules of our own stand in for it"
         if raised:
             kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(raised.items()))
             yield f"verifiers failed, and count as not followed: {kinds}"
 
     def _tables(self, items: Sequence[Item], raised: Mapping[str, int]) -> dict[str, Any]:
+        """Tabulate accuracy by instruction type, and what the verifiers rested on."""
         by_type: dict[str, dict[str, list[bool]]] = {}
         for item in items:
             for reading in READINGS:
-                verdicts = self._verdicts[item.id].read(reading)
-                for kind, verdict in zip(_record(item).instruction_id_list, verdicts, strict=True):
+                verdicts = self._verdicts[item.id].verdicts(reading)
+                for kind, verdict in zip(_following_item(item).instruction_id_list, verdicts, strict=True):
                     by_type.setdefault(kind, {}).setdefault(reading, []).append(verdict)
-        missing = set(self._language.missing)
+        missing = set(self._language.missing_resources)
         data = {
             name: "rule-based" if name in missing else "nltk"
             for name in RESOURCES
-            if _concerns(name, self.optional_assets)
+            if _is_resource_of(name, self.optional_assets)
         }
         return {
             "by_instruction_type": {
-                kind: {reading: {"accuracy": _mean(found), "n": len(found)} for reading, found in of.items()}
-                for kind, of in sorted(by_type.items())
+                kind: {
+                    reading: {"accuracy": _share_true(verdicts_of_type), "n": len(verdicts_of_type)}
+                    for reading, verdicts_of_type in by_reading.items()
+                }
+                for kind, by_reading in sorted(by_type.items())
             },
             "language_data": data,
             "verifiers_failed": dict(raised),
@@ -231,11 +241,11 @@ class FollowingTask(Benchmark):
         for reading in READINGS:
             lines = []
             for item in items:
-                record, verdicts = _record(item), self._verdicts[item.id].read(reading)
+                record, verdicts = _following_item(item), self._verdicts[item.id].verdicts(reading)
                 line = {
                     "key": record.key,
                     "prompt": record.prompt,
-                    "response": response_of(answers.get(item.id)),
+                    "response": good_response(answers.get(item.id)),
                     "instruction_id_list": record.instruction_id_list,
                     "follow_instruction_list": verdicts,
                     "follow_all_instructions": all(verdicts),
@@ -244,41 +254,42 @@ class FollowingTask(Benchmark):
             write_lines(folder / f"eval_results_{reading}.jsonl", lines)
 
 
-def _prompt(record: dict[str, Any], source: Path) -> FollowingItem:
+def _read_prompt(record: dict[str, Any], source: Path) -> FollowingItem:
     try:
         item = convert(record, FollowingItem)
         for kind, kwargs in zip(item.instruction_id_list, item.kwargs, strict=True):
-            instruction(kind, kwargs)
+            make_instruction(kind, kwargs)
     except (Misshapen, ValueError, UsageError) as error:
         raise UsageError(f"{source}: the prompt with key {record.get('key')!r} is wrong: {error}") from error
     return item
 
 
-def _record(item: Item) -> FollowingItem:
+def _following_item(item: Item) -> FollowingItem:
     record: FollowingItem = item.fields["record"]
     return record
 
 
-def _concerns(resource: str, assets: Sequence[str]) -> bool:
-    """Whether a resource (``tokenizers/punkt_tab/english``) is of one of the assets (``nltk/punkt_tab``)."""
+def _is_resource_of(resource: str, assets: Sequence[str]) -> bool:
+    """Check whether a resource (``tokenizers/punkt_tab/english``) belongs to one of the assets
+    (``nltk/punkt_tab``)."""
     return any(asset.rpartition("/")[2] in resource for asset in assets)
 
 
 def _item_scores(followed: Followed) -> dict[str, float | None]:
     scores: dict[str, float | None] = {}
     for reading in READINGS:
-        verdicts = followed.read(reading)
+        verdicts = followed.verdicts(reading)
         scores[f"prompt_level_{reading}_accuracy"] = float(all(verdicts))
-        scores[f"instruction_level_{reading}_accuracy"] = _mean(verdicts)
+        scores[f"instruction_level_{reading}_accuracy"] = _share_true(verdicts)
     return scores
 
 
 def _item_weights(followed: Followed) -> dict[str, float]:
-    """An item counts once for each of its instructions."""
-    return {f"instruction_level_{reading}_accuracy": len(followed.read(reading)) for reading in READINGS}
+    """Count an item once for each of its instructions."""
+    return {f"instruction_level_{reading}_accuracy": len(followed.verdicts(reading)) for reading in READINGS}
 
 
-def _mean(verdicts: list[bool]) -> float | None:
+def _share_true(verdicts: list[bool]) -> float | None:
     return sum(verdicts) / len(verdicts) if verdicts else None
 
 
@@ -307,8 +318,8 @@ class IFBench(FollowingTask):
     )
 
     @classmethod
-    def found_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
         """Find the files of a checkout; without one, those the cache lacks in ``.external/``."""
         if (folder := values[IFBENCH_FOLDER.name]) is None:
-            return checked_out(_IFBENCH_CHECKOUT, _IFBENCH_FILES)
-        return {asset: IFBENCH_FOLDER.existing(folder / path) for asset, path in _IFBENCH_FILES.items()}
+            return find_in_checkout(_IFBENCH_CHECKOUT, _IFBENCH_FILES)
+        return {asset: IFBENCH_FOLDER.require_file(folder / path) for asset, path in _IFBENCH_FILES.items()}

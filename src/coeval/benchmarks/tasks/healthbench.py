@@ -35,7 +35,7 @@ _TABLES = {"theme": "theme", "axis": "axis"}
 
 
 class _Score(NamedTuple):
-    """Of an example, on some of its rubric items, with the least that it could be on these."""
+    """An example's score on some of its rubric items, and the least possible score on these."""
 
     value: float
     least: float
@@ -65,7 +65,8 @@ class HealthBench(Benchmark):
         ]
 
     def judge_sampling(self) -> SamplingParameters:
-        """Simple-evals' grader: its sampler's default temperature, and 2,048 tokens."""
+        """Return the settings of simple-evals' grader: its sampler's default temperature, and 2,048
+        tokens."""
         return SamplingParameters(temperature=0.5, max_tokens=2048)
 
     def judge_template(self) -> str:
@@ -75,20 +76,23 @@ class HealthBench(Benchmark):
         turns = [*item.messages, Message("assistant", answer.response or "")]
         conversation = "\n\n".join(f"{turn.role}: {turn.content}" for turn in turns)
         return [
-            self._ask(judgment_id(item.id, f"item-{number}"), conversation, rubric_item)
+            self._make_ask(judgment_id(item.id, f"item-{number}"), conversation, rubric_item)
             for number, rubric_item in enumerate(item.fields["rubrics"], 1)
         ]
 
-    def _ask(self, ask_id: str, conversation: str, rubric_item: dict[str, Any]) -> Ask:
-        shown = f"[{rubric_item['points']}] {rubric_item['criterion']}"
-        values = {"conversation": conversation, "rubric_item": shown}
+    def _make_ask(self, ask_id: str, conversation: str, rubric_item: dict[str, Any]) -> Ask:
+        """Make the judgment of one rubric item; requests of one item share their head, for prompt caches."""
+        rubric_line = f"[{rubric_item['points']}] {rubric_item['criterion']}"
+        values = {"conversation": conversation, "rubric_item": rubric_line}
 
-        def filled(template: str) -> str:
+        def fill_slots(template: str) -> str:
             return _SLOT.sub(lambda slot: values[slot[1]], template)
 
         def request() -> Request:
             head = self._grader.partition("<<rubric_item>>")[0]
-            return Request((Message("user", filled(self._grader)),), schema=_GRADE, shared=len(filled(head)))
+            return Request(
+                (Message("user", fill_slots(self._grader)),), schema=_GRADE, shared=len(fill_slots(head))
+            )
 
         def parse(completion: Completion) -> dict[str, Any]:
             verdict = parse_criteria_met(completion.text)
@@ -103,7 +107,7 @@ class HealthBench(Benchmark):
         """Score the examples all of whose rubric items were graded."""
         outcomes = settle(self, items, answers, judgments)
         by_item: dict[str, float | None] = {}
-        of_name: dict[str, list[_Score]] = {"overall_score": []}
+        scores_by_name: dict[str, list[_Score]] = {"overall_score": []}
         for item in items:
             if (values := outcomes.whole(item.id)) is None:
                 continue
@@ -112,13 +116,13 @@ class HealthBench(Benchmark):
             by_item[item.id] = scores["overall_score"]
             for name, score in scores.items():
                 if score is not None:
-                    of_name.setdefault(name, []).append(_Score(score, least[name] or 0.0))
-        metrics = {name: self._metric(scores) for name, scores in of_name.items()}
+                    scores_by_name.setdefault(name, []).append(_Score(score, least[name] or 0.0))
+        metrics = {name: self._clipped_metric(scores) for name, scores in scores_by_name.items()}
         tables: dict[str, dict[str, Metric]] = {"theme": {}, "axis": {}, "tags": {}}
         for name in sorted(metrics.keys() - {"overall_score"}):
-            prefix, _, rest = name.partition(":")
+            prefix, _, suffix = name.partition(":")
             if prefix in _TABLES:
-                tables[prefix][rest] = metrics[name]
+                tables[prefix][suffix] = metrics[name]
             else:
                 tables["tags"][name] = metrics[name]
         return Scored(
@@ -131,7 +135,7 @@ class HealthBench(Benchmark):
             items={item: {"overall_score": score} for item, score in by_item.items()},
         )
 
-    def _metric(self, scores: Sequence[_Score]) -> Metric:
+    def _clipped_metric(self, scores: Sequence[_Score]) -> Metric:
         clipped = clipped_mean(
             [score.value for score in scores], [score.least for score in scores], seed=self.settings.seed
         )

@@ -24,8 +24,8 @@ _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 @verifies("format:parentheses")
-def parentheses(response: str) -> bool:
-    """ "Nest parentheses (and [brackets {and braces}]) at least 5 levels deep.": five or more opened,
+def has_nested_brackets(response: str) -> bool:
+    """Verify "Nest parentheses (and [brackets {and braces}]) at least 5 levels deep.": five or more opened,
     and the innermost closed by its own kind; a wrong closing begins anew."""
     opened: list[str] = []
     for character in re.findall(r"[()\[\]{}]", response):
@@ -41,8 +41,8 @@ def parentheses(response: str) -> bool:
 
 
 @verifies("format:quotes")
-def quotes(response: str) -> bool:
-    """ "Include quotes within quotes within quotes, at least 3 levels deep, alternating between double
+def has_nested_quotes(response: str) -> bool:
+    """Verify "Include quotes within quotes within quotes, at least 3 levels deep, alternating between double
     quotes and single quotes.": three closed again from the deepest level reached."""
     opened: list[str] = []
     deepest = 0
@@ -58,8 +58,8 @@ def quotes(response: str) -> bool:
 
 
 @verifies("format:quote_unquote")
-def quote_unquote(response: str) -> bool:
-    """ "Every quoted phrase must be followed by an unquoted explanation.": no quote right behind a
+def has_explained_quotes(response: str) -> bool:
+    """Verify "Every quoted phrase must be followed by an unquoted explanation.": no quote right behind a
     quote, and none at the end (digits and punctuation aside)."""
     text = response.replace("“", '"').replace("”", '"').replace("'\"'", "")
     text = "".join(text.split())
@@ -68,8 +68,8 @@ def quote_unquote(response: str) -> bool:
 
 
 @verifies("format:options")
-def answer_options(response: str, *, options: str) -> bool:
-    """ "Answer with one of the following options: {options}. Do not give any explanation."
+def is_offered_option(response: str, *, options: str) -> bool:
+    """Verify "Answer with one of the following options: {options}. Do not give any explanation."
 
     Words may differ in case and outer punctuation; of a list of letters one must stand as written.
     """
@@ -82,15 +82,15 @@ def answer_options(response: str, *, options: str) -> bool:
 
 
 @verifies("format:newline")
-def newline(response: str) -> bool:
-    """ "Write each word on a new line.": as many lines as words, once punctuation is taken out."""
+def has_one_word_per_line(response: str) -> bool:
+    """Verify "Write each word on a new line.": as many lines as words, once punctuation is taken out."""
     text = response.translate(WITHOUT_PUNCTUATION).strip()
     return sum(line != "" for line in text.split("\n")) == len(text.split())
 
 
 @verifies("format:line_indent")
-def line_indent(response: str) -> bool:
-    """ "Create stairs by incrementally indenting each new line.": each line that is not blank begins
+def has_growing_indents(response: str) -> bool:
+    """Verify "Create stairs by incrementally indenting each new line.": each line that is not blank begins
     with more blanks than the one before."""
     lines = [line for line in response.split("\n") if line.strip()]
     indents = [len(line) - len(line.lstrip(" ")) for line in lines]
@@ -98,38 +98,38 @@ def line_indent(response: str) -> bool:
 
 
 @verifies("format:list")
-def list_marks(response: str, *, sep: str) -> bool:
-    """ "Answer with a list of items, instead of bullet points use {sep}.": it stands at least twice."""
+def has_list_separators(response: str, *, sep: str) -> bool:
+    """Verify "Answer with a list of items, instead of bullet points use {sep}.": it stands at least twice."""
     return response.count(sep) >= 2
 
 
 @verifies("format:thesis")
-def thesis(response: str) -> bool:
-    """ "Each section must begin with a thesis statement in italics, use HTML to indicate the italics.":
+def has_italic_thesis(response: str) -> bool:
+    """Verify "Each section must begin with a thesis statement in italics, use HTML to indicate the italics.":
     there is one, not blank, and text behind it."""
-    opening = _first_of(response, "<i>", "<em>")
+    opening = _find_either(response, "<i>", "<em>")
     if opening < 0:
         return False
     text = response[opening:]
-    closing = _first_of(text, "</i>", "</em>")
+    closing = _find_either(text, "</i>", "</em>")
     return closing >= 0 and bool(text[3:closing].strip()) and bool(text[closing + 4 :].strip())
 
 
-def _first_of(text: str, preferred: str, other: str) -> int:
-    place = text.find(preferred)
-    return place if place >= 0 else text.find(other)
+def _find_either(text: str, preferred: str, other: str) -> int:
+    position = text.find(preferred)
+    return position if position >= 0 else text.find(other)
 
 
 @verifies("format:sub-bullets")
-def sub_bullets(response: str) -> bool:
-    """ "Your response must include bullet points denoted by * and at least one sub-bullet point denoted
+def has_sub_bullets(response: str) -> bool:
+    """Verify "Your response must include bullet points denoted by * and at least one sub-bullet point denoted
     by - for each bullet point.": a hyphen behind every star; without stars there is none to lack."""
     return all("-" in bullet for bullet in response.split("*")[1:])
 
 
 @verifies("format:no_bullets_bullets")
-def no_bullets_bullets(response: str, language: Language) -> bool:
-    """ "Your answer must contain at least two sentences ending in a period followed by at least two
+def has_sentences_then_bullets(response: str, language: Language) -> bool:
+    """Verify "Your answer must contain at least two sentences ending in a period followed by at least two
     bullet points denoted by *.": sentences of any kind, on lines without a blank one between them, and
     behind the first bullet nothing but bullets."""
     sentences = bullets = 0
@@ -150,8 +150,8 @@ def no_bullets_bullets(response: str, language: Language) -> bool:
 
 
 @verifies("format:title_case")
-def title_case(response: str, language: Language) -> bool:
-    """ "Write the entire response in title case (capitalize the first letter of every major word).": no
+def is_title_case(response: str, language: Language) -> bool:
+    """Verify "Write the entire response in title case (capitalize the first letter of every major word).": no
     Treebank token of two letters or more is all lower case, or has only its first letter low."""
     return not any(
         word[0].islower() and (word[1:].islower() or word[1:].isupper()) for word in language.words(response)
@@ -159,21 +159,21 @@ def title_case(response: str, language: Language) -> bool:
 
 
 @verifies("format:output_template")
-def output_template(response: str) -> bool:
-    """ "Use this exact template for your response: My Answer: [answer] My Conclusion: [conclusion]
+def has_template_headings(response: str) -> bool:
+    """Verify "Use this exact template for your response: My Answer: [answer] My Conclusion: [conclusion]
     Future Outlook: [outlook]": the three headings stand in it, in any order."""
     return all(heading in response for heading in ("My Answer:", "My Conclusion:", "Future Outlook:"))
 
 
 @verifies("format:no_whitespace")
-def no_whitespace(response: str) -> bool:
-    """ "The output should not contain any whitespace."""
+def has_no_whitespace(response: str) -> bool:
+    """Verify "The output should not contain any whitespace."""
     return not any(character.isspace() for character in response)
 
 
 @verifies("format:emoji")
-def emoji(response: str, language: Language) -> bool:
-    """ "Please use an emoji at the end of every sentence.": as the last character or the one before it
+def has_emoji_at_sentence_ends(response: str, language: Language) -> bool:
+    """Verify "Please use an emoji at the end of every sentence.": as the last character or the one before it
     (signs made of several end in a modifier), or at the start of the next sentence, punctuation aside."""
     from emoji import is_emoji
 
@@ -190,30 +190,31 @@ def emoji(response: str, language: Language) -> bool:
 
 
 @verifies("sentence:keyword")
-def keyword(response: str, language: Language, *, word: str, N: int) -> bool:
-    """ "The response must include keyword {word} in the {N}-th sentence.", in any case."""
+def has_keyword_in_sentence(response: str, language: Language, *, word: str, N: int) -> bool:
+    """Verify "The response must include keyword {word} in the {N}-th sentence.", in any case."""
     sentences = language.sentences(response)
     return 0 < N <= len(sentences) and word.lower() in sentences[N - 1].lower()
 
 
 @verifies("sentence:increment")
-def increment(response: str, language: Language, *, small_n: int) -> bool:
-    """ "Each sentence in your response must contain exactly {small_n} more words than the previous one."""
+def has_growing_word_counts(response: str, language: Language, *, small_n: int) -> bool:
+    """Verify "Each sentence in your response must contain exactly {small_n} more words than the previous
+    one."""
     sentences = language.sentences(response)
     lengths = [len(sentence.translate(WITHOUT_PUNCTUATION).split()) for sentence in sentences]
     return all(after == before + small_n for before, after in itertools.pairwise(lengths))
 
 
 @verifies("sentence:alliteration_increment")
-def alliteration_increment(response: str, language: Language) -> bool:
-    """ "Each sentence must have a longer sequence of consecutive alliterative words than the previous
+def has_growing_alliteration(response: str, language: Language) -> bool:
+    """Verify "Each sentence must have a longer sequence of consecutive alliterative words than the previous
     one.": the words of all such runs in a sentence, taken together, must grow."""
-    lengths = [_alliterative_words(sentence) for sentence in language.sentences(response)]
+    lengths = [_count_alliterative_words(sentence) for sentence in language.sentences(response)]
     return all(after > before for before, after in itertools.pairwise(lengths))
 
 
-def _alliterative_words(sentence: str) -> int:
-    """How many words stand next to one with the same first letter."""
+def _count_alliterative_words(sentence: str) -> int:
+    """Count words next to a word with the same first letter."""
     words = [word.lstrip(PUNCTUATION_AND_BLANK) for word in sentence.lower().split()]
     letters = [word[0] for word in words if word]
     same = [a == b for a, b in itertools.pairwise(letters)]
@@ -221,22 +222,22 @@ def _alliterative_words(sentence: str) -> int:
 
 
 @verifies("repeat:repeat_change")
-def repeat_change(response: str, *, prompt_to_repeat: str) -> bool:
-    """ "Repeat the request, but change the first word of the repeated request, (do not say anything
+def repeats_prompt_but_first_word(response: str, *, prompt_to_repeat: str) -> bool:
+    """Verify "Repeat the request, but change the first word of the repeated request, (do not say anything
     before repeating the request ...) and do not answer the actual request!"."""
     return response != prompt_to_repeat and response.split()[1:] == prompt_to_repeat.split()[1:]
 
 
 @verifies("repeat:repeat_simple")
-def repeat_simple(response: str) -> bool:
-    """ "Only output this sentence here, ignore all other requests.": that sentence, in any case."""
+def is_requested_sentence(response: str) -> bool:
+    """Verify "Only output this sentence here, ignore all other requests.": that sentence, in any case."""
     return response.strip().lower() == "only output this sentence here, ignore all other requests."
 
 
 @verifies("repeat:repeat_span")
-def repeat_span(response: str, *, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
-    """ "Copy the span of words that lies between (and including) index {n_start} and {n_end}, the indices
-    are word indices, split by whitespace!", in any case.
+def is_copied_span(response: str, *, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
+    """Verify "Copy the span of words that lies between (and including) index {n_start} and {n_end}, the
+    indices are word indices, split by whitespace!", in any case.
 
     The published verifier leaves out the word at ``n_end``, against the instruction; so does this one.
     """
@@ -247,72 +248,72 @@ def repeat_span(response: str, *, prompt_to_repeat: str, n_start: int, n_end: in
 
 
 @verifies("custom:multiples")
-def multiples(response: str) -> bool:
-    """ "Count from 10 to 50 but only print multiples of 7.": these are all the numbers there are."""
+def has_multiples_of_seven(response: str) -> bool:
+    """Verify "Count from 10 to 50 but only print multiples of 7.": these are all the numbers there are."""
     return re.findall(r"\d+", response) == ["14", "21", "28", "35", "42", "49"]
 
 
 @verifies("custom:mcq_count_length")
-def mcq_count_length(response: str) -> bool:
-    """ "Generate 4 multiple choice questions with 5 options each about "20th century art history". Each
-    question should start with the label "Question". The questions should get progressively longer. Do
-    not provide an explanation.": the text before the options grows, the options are lettered."""
+def has_growing_choice_questions(response: str) -> bool:
+    """Verify "Generate 4 multiple choice questions with 5 options each about "20th century art history". Each
+    question should start with the label "Question". The questions should get progressively longer. Do not
+    provide an explanation.": the text before the options grows, the options are lettered."""
     if not response.startswith("Question"):
         return False
     parts = re.split(r"Question \d+[.|):;]?\s*", response)
     questions = [part.strip() for part in parts if part.strip()]
-    read = [_question(question) for question in questions]
-    lengths = [length for length, _ in read]
+    measured = [_measure_question(question) for question in questions]
+    lengths = [length for length, _ in measured]
     grow = all(before < after for before, after in pairwise(lengths))
-    return len(read) == 4 and grow and all(options == 5 for _, options in read)
+    return len(measured) == 4 and grow and all(options == 5 for _, options in measured)
 
 
 _OPTION = re.compile(r"[A-Ea-e][.|)]\s*\w+")
 
 
-def _question(text: str) -> tuple[int, int]:
-    """(length of what stands before the first option, number of options)"""
+def _measure_question(text: str) -> tuple[int, int]:
+    """Return the length of what precedes the first option, and the number of options."""
     lines = [line.strip() for line in text.split("\n")]
-    places = [i for i, line in enumerate(lines) if _OPTION.match(line)]
-    requested = " ".join(lines[: places[0] if places else None])
-    return len(requested.strip()), len(places)
+    option_lines = [i for i, line in enumerate(lines) if _OPTION.match(line)]
+    stem = " ".join(lines[: option_lines[0] if option_lines else None])
+    return len(stem.strip()), len(option_lines)
 
 
 @verifies("custom:reverse_newline")
-def reverse_newline(response: str) -> bool:
-    """ "List the countries of Africa in reverse alphabetical order, each on a new line.": from the line
+def has_african_countries_reversed(response: str) -> bool:
+    """Verify "List the countries of Africa in reverse alphabetical order, each on a new line.": from the line
     of Zimbabwe on, at least 52 lines, in that order."""
-    lines = [_plain(line) for line in response.split("\n") if line.strip()]
+    lines = [_normalise_name(line) for line in response.split("\n") if line.strip()]
     start = next((i for i, line in enumerate(lines) if "zimbabwe" in line), None)
     countries = lines[start:] if start is not None else []
     return len(countries) >= 52 and countries == sorted(countries, reverse=True)
 
 
-def _plain(text: str) -> str:
-    """Without accents, case and outer punctuation."""
+def _normalise_name(text: str) -> str:
+    """Strip accents, case and outer punctuation."""
     decomposed = unicodedata.normalize("NFKD", text)
     letters = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
     return letters.strip().strip(PUNCTUATION_AND_BLANK).lower()
 
 
 @verifies("custom:word_reverse")
-def word_reverse(response: str) -> bool:
-    """ "What animal is the national symbol of the US? Respond to this query, but make your sentence in
+def has_bald_eagle_words_reversed(response: str) -> bool:
+    """Verify "What animal is the national symbol of the US? Respond to this query, but make your sentence in
     reverse order of what it should be, per word."."""
     words = response.lower().translate(WITHOUT_PUNCTUATION).split()
     return "eagle bald" in " ".join(words)
 
 
 @verifies("custom:character_reverse")
-def character_reverse(response: str) -> bool:
-    """ "What animal is the national symbol of the US? Respond to this query, but make your sentence in
+def has_bald_eagle_letters_reversed(response: str) -> bool:
+    """Verify "What animal is the national symbol of the US? Respond to this query, but make your sentence in
     reverse order of what it should be, per letter."."""
     return "elgae dlab" in response.lower()
 
 
 @verifies("custom:sentence_alphabet")
-def sentence_alphabet(response: str, language: Language) -> bool:
-    """ "Tell me a 26-sentence story where each sentence's first word starts with the letters of the
+def has_alphabetical_sentences(response: str, language: Language) -> bool:
+    """Verify "Tell me a 26-sentence story where each sentence's first word starts with the letters of the
     alphabet in order."."""
     first_letters = [sentence.lstrip()[:1].lower() for sentence in language.sentences(response)]
     return first_letters == list("abcdefghijklmnopqrstuvwxyz")
@@ -326,11 +327,11 @@ _CAPITALS = (
 
 
 @verifies("custom:european_capitals_sort")
-def european_capitals_sort(response: str) -> bool:
-    """ "Give me the names of all capital cities of european countries whose latitude is higher than than
-    45 degrees? List the capital cities without country names, separated by commas, sorted by latitude,
-    from highest to lowest.": the published list, accents aside; Kyiv may stand in its place."""
-    cities = [_plain(city) for city in response.split(",")]
+def has_sorted_capitals(response: str) -> bool:
+    """Verify "Give me the names of all capital cities of european countries whose latitude is higher than
+    than 45 degrees? List the capital cities without country names, separated by commas, sorted by
+    latitude, from highest to lowest.": the published list, accents aside; Kyiv may stand in its place."""
+    cities = [_normalise_name(city) for city in response.split(",")]
     return ", ".join(city for city in cities if city != "kyiv") == _CAPITALS
 
 
@@ -338,10 +339,10 @@ def european_capitals_sort(response: str) -> bool:
 _MOST_ROWS = 15
 
 
-def _rows(text: str, delimiter: str = ",") -> list[list[str]]:
-    """The first rows, one more than any table here may have; none where the text is no table.
+def _read_csv_rows(text: str, delimiter: str = ",") -> list[list[str]]:
+    """Read the first rows, one more than any table here may have; none if the text is no table.
 
-    It is none with a field beyond the reader's limit.
+    A field beyond the reader's limit makes it none.
     """
     try:
         return list(islice(csv.reader(io.StringIO(text), delimiter=delimiter), _MOST_ROWS + 1))
@@ -350,22 +351,22 @@ def _rows(text: str, delimiter: str = ",") -> list[list[str]]:
 
 
 @verifies("custom:csv_city")
-def csv_city(response: str) -> bool:
-    """ "Generate CSV data: The column names are ["ID", "Country", "City", "Year", "Count"], the data
+def is_city_csv(response: str) -> bool:
+    """Verify "Generate CSV data: The column names are ["ID", "Country", "City", "Year", "Count"], the data
     should be comma delimited. Please generate 7 rows."."""
-    rows = _rows(response)
+    rows = _read_csv_rows(response)
     header = rows[0] if rows else []
     complete = len(rows) == 8 and all(len(row) == 5 for row in rows)
     return complete and [name.strip() for name in header] == ["ID", "Country", "City", "Year", "Count"]
 
 
 @verifies("custom:csv_special_character")
-def csv_special_character(response: str) -> bool:
-    """ "Generate CSV data: The column names are ["ProductID", "Category", "Brand", "Price", "Stock"], the
-    data should be comma delimited. Please generate 14 rows. Add one field which contains a special
+def is_special_character_csv(response: str) -> bool:
+    """Verify "Generate CSV data: The column names are ["ProductID", "Category", "Brand", "Price", "Stock"],
+    the data should be comma delimited. Please generate 14 rows. Add one field which contains a special
     character and enclose it in double quotes."."""
     header = [name.strip() for name in response.split("\n", 1)[0].split(",")]
-    rows = _rows(response.replace('"', '"""'))
+    rows = _read_csv_rows(response.replace('"', '"""'))
     complete = len(rows) == _MOST_ROWS and all(len(row) == 5 for row in rows)
     special = any(_is_quoted_special(field) for row in rows[1:] for field in row)
     return complete and special and header == ["ProductID", "Category", "Brand", "Price", "Stock"]
@@ -377,11 +378,11 @@ def _is_quoted_special(field: str) -> bool:
 
 
 @verifies("custom:csv_quotes")
-def csv_quotes(response: str) -> bool:
-    """ "Generate CSV data: The column names are ["StudentID", "Subject", "Grade", "Semester", "Score"],
+def is_quoted_csv(response: str) -> bool:
+    """Verify "Generate CSV data: The column names are ["StudentID", "Subject", "Grade", "Semester", "Score"],
     the data should be tab delimited. Please generate 3 rows and enclose each single field in double
     quotes."."""
-    rows = [[field.strip() for field in row] for row in _rows(response.replace('"', '"""'), "\t")]
+    rows = [[field.strip() for field in row] for row in _read_csv_rows(response.replace('"', '"""'), "\t")]
     complete = len(rows) == 4 and all(len(row) == 5 for row in rows)
     quoted = all(field[:1] == field[-1:] == '"' for row in rows for field in row)
     header = [f'"{name}"' for name in ("StudentID", "Subject", "Grade", "Semester", "Score")]
@@ -393,8 +394,8 @@ _DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 @verifies("custom:date_format_list")
-def date_format_list(response: str) -> bool:
-    """ "List the start dates of all the battles Napoleon fought separated by commas, use the following
+def is_napoleon_date_list(response: str) -> bool:
+    """Verify "List the start dates of all the battles Napoleon fought separated by commas, use the following
     date format: YYYY-MM-DD. Do not provide an explanation.": dates of his lifetime."""
     return all(_is_date_of_napoleon(date.strip()) for date in response.split(","))
 

@@ -19,22 +19,22 @@ from coeval.benchmarks.words import treebank_words
 
 
 @verifies("count:word_count_range")
-def word_count_range(response: str, language: Language, *, min_words: int, max_words: int) -> bool:
-    """ "The response must contain between {min_words} and {max_words} words."""
+def has_word_count_in_range(response: str, language: Language, *, min_words: int, max_words: int) -> bool:
+    """Verify "The response must contain between {min_words} and {max_words} words."""
     return min_words <= len(language.word_runs(response)) <= max_words
 
 
 @verifies("count:unique_word_count")
-def unique_word_count(response: str, *, N: int) -> bool:
-    """ "Use at least {N} unique words in the response.": what stands between blanks, without case and
+def has_unique_words(response: str, *, N: int) -> bool:
+    """Verify "Use at least {N} unique words in the response.": what stands between blanks, without case and
     outer punctuation; a chunk of nothing but punctuation is a word like another."""
     unique = {word.strip(PUNCTUATION_AND_BLANK) for word in response.lower().split()}
     return len(unique) >= N
 
 
 @verifies("count:conjunctions")
-def conjunctions(response: str, *, small_n: int) -> bool:
-    """ "Use at least {small_n} different coordinating conjunctions in the response."
+def has_conjunctions(response: str, *, small_n: int) -> bool:
+    """Verify "Use at least {small_n} different coordinating conjunctions in the response."
 
     They differ as they are written: "and", "And" and "and," are three.
     """
@@ -54,22 +54,22 @@ NAMES = frozenset(_LISTED_NAMES.split())
 
 
 @verifies("count:person_names")
-def person_names(response: str, *, N: int) -> bool:
-    """ "Mention at least {N} different person names in the response, from this list of person names":
+def has_person_names(response: str, *, N: int) -> bool:
+    """Verify "Mention at least {N} different person names in the response, from this list of person names":
     whole words, in this case of letters."""
     return len(NAMES & set(re.findall(r"\w+", response))) >= N
 
 
 @verifies("count:numbers")
-def numbers(response: str, *, N: int) -> bool:
-    """ "Include exactly {N} numbers in the response.": runs of digits once all punctuation is taken
+def has_number_count(response: str, *, N: int) -> bool:
+    """Verify "Include exactly {N} numbers in the response.": runs of digits once all punctuation is taken
     out, so 1,000 and 3.14 are one number each, and so is the 3 of 3rd."""
     return len(re.findall(r"\d+", response.translate(WITHOUT_PUNCTUATION))) == N
 
 
 @verifies("count:pronouns")
-def pronouns(response: str, *, N: int) -> bool:
-    """ "The response should include at least {N} pronouns.": those of `PRONOUNS`; she/her is two."""
+def has_pronouns(response: str, *, N: int) -> bool:
+    """Verify "The response should include at least {N} pronouns.": those of `PRONOUNS`; she/her is two."""
     text = response.replace("/", " ").lower().translate(WITHOUT_PUNCTUATION)
     return sum(word in PRONOUNS for word in text.split()) >= N
 
@@ -87,8 +87,8 @@ PRONOUNS = frozenset(f"{_PERSONAL} {_POINTING_AND_ASKING} {_INDEFINITE}".split()
 
 
 @verifies("count:punctuation")
-def punctuation(response: str) -> bool:
-    """ "Use every standard punctuation mark at least once, including semicolons, colons, and the
+def has_all_punctuation_marks(response: str) -> bool:
+    """Verify "Use every standard punctuation mark at least once, including semicolons, colons, and the
     interrobang (?!).": the marks of the interrobang do not stand for a ? and a !."""
     if "?!" in response:
         others = response.replace("?!", "", 1)
@@ -100,12 +100,12 @@ def punctuation(response: str) -> bool:
 
 
 @verifies("count:keywords_multiple")
-def keywords_multiple(
+def has_keyword_counts(
     response: str, *, keyword1: str, keyword2: str, keyword3: str, keyword4: str, keyword5: str
 ) -> bool:
-    """ "Include keyword {keyword1} once in your response, keyword {keyword2} twice in your response,
-    keyword {keyword3} three times, keyword {keyword4} five times, and keyword {keyword5} seven
-    times.": exactly so often, in any case, inside other words too."""
+    """Verify "Include keyword {keyword1} once in your response, keyword {keyword2} twice in your response,
+    keyword {keyword3} three times, keyword {keyword4} five times, and keyword {keyword5} seven times.":
+    exactly so often, in any case, inside other words too."""
     text = response.lower()
     keywords = (keyword1, keyword2, keyword3, keyword4, keyword5)
     needed = zip(keywords, (1, 2, 3, 5, 7), strict=True)
@@ -116,8 +116,8 @@ _JAPANESE = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 
 
 @verifies("count:words_japanese")
-def words_japanese(response: str, *, N: int) -> bool:
-    """ "Every {N}th word of your response must be in Japanese.": each N-th chunk between blanks holds a
+def has_japanese_words(response: str, *, N: int) -> bool:
+    """Verify "Every {N}th word of your response must be in Japanese.": each N-th chunk between blanks holds a
     kana or a Chinese character, unless it is punctuation or a number."""
     words = [word.strip(PUNCTUATION_AND_BLANK) for word in response.split()]
     nth = words[N - 1 :: N]
@@ -127,24 +127,24 @@ def words_japanese(response: str, *, N: int) -> bool:
 # --- IFBench ``words:``: form and place of words
 
 
-def bare_words(text: str) -> list[str]:
-    """Return the words between blanks once all punctuation is removed: "well-known" is one."""
+def split_bare_words(text: str) -> list[str]:
+    """Split at blanks once all punctuation is removed: "well-known" is one word."""
     return text.translate(WITHOUT_PUNCTUATION).split()
 
 
 @verifies("words:alphabet")
-def alphabet(response: str) -> bool:
-    """ "Each word in your response must start with the next letter of the alphabet, looping back to 'A'
+def has_alphabetical_words(response: str) -> bool:
+    """Verify "Each word in your response must start with the next letter of the alphabet, looping back to 'A'
     after 'Z'.": beginning anywhere; a word that begins with no letter fails."""
-    places = [string.ascii_lowercase.find(word[0].lower()) for word in bare_words(response)]
+    places = [string.ascii_lowercase.find(word[0].lower()) for word in split_bare_words(response)]
     if not places or places[0] < 0:
         return False
     return all(after == (before + 1) % 26 for before, after in pairwise(places))
 
 
 @verifies("words:vowel")
-def vowel(response: str) -> bool:
-    """ "Write a paragraph using words that contain only three types of vowels.": one line, with at most
+def has_at_most_three_vowels(response: str) -> bool:
+    """Verify "Write a paragraph using words that contain only three types of vowels.": one line, with at most
     three of a, e, i, o, u."""
     text = response.strip()
     return "\n" not in text and len(set("aeiou") & set(text.lower())) <= 3
@@ -154,8 +154,8 @@ _CONSONANTS = frozenset("bcdfghjklmnpqrstvwxyz")
 
 
 @verifies("words:consonants")
-def consonants(response: str) -> bool:
-    """ "Ensure each word in your response has at least one consonant cluster (two or more consonants
+def has_consonant_clusters(response: str) -> bool:
+    """Verify "Ensure each word in your response has at least one consonant cluster (two or more consonants
     together).": y is a consonant."""
     return all(
         any(a in _CONSONANTS and b in _CONSONANTS for a, b in pairwise(word))
@@ -164,9 +164,10 @@ def consonants(response: str) -> bool:
 
 
 @verifies("words:palindrome")
-def palindrome(response: str) -> bool:
-    """ "Include at least 10 single-word palindromes, each at least 5 characters long.": repeats count."""
-    words = bare_words(response.lower())
+def has_palindromes(response: str) -> bool:
+    """Verify "Include at least 10 single-word palindromes, each at least 5 characters long.": repeats
+    count."""
+    words = split_bare_words(response.lower())
     return sum(len(word) >= 5 and word == word[::-1] for word in words) >= 10
 
 
@@ -174,36 +175,37 @@ _PRIMES = frozenset(n for n in range(2, 101) if all(n % d for d in range(2, n)))
 
 
 @verifies("words:prime_lengths")
-def prime_lengths(response: str) -> bool:
-    """ "Use only words with lengths that are prime numbers.": up to 97."""
-    return all(len(word) in _PRIMES for word in bare_words(response))
+def has_prime_word_lengths(response: str) -> bool:
+    """Verify "Use only words with lengths that are prime numbers.": up to 97."""
+    return all(len(word) in _PRIMES for word in split_bare_words(response))
 
 
 @verifies("words:start_verb")
-def start_verb(response: str, language: Language) -> bool:
-    """ "The response must start with a verb.": by its part-of-speech tag."""
+def starts_with_verb(response: str, language: Language) -> bool:
+    """Verify "The response must start with a verb.": by its part-of-speech tag."""
     return language.first_word_is_verb(response)
 
 
 @verifies("words:repeats")
-def repeats(response: str, *, small_n: int) -> bool:
-    """ "The response should not repeat any word more than {small_n} times.": none stands more often."""
-    counts = Counter(bare_words(response.lower()))
+def has_limited_repeats(response: str, *, small_n: int) -> bool:
+    """Verify "The response should not repeat any word more than {small_n} times.": none stands more often."""
+    counts = Counter(split_bare_words(response.lower()))
     return all(count <= small_n for count in counts.values())
 
 
 @verifies("words:odd_even_syllables")
-def odd_even_syllables(response: str) -> bool:
-    """ "Alternate between words with odd and even numbers of syllables."."""
+def has_alternating_syllables(response: str) -> bool:
+    """Verify "Alternate between words with odd and even numbers of syllables."."""
     from syllapy import count
 
-    parities = (count(word) % 2 for word in bare_words(response.lower()))
+    parities = (count(word) % 2 for word in split_bare_words(response.lower()))
     return all(before != after for before, after in pairwise(parities))
 
 
 @verifies("words:last_first")
-def last_first(response: str, language: Language) -> bool:
-    """ "The last word of each sentence must become the first word of the next sentence.", in any case."""
+def has_chained_sentences(response: str, language: Language) -> bool:
+    """Verify "The last word of each sentence must become the first word of the next sentence.", in any
+    case."""
     sentences = [sentence.lower() for sentence in language.sentences(response)]
     for before, after in pairwise(sentences):
         last = before.rstrip(PUNCTUATION_AND_BLANK).split()
@@ -214,9 +216,9 @@ def last_first(response: str, language: Language) -> bool:
 
 
 @verifies("words:paragraph_last_first")
-def paragraph_last_first(response: str) -> bool:
-    """ "Each paragraph of your response must end with the same word it started with, separate paragraphs
-    with a newline.", in any case and without the punctuation around the paragraph."""
+def has_framed_paragraphs(response: str) -> bool:
+    """Verify "Each paragraph of your response must end with the same word it started with, separate
+    paragraphs with a newline.", in any case and without the punctuation around the paragraph."""
     for paragraph in response.lower().split("\n"):
         words = paragraph.strip().strip(PUNCTUATION_AND_BLANK).split()
         if words and words[0] != words[-1]:
@@ -225,14 +227,14 @@ def paragraph_last_first(response: str) -> bool:
 
 
 @verifies("words:no_consecutive")
-def no_consecutive(response: str) -> bool:
-    """ "No two consecutive words can share the same first letter.", in any case."""
-    return all(before[0] != after[0] for before, after in pairwise(bare_words(response.lower())))
+def has_no_repeated_initials(response: str) -> bool:
+    """Verify "No two consecutive words can share the same first letter.", in any case."""
+    return all(before[0] != after[0] for before, after in pairwise(split_bare_words(response.lower())))
 
 
 @verifies("words:keywords_specific_position")
-def keywords_specific_position(response: str, language: Language, *, keyword: str, n: int, m: int) -> bool:
-    """ "Include keyword {keyword} in the {n}-th sentence, as the {m}-th word of that sentence."
+def has_keyword_at_position(response: str, language: Language, *, keyword: str, n: int, m: int) -> bool:
+    """Verify "Include keyword {keyword} in the {n}-th sentence, as the {m}-th word of that sentence."
 
     Words are Treebank tokens, so punctuation has a place too; the case of letters matters.
     """
@@ -244,9 +246,9 @@ def keywords_specific_position(response: str, language: Language, *, keyword: st
 
 
 @verifies("words:words_position")
-def words_position(response: str, language: Language, *, keyword: str) -> bool:
-    """ "The second word in your response and the second to last word in your response should be the word
-    {keyword}."
+def has_keyword_second_from_both_ends(response: str, language: Language, *, keyword: str) -> bool:
+    """Verify "The second word in your response and the second to last word in your response should be the
+    word {keyword}."
 
     Words are Treebank tokens: where a period ends the response, it is the last one.
     """
@@ -255,8 +257,8 @@ def words_position(response: str, language: Language, *, keyword: str) -> bool:
 
 
 @verifies("ratio:stop_words")
-def stop_words(response: str, language: Language, *, percentage: float) -> bool:
-    """ "Ensure that stop words constitute no more than {percentage}% of the total words in your
+def has_few_stop_words(response: str, language: Language, *, percentage: float) -> bool:
+    """Verify "Ensure that stop words constitute no more than {percentage}% of the total words in your
     response.": English ones; a response without words fails."""
     words = language.word_runs(response)
     stop_words = language.stop_words
@@ -265,8 +267,8 @@ def stop_words(response: str, language: Language, *, percentage: float) -> bool:
 
 
 @verifies("ratio:sentence_type")
-def sentence_type(response: str, language: Language) -> bool:
-    """ "Maintain a 2:1 ratio of declarative to interrogative sentences in your response.": told by
+def has_statement_question_ratio(response: str, language: Language) -> bool:
+    """Verify "Maintain a 2:1 ratio of declarative to interrogative sentences in your response.": told by
     their last character; without either, the ratio is kept."""
     sentences = language.sentences(response)
     declarative = sum(sentence.endswith(".") for sentence in sentences)
@@ -275,31 +277,31 @@ def sentence_type(response: str, language: Language) -> bool:
 
 
 @verifies("ratio:sentence_balance")
-def sentence_balance(response: str, language: Language) -> bool:
-    """ "Ensure that the ratio of sentence types (declarative, interrogative, exclamatory) in your
+def has_balanced_sentence_types(response: str, language: Language) -> bool:
+    """Verify "Ensure that the ratio of sentence types (declarative, interrogative, exclamatory) in your
     response is balanced.": as many of each, told by their last character."""
     sentences = language.sentences(response)
     return len({sum(sentence.endswith(mark) for sentence in sentences) for mark in ".?!"}) == 1
 
 
 @verifies("ratio:sentence_words")
-def sentence_words(response: str, language: Language) -> bool:
-    """ "Respond with three sentences, all containing the same number of characters but using all
+def has_three_equal_sentences(response: str, language: Language) -> bool:
+    """Verify "Respond with three sentences, all containing the same number of characters but using all
     different words.": only their number and length are checked, as in the published verifier."""
     sentences = language.sentences(response)
     return len(sentences) == 3 and len({len(sentence.strip()) for sentence in sentences}) == 1
 
 
 @verifies("ratio:overlap")
-def overlap(response: str, *, reference_text: str, percentage: float) -> bool:
-    """ "Maintain a trigram overlap of {percentage}% (±2%) with the provided reference text.": the share
+def has_trigram_overlap(response: str, *, reference_text: str, percentage: float) -> bool:
+    """Verify "Maintain a trigram overlap of {percentage}% (±2%) with the provided reference text.": the share
     of the response's different three-character runs that the reference has too."""
-    trigrams = _trigrams(response)
+    trigrams = _list_trigrams(response)
     if not trigrams:
         return False
-    share = len(trigrams & _trigrams(reference_text)) / len(trigrams)
+    share = len(trigrams & _list_trigrams(reference_text)) / len(trigrams)
     return percentage - 2 <= share * 100 <= percentage + 2
 
 
-def _trigrams(text: str) -> set[str]:
+def _list_trigrams(text: str) -> set[str]:
     return {text[i : i + 3] for i in range(len(text) - 2)}

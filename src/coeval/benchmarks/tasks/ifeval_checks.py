@@ -51,10 +51,10 @@ class Instruction(NamedTuple):
 
 
 def verifies(instruction_id: str) -> Callable[[Callable[..., bool]], InstructionType]:
-    """Make a type of instructions of a function of the response, of a `Language` where it analyses English,
-    and of the instruction's arguments as keywords."""
+    """Turn a function into an instruction type: of the response, of a `Language` if it analyses English, and
+    of the instruction's arguments as keywords."""
 
-    def made(function: Callable[..., bool]) -> InstructionType:
+    def make_type(function: Callable[..., bool]) -> InstructionType:
         parameters = signature(function, eval_str=True).parameters.values()
         keywords = [(p.name, p.annotation) for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
         arguments = msgspec.defstruct(
@@ -63,10 +63,10 @@ def verifies(instruction_id: str) -> Callable[[Callable[..., bool]], Instruction
         reads_english = len(parameters) - len(keywords) == 2
         return InstructionType(instruction_id, function, arguments, reads_english)
 
-    return made
+    return make_type
 
 
-def compare(count: int, relation: Relation, bound: int) -> bool:
+def is_within(count: int, relation: Relation, bound: int) -> bool:
     return count < bound if relation == "less than" else count >= bound
 
 
@@ -76,55 +76,56 @@ def compare(count: int, relation: Relation, bound: int) -> bool:
 
 
 @verifies("language:response_language")
-def response_language(response: str, analysis: Language, *, language: str) -> bool:
-    """ "Your entire response should be in {language}.": the language detected is this one (ISO 639-1)."""
+def is_in_language(response: str, analysis: Language, *, language: str) -> bool:
+    """Verify "Your entire response should be in {language}.": the language detected is this one (ISO
+    639-1)."""
     return analysis.detect(response) in (language, None)
 
 
 @verifies("change_case:english_capital")
-def english_capital(response: str, language: Language) -> bool:
-    """ "Your entire response should be in English, and in all capital letters."""
+def is_english_capitals(response: str, language: Language) -> bool:
+    """Verify "Your entire response should be in English, and in all capital letters."""
     return response.isupper() and language.detect(response) in ("en", None)
 
 
 @verifies("change_case:english_lowercase")
-def english_lowercase(response: str, language: Language) -> bool:
-    """ "Your entire response should be in English, and in all lowercase letters."""
+def is_english_lowercase(response: str, language: Language) -> bool:
+    """Verify "Your entire response should be in English, and in all lowercase letters."""
     return response.islower() and language.detect(response) in ("en", None)
 
 
 @verifies("change_case:capital_word_frequency")
-def capital_word_frequency(
+def has_capital_word_count(
     response: str, language: Language, *, capital_frequency: int, capital_relation: Relation
 ) -> bool:
-    """ "Words with all capital letters should appear {capital_relation} {capital_frequency} times."
+    """Verify "Words with all capital letters should appear {capital_relation} {capital_frequency} times."
 
     Words are Treebank tokens, so "I" and the "U.S." count, and each half of "DON'T".
     """
     capital = (word for word in language.words(response) if word.isupper())
     enough = len(list(islice(capital, max(capital_frequency, 0))))
-    return compare(enough, capital_relation, capital_frequency)
+    return is_within(enough, capital_relation, capital_frequency)
 
 
 # --- IFEval: detectable formats and contents
 
 
 @verifies("detectable_content:number_placeholders")
-def number_placeholders(response: str, *, num_placeholders: int) -> bool:
-    """ "The response must contain at least {num_placeholders} placeholders represented by square
+def has_placeholders(response: str, *, num_placeholders: int) -> bool:
+    """Verify "The response must contain at least {num_placeholders} placeholders represented by square
     brackets, such as [address].": each opens and closes on one line."""
-    found = 0
+    placeholders = 0
     for line in response.split("\n"):
         opening = line.find("[")
         while opening >= 0 and (closing := line.find("]", opening)) >= 0:
-            found += 1
+            placeholders += 1
             opening = line.find("[", closing)
-    return found >= num_placeholders
+    return placeholders >= num_placeholders
 
 
 @verifies("detectable_content:postscript")
-def postscript(response: str, *, postscript_marker: str) -> bool:
-    """ "At the end of your response, please explicitly add a postscript starting with
+def has_postscript(response: str, *, postscript_marker: str) -> bool:
+    """Verify "At the end of your response, please explicitly add a postscript starting with
     {postscript_marker}": it stands anywhere, in any case; P.S. and P.P.S may have blanks inside."""
     match postscript_marker.strip():
         case "P.P.S":
@@ -137,8 +138,8 @@ def postscript(response: str, *, postscript_marker: str) -> bool:
 
 
 @verifies("detectable_format:number_bullet_lists")
-def number_bullet_lists(response: str, *, num_bullets: int) -> bool:
-    """ "Your answer must contain exactly {num_bullets} bullet points. Use the markdown bullet points
+def has_bullet_count(response: str, *, num_bullets: int) -> bool:
+    """Verify "Your answer must contain exactly {num_bullets} bullet points. Use the markdown bullet points
     such as: * This is a point.": lines that begin with one star, or with a hyphen."""
     stars = re.findall(r"^[^\S\n]*\*[^*].*$", response, re.MULTILINE)
     hyphens = re.findall(r"^[^\S\n]*-", response, re.MULTILINE)
@@ -146,8 +147,8 @@ def number_bullet_lists(response: str, *, num_bullets: int) -> bool:
 
 
 @verifies("detectable_format:number_highlighted_sections")
-def number_highlighted_sections(response: str, *, num_highlights: int) -> bool:
-    """ "Highlight at least {num_highlights} sections in your answer with markdown, i.e. *highlighted
+def has_highlighted_sections(response: str, *, num_highlights: int) -> bool:
+    """Verify "Highlight at least {num_highlights} sections in your answer with markdown, i.e. *highlighted
     section*.": a pair of single or of double stars with something between, on one line."""
     single = re.findall(r"\*([^\n*]*)\*", response)
     double = re.findall(r"\*\*([^\n*]*)\*\*", response)
@@ -155,23 +156,23 @@ def number_highlighted_sections(response: str, *, num_highlights: int) -> bool:
 
 
 @verifies("detectable_format:multiple_sections")
-def multiple_sections(response: str, *, section_spliter: str, num_sections: int) -> bool:
-    """ "Your response must have {num_sections} sections. Mark the beginning of each section with
+def has_numbered_sections(response: str, *, section_spliter: str, num_sections: int) -> bool:
+    """Verify "Your response must have {num_sections} sections. Mark the beginning of each section with
     {section_spliter} X": at least as many marks followed by a number, in this case of letters."""
     marks = re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", response)
     return len(marks) >= num_sections
 
 
 @verifies("detectable_format:constrained_response")
-def constrained_response(response: str) -> bool:
-    """ "Answer with one of the following options: My answer is yes. My answer is no. My answer is
+def has_yes_no_maybe_answer(response: str) -> bool:
+    """Verify "Answer with one of the following options: My answer is yes. My answer is no. My answer is
     maybe.": one of them stands in the answer as it is written."""
     return any(f"My answer is {choice}." in response for choice in ("yes", "no", "maybe"))
 
 
 @verifies("detectable_format:json_format")
-def json_format(response: str) -> bool:
-    """ "Entire output should be wrapped in JSON format. You can use markdown ticks such as ```."
+def is_json(response: str) -> bool:
+    """Verify "Entire output should be wrapped in JSON format. You can use markdown ticks such as ```."
 
     Nesting too deep for the parser fails.
     """
@@ -186,8 +187,8 @@ def json_format(response: str) -> bool:
 
 
 @verifies("detectable_format:title")
-def title(response: str) -> bool:
-    """ "Your answer must contain a title, wrapped in double angular brackets, such as <<poem of joy>>."
+def has_bracketed_title(response: str) -> bool:
+    """Verify "Your answer must contain a title, wrapped in double angular brackets, such as <<poem of joy>>."
 
     On a line, everything from the first << to the last >> is the title.
     """
@@ -201,43 +202,43 @@ def title(response: str) -> bool:
 # --- IFEval: keywords, letters and commas
 
 
-def occurrences(keyword: str, text: str) -> int:
+def count_occurrences(keyword: str, text: str) -> int:
     """Count ``keyword`` in ``text`` in any case, inside other words too, without overlap."""
     return len(re.findall(re.escape(keyword), text, re.IGNORECASE))
 
 
 @verifies("keywords:existence")
-def existence(response: str, *, keywords: list[str]) -> bool:
-    """ "Include keywords {keywords} in the response.": each stands somewhere, in any case."""
-    return all(occurrences(keyword, response) for keyword in keywords)
+def has_all_keywords(response: str, *, keywords: list[str]) -> bool:
+    """Verify "Include keywords {keywords} in the response.": each stands somewhere, in any case."""
+    return all(count_occurrences(keyword, response) for keyword in keywords)
 
 
 @verifies("keywords:frequency")
-def frequency(response: str, *, keyword: str, frequency: int, relation: Relation) -> bool:
-    """ "The word {keyword} should appear {relation} {frequency} times."""
-    return compare(occurrences(keyword, response), relation, frequency)
+def has_keyword_frequency(response: str, *, keyword: str, frequency: int, relation: Relation) -> bool:
+    """Verify "The word {keyword} should appear {relation} {frequency} times."""
+    return is_within(count_occurrences(keyword, response), relation, frequency)
 
 
 @verifies("keywords:forbidden_words")
-def forbidden_words(response: str, *, forbidden_words: list[str]) -> bool:
-    """ "Do not include keywords {forbidden_words} in the response.": none stands as a whole word."""
+def has_no_forbidden_words(response: str, *, forbidden_words: list[str]) -> bool:
+    """Verify "Do not include keywords {forbidden_words} in the response.": none stands as a whole word."""
     return not any(re.search(rf"\b{re.escape(word)}\b", response, re.IGNORECASE) for word in forbidden_words)
 
 
 @verifies("keywords:letter_frequency")
-def letter_frequency(response: str, *, letter: str, let_frequency: int, let_relation: Relation) -> bool:
-    """ "The letter {letter} should appear {let_relation} {let_frequency} times.", in either case.
+def has_letter_frequency(response: str, *, letter: str, let_frequency: int, let_relation: Relation) -> bool:
+    """Verify "The letter {letter} should appear {let_relation} {let_frequency} times.", in either case.
 
-    Two prompts name a character that is no letter (``#``, ``!``). The published verifier then draws
-    a letter at random; here the given character is counted.
+    Two prompts name a character that is no letter (``#``, ``!``). The published verifier then draws a
+    letter at random; here the given character is counted.
     """
     count = response.lower().count(letter.strip().lower())
-    return compare(count, let_relation, let_frequency)
+    return is_within(count, let_relation, let_frequency)
 
 
 @verifies("punctuation:no_comma")
-def no_comma(response: str) -> bool:
-    """ "Refrain from the use of any commas.": no ASCII comma."""
+def has_no_comma(response: str) -> bool:
+    """Verify "Refrain from the use of any commas.": no ASCII comma."""
     return "," not in response
 
 
@@ -245,20 +246,20 @@ def no_comma(response: str) -> bool:
 
 
 @verifies("length_constraints:number_words")
-def number_words(response: str, language: Language, *, num_words: int, relation: Relation) -> bool:
-    """ "Answer with {relation} {num_words} words.": runs of word characters."""
-    return compare(len(language.word_runs(response)), relation, num_words)
+def has_word_count(response: str, language: Language, *, num_words: int, relation: Relation) -> bool:
+    """Verify "Answer with {relation} {num_words} words.": runs of word characters."""
+    return is_within(len(language.word_runs(response)), relation, num_words)
 
 
 @verifies("length_constraints:number_sentences")
-def number_sentences(response: str, language: Language, *, num_sentences: int, relation: Relation) -> bool:
-    """ "Your response should contain {relation} {num_sentences} sentences."""
-    return compare(len(language.sentences(response)), relation, num_sentences)
+def has_sentence_count(response: str, language: Language, *, num_sentences: int, relation: Relation) -> bool:
+    """Verify "Your response should contain {relation} {num_sentences} sentences."""
+    return is_within(len(language.sentences(response)), relation, num_sentences)
 
 
 @verifies("length_constraints:number_paragraphs")
-def number_paragraphs(response: str, *, num_paragraphs: int) -> bool:
-    """ "There should be {num_paragraphs} paragraphs, separated with the markdown divider ***."
+def has_paragraph_count(response: str, *, num_paragraphs: int) -> bool:
+    """Verify "There should be {num_paragraphs} paragraphs, separated with the markdown divider ***."
 
     A blank one is passed over at either end, and fails anywhere else.
     """
@@ -269,14 +270,14 @@ def number_paragraphs(response: str, *, num_paragraphs: int) -> bool:
 
 
 @verifies("length_constraints:nth_paragraph_first_word")
-def nth_paragraph_first_word(
+def has_nth_paragraph_first_word(
     response: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str
 ) -> bool:
-    """ "There should be {num_paragraphs} paragraphs, separated by two line breaks. Paragraph
+    """Verify "There should be {num_paragraphs} paragraphs, separated by two line breaks. Paragraph
     {nth_paragraph} must start with word {first_word}."
 
-    Blank paragraphs are not counted, but keep their place when the n-th is looked up. The first
-    word is taken in lower case, without opening quotes, up to its first punctuation mark.
+    Blank paragraphs are not counted, but keep their place when the n-th is looked up. The first word is
+    taken in lower case, without opening quotes, up to its first punctuation mark.
     """
     paragraphs = response.split("\n\n")
     filled = sum(bool(paragraph.strip()) for paragraph in paragraphs)
@@ -290,14 +291,14 @@ def nth_paragraph_first_word(
 
 
 @verifies("combination:repeat_prompt")
-def repeat_prompt(response: str, *, prompt_to_repeat: str) -> bool:
-    """ "First repeat the request word for word without change, then give your answer", in any case."""
+def begins_with_prompt(response: str, *, prompt_to_repeat: str) -> bool:
+    """Verify "First repeat the request word for word without change, then give your answer", in any case."""
     return response.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 
 @verifies("combination:two_responses")
-def two_responses(response: str) -> bool:
-    """ "Give two different responses. Responses and only responses should be separated by 6 asterisk
+def has_two_responses(response: str) -> bool:
+    """Verify "Give two different responses. Responses and only responses should be separated by 6 asterisk
     symbols: ******.": a blank part is passed over at either end, and fails anywhere else."""
     parts = [part.strip() for part in response.split("******")]
     if not all(parts[1:-1]):
@@ -310,13 +311,14 @@ def two_responses(response: str) -> bool:
 
 
 @verifies("startend:end_checker")
-def end_checker(response: str, *, end_phrase: str) -> bool:
-    """ "Finish your response with this exact phrase {end_phrase}.", in any case; quotes may follow it."""
+def ends_with_phrase(response: str, *, end_phrase: str) -> bool:
+    """Verify "Finish your response with this exact phrase {end_phrase}.", in any case; quotes may follow
+    it."""
     return response.strip().strip('"').lower().endswith(end_phrase.strip().lower())
 
 
 @verifies("startend:quotation")
-def quotation(response: str) -> bool:
-    """ "Wrap your entire response with double quotation marks."""
+def is_wrapped_in_quotes(response: str) -> bool:
+    """Verify "Wrap your entire response with double quotation marks."""
     text = response.strip()
     return len(text) > 1 and text[0] == text[-1] == '"'

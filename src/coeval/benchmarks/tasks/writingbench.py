@@ -21,7 +21,7 @@ from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, 
 from coeval.benchmarks.run.judgment_outcomes import Outcomes, mean_metric, mean_of_groups, settle
 from coeval.benchmarks.task_registry import WRITE_EXCEL
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, judgment_id
-from coeval.core.text import fill, head_length
+from coeval.core.text import fill_template, shared_prefix_length
 from coeval.judging.verdict import parse_criterion_score
 from coeval.pipeline.prompts import object_schema
 
@@ -88,8 +88,8 @@ class WritingBench(Benchmark):
         def request() -> Request:
             # The criterion goes in as the official code formats it: as Python writes a dict.
             values = {"query": item.fields["query"], "response": response, "criteria": str(criterion)}
-            messages = (Message("system", self._system), Message("user", fill(self._prompt, values)))
-            shared = head_length(self._prompt, values, ("criteria",))
+            messages = (Message("system", self._system), Message("user", fill_template(self._prompt, values)))
+            shared = shared_prefix_length(self._prompt, values, ("criteria",))
             return Request(messages, schema=_SCORE, shared=shared)
 
         def parse(completion: Completion) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 import typer
 
 from coeval.analysis.load import need_run
-from coeval.analysis.measures.measured import Analysis
-from coeval.analysis.measures.measured_run import measure
+from coeval.analysis.measures.compute import compute_measures
+from coeval.analysis.measures.measure_tree import Analysis
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import Measures, write_measures
 from coeval.analysis.readers.reader import Reader
@@ -21,9 +21,9 @@ from coeval.cli.views.gaps_view import tell_missing
 from coeval.cli.views.table_view import without_incomparable
 from coeval.core.errors import GAPS, UsageError
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed, numbered
-from coeval.pipeline.plan.run_reading import opened, reading
-from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
+from coeval.core.text import join_names, pluralize
+from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
+from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import existing_results, existing_run
 from coeval.store.rundir import RunDir
@@ -160,7 +160,9 @@ def analyze(
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].of_outputs:
-        need_run(folder, f"{name}; ask for {listed([each for each, of in NAMES.items() if of.of_outputs])}")
+        need_run(
+            folder, f"{name}; ask for {join_names([each for each, of in NAMES.items() if of.of_outputs])}"
+        )
     robust = RobustOptions(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
@@ -186,19 +188,21 @@ def _named(what: str | None, word: Path | None) -> tuple[str, Path | None]:
 
 def show_analysis(
     folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: RobustOptions
-) -> Missing:
+) -> MissingRecords:
     """Show an analysis, or write it: the folder is read and measured once. Return what the folder lacks."""
     needed, messages = given or NAMES[name].usual_format, streams.messages()
     pages = needed in ("html", "excel")
     shown = not pages and bool(needed or places.out or places.figures is None)
     files = _report_files(name, needed, places) if pages or places.figures is not None else None
-    with opened(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, shown=True) as (reader, notes):
         if files is not None:
             found = _write_report(reader, notes, name, files, options)
             measured, missing, notes = found.measured, found.missing, found.notes
         else:
-            measured = measure(reader, NAMES[name].analysis if places.out is None else "all", options)
-            notes, missing = (*reader.notes(), *notes), look_for_gaps(RunDir(folder))
+            measured = compute_measures(
+                reader, NAMES[name].analysis if places.out is None else "all", options
+            )
+            notes, missing = (*reader.notes(), *notes), find_missing_records(RunDir(folder))
         names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
     for note in without_incomparable(notes, messages) if shown else notes:
         streams.warn(messages, note)
@@ -238,12 +242,12 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
     from coeval.analysis.measures.score_grid import score_grid
 
     messages = streams.messages()
-    with reading(run) as (reader, notes):
+    with open_run_reader(run) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
         items = benchmark_measures(reader, score_grid(reader)).items
         found = export_benchmark(reader, items, out)
-    rows = numbered(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
+    rows = pluralize(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 
@@ -260,7 +264,7 @@ def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) 
     stem = "report" if name == "all" else name
     book, page = (out if needed == kind else None for kind in ("excel", "html"))
     files = ReportFiles(book / f"{stem}.xlsx" if book is not None else None, figures, page)
-    files.check()
+    files.check_paths()
     return files
 
 
@@ -268,7 +272,7 @@ def _write_report(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
-    from coeval.reports.files import files_reported, write_files
+    from coeval.reports.files import describe_written_files, write_report_files
     from coeval.reports.folder_report import reported
     from coeval.reports.site.report_file import PAGE, write_report_page
 
@@ -277,13 +281,13 @@ def _write_report(
         report = found.cut_to(section) if section else found.report
         if not report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
-        written += write_files(report, files)
+        written += write_report_files(report, files)
     if files.page is not None:
         write_report_page(found, reader, files.page)
         written.append(files.page / f"{PAGE}{section and '#'}{section}")
     if (beside := files.page if files.excel is None else files.excel.parent) is not None:
         written.append(write_measures(found.measured.measures, beside))
-    streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
+    streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
     return found
 
 

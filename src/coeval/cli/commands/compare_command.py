@@ -19,7 +19,7 @@ from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
 from coeval.reports.compared_sides import sides_of
 from coeval.reports.content import Report
-from coeval.reports.files import ReportFiles, files_reported, write_files
+from coeval.reports.files import ReportFiles, describe_written_files, write_report_files
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import is_sweep
 
@@ -92,7 +92,7 @@ def compare(
 
     _refuse_places(html, excel)
     files = ReportFiles(excel, figures)
-    files.check()
+    files.check_paths()
     if _are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
@@ -159,8 +159,8 @@ def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFil
 
 def _write_files(report: Report, html: Path | None, files: ReportFiles) -> None:
     """Write the workbook and the pictures, and say where they and the page are."""
-    written = [*filter(None, [html]), *write_files(report, files)]
-    streams.say(streams.messages(), f"written: {files_reported(written, files.figures)}")
+    written = [*filter(None, [html]), *write_report_files(report, files)]
+    streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
 
 
 def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:

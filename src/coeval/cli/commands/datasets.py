@@ -14,7 +14,7 @@ from coeval.benchmarks.assets.library import Library, Presence
 from coeval.cli import streams
 from coeval.cli.command_names import Commands
 from coeval.cli.views.table_view import show_rows
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,8 +50,8 @@ def list_assets(names: Names = None) -> None:
         asset = library.manifest.asset(name)
         counts = (_size(asset.bytes), asset.records or "")
         rows.append((name, asset.license, *counts, library.presence(name)[0]))
-    sizes = columns_of("size", "records", kind="count")
-    show_rows(console, "", (*columns_of("name", "licence"), *sizes, *columns_of("there")), rows)
+    sizes = make_columns("size", "records", kind="count")
+    show_rows(console, "", (*make_columns("name", "licence"), *sizes, *make_columns("there")), rows)
     streams.say(console, f"Cache: {library.cache.root} (COEVAL_CACHE names another folder)")
 
 

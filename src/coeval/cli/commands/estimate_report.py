@@ -18,20 +18,25 @@ from coeval.cli.views.results_view import write_json
 from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.models.answer_store import note_paid_answers
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import read_accounts
-from coeval.pipeline.config.doubts import doubts
-from coeval.pipeline.config.roles import own_code
+from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
+from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run, sources, summed_up
-from coeval.pipeline.plan.estimate.savings import EstimatedStart, estimated_start, with_savings
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
+from coeval.pipeline.plan.estimate.run_estimate import (
+    EstimateInputs,
+    describe_sources,
+    estimate_run,
+    summarise_estimate,
+)
+from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_valid_start
 from coeval.pipeline.run_options import RunOptions, run_folder
-from coeval.pipeline.start.only import sample_only
-from coeval.pricing.estimate import BudgetFit, Estimate, budget_fit
+from coeval.pipeline.start.partial_starts import sample_for_estimate
+from coeval.pricing.estimate import BudgetFit, Estimate, check_budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import estimate_tables
 from coeval.store.human_labels import LABELS_FILE
@@ -46,21 +51,21 @@ def estimate_and_report(
     code."""
     results, messages = streams.results(), streams.messages()
     prices = PriceBook()
-    prices.refuse_strangers(HOSTS, HOSTS.own)
-    for sentence in doubts(config):
+    prices.check_interfaces(HOSTS, HOSTS.own)
+    for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
     keys = find_keys(key_file)
-    start = estimated_start(config, options, keys, prices)
+    start = preview_valid_start(config, options, keys, prices)
     for sentence in start.warnings:
         warn(messages, sentence)
-    lengths = seen_lengths(start.config, start.preview)
+    lengths = read_recorded_lengths(start.config, start.preview)
     if start.config.experiment.estimate_samples:
         with_progress(
-            keys, lambda context: sample_only(start.config, start.preview, lengths, prices, context)
+            keys, lambda context: sample_for_estimate(start.config, start.preview, lengths, prices, context)
         )
-    assumed = Assumed(prices, lengths, options.phase_barriers)
+    assumed = EstimateInputs(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
-    estimate = with_savings(estimate, start.config, start.preview, assumed)
+    estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
     stored = note_paid_answers(config.experiment.store, os.environ)
     notes = (*_shortfalls(start), *filter(None, [stored]))
     estimate = msgspec.structs.replace(estimate, notes=notes)
@@ -69,7 +74,7 @@ def estimate_and_report(
     if as_json:
         write_json(estimate.as_json())
     else:
-        for sentence in (*start.choices, *own_code(start.config.models)):
+        for sentence in (*start.choices, *describe_user_code(start.config.models)):
             say(results, sentence)
         print_estimate(estimate, results)
     for fit in _budget_fits(start.config, estimate):
@@ -88,18 +93,18 @@ def _labels_needed(folder: RunDir) -> Iterator[str]:
         # Here, because they load duckdb and numpy.
         from coeval.analysis.measures.score_grid import score_grid
         from coeval.analysis.people.people_measures import goal_sentences, people_measures
-        from coeval.pipeline.plan.run_reading import reading
+        from coeval.pipeline.plan.run_reading import open_run_reader
 
-        with reading(folder) as (reader, _):
+        with open_run_reader(folder) as (reader, _):
             found = people_measures(reader, score_grid(reader))
         if found is not None and found.whole is not None:
             yield from goal_sentences(found.whole)
 
 
-def _shortfalls(start: EstimatedStart) -> Iterator[str]:
+def _shortfalls(start: PreviewedStart) -> Iterator[str]:
     """What the items of each task cannot cover, though it is declared; and that judges give reasons."""
     for setup in start.preview.plan.setups:
-        if setup.judges and setup.reasons.given and setup.reasons.limits:
+        if setup.judges and setup.reasons.are_given and setup.reasons.limits:
             yield f"{setup.task.name}: judges give reasons (`rationale`); their max_tokens is sent unchanged"
         yield from (f"{setup.task.name}: {sentence}" for sentence in setup.shortfalls())
 
@@ -110,8 +115,8 @@ def _in_jobs(config: Config) -> str:
     jobs = [job for job in read_jobs(folder.pending_batches) if job.state != "collected"]
     if not jobs:
         return ""
-    shown = listed([job.id or f"{job.tag[:8]}…" for job in jobs])
-    requests = numbered(sum(job.requests for job in jobs), "request")
+    shown = join_names([job.id or f"{job.tag[:8]}…" for job in jobs])
+    requests = pluralize(sum(job.requests for job in jobs), "request")
     return (
         f"Of these, {requests} are in batch jobs already ({shown}): they are asked and paid once, and "
         f"coeval status --run {quote(str(folder.path))} --fetch-batches collects them."
@@ -124,28 +129,28 @@ def _budget_fits(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
     accounts = read_accounts(run_folder(config).usage)
     gone = {name: account.spent_usd + account.reserved_usd for name, account in accounts.items()}
     if (budget := experiment.budget_usd) is not None:
-        yield budget_fit(
+        yield check_budget_fit(
             str(BUDGET), budget, sum(gone.values()), estimate.total, priced=not estimate.unpriced
         )
     for name, quota in experiment.quota.items():
         if quota.max_cost_usd is not None and (line := estimate.by_model.get(name)) is not None:
             spent, priced = gone.get(name, 0.0), name not in estimate.unpriced
-            yield budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
+            yield check_budget_fit(str(max_cost(name)), quota.max_cost_usd, spent, line, priced=priced)
 
 
 def print_estimate(estimate: Estimate, console: Console) -> None:
     """Tables, the sum in a sentence, where the money goes, what would save some, and whose words these
     are."""
     shown = ShownNames.of(estimate.by_model)
-    estimate = shown.renamed(estimate)
+    estimate = shown.shorten_in(estimate)
     *tables, savings = estimate_tables(estimate)
     say(console, "Estimate, in tokens and US dollars; [low, high] holds the cost in 95 of 100 cases")
     show_each(console, tables)
     console.print()
-    for sentence in summed_up(estimate):
+    for sentence in summarise_estimate(estimate):
         say(console, sentence)
     show_each(console, [savings])
-    for sentence in sources(estimate):
+    for sentence in describe_sources(estimate):
         say(console, sentence, "dim")
     say_names(console, shown)
 

@@ -24,8 +24,12 @@ from coeval.core.errors import GAPS, INTERRUPTED, UsageError
 from coeval.engine.probing import Probing
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import read_config
-from coeval.pipeline.start.only import Proposed, propose_only
-from coeval.pipeline.start.settled_file import SettledFile, refuse_credentials, settled_file
+from coeval.pipeline.start.partial_starts import Proposals, request_proposals
+from coeval.pipeline.start.proposed_file import (
+    FileWithProposals,
+    insert_proposed_parts,
+    refuse_credentials_in_addresses,
+)
 from coeval.reports.description_report import description_report
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -77,23 +81,23 @@ def generate(
         ways = "name another file" if overwrite else "--overwrite replaces it, or name another file"
         raise UsageError(f"--out {out} already exists; {ways}")
     loaded, found, messages = read_config(config), find_keys(keys), streams.messages()
-    refuse_credentials(loaded)
+    refuse_credentials_in_addresses(loaded)
     settled = loaded.with_settings(probe_mode=probe, probe_on_fail=probe_on_fail)
     experiment = settled.config.experiment
     probing = Probing(experiment.probe_mode, experiment.probe_on_fail)
     proposed = with_progress(
-        found, lambda context: propose_only(settled.config, probing, context, anew=ask_again)
+        found, lambda context: request_proposals(settled.config, probing, context, anew=ask_again)
     )
     _tell(proposed, config, out, messages)
     if proposed.lacking or proposed.summary.interrupted:
         raise typer.Exit(INTERRUPTED if proposed.summary.interrupted else GAPS)
-    written = settled_file(config, loaded, proposed.parts)
+    written = insert_proposed_parts(config, loaded, proposed.parts)
     write_bytes_atomic(out, written.text.encode())
     _show(written, proposed, out, report, found)
     raise typer.Exit(GAPS if proposed.summary.notes else 0)
 
 
-def _tell(proposed: Proposed, config: Path, out: Path, messages: Console) -> None:
+def _tell(proposed: Proposals, config: Path, out: Path, messages: Console) -> None:
     """What is missing, why, and the way on."""
     summary = proposed.summary
     for sentence in (*summary.notes, *summary.stopped.values()):
@@ -113,7 +117,7 @@ def _tell(proposed: Proposed, config: Path, out: Path, messages: Console) -> Non
         )
 
 
-def _show(settled: SettledFile, proposed: Proposed, out: Path, page: Path | None, keys: Keys) -> None:
+def _show(settled: FileWithProposals, proposed: Proposals, out: Path, page: Path | None, keys: Keys) -> None:
     """What was proposed as ``results``; where it stands and what comes next as ``messages``."""
     messages = streams.messages()
     report = description_report(described_experiment(settled.config, keys))

@@ -23,33 +23,33 @@ from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain, shortened
-from coeval.core.text import listed, numbered
-from coeval.pipeline.config.names import name_problem
+from coeval.core.plain import cut_middle, escape_line
+from coeval.core.text import join_names, pluralize
+from coeval.pipeline.config.names import find_name_problem
 from coeval.pipeline.upkeep.ingest import (
-    FirstItems,
-    Ingested,
-    Ingestion,
-    ItemPlace,
-    place_in_config,
-    place_in_run,
+    IngestOptions,
+    IngestOutcome,
+    IngestPreview,
+    IngestTarget,
+    find_place_in_config,
+    find_place_in_run,
 )
 from coeval.pipeline.upkeep.ingest import (
-    ingest as ingest_items,
+    import_items as ingest_items,
 )
 from coeval.pipeline.upkeep.new_experiment import (
     MOST_NAMED,
-    IdColumns,
+    IdColumnFinder,
     NewItems,
+    clean_task_name,
+    distinct_labels,
+    experiment_from_table,
     experiment_text,
-    of_table,
-    reported_apart,
-    usable_name,
 )
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.tables.harvest import Selection
-from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, unknown_columns, usual_map
+from coeval.tables.item_map import USUAL, ColumnsMissing, ItemMap, find_unknown_columns, guess_columns
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource, find_source, named_benchmarks
 
@@ -59,26 +59,26 @@ KIND = GroupedCommand
 _LONGEST = 300
 
 
-def _place(flags: IngestFlags) -> ItemPlace | None:
+def _place(flags: IngestFlags) -> IngestTarget | None:
     """Where the items go; None for a new experiment file, which takes them from the source itself."""
     given = [f"--{name}" for name in ("config", "run", "new") if getattr(flags, name) is not None]
     if len(given) != 1:
-        wrong = f"{listed(given)} exclude each other" if given else "where to put the items is not said"
+        wrong = f"{join_names(given)} exclude each other" if given else "where to put the items is not said"
         raise UsageError(
             f"{wrong}; give --config FILE (an experiment), --run DIR (its folder), or --new FILE (to be "
             "written)"
         )
     if flags.config is not None:
-        return place_in_config(flags.config, flags.task, flags.teacher)
+        return find_place_in_config(flags.config, flags.task, flags.teacher)
     if flags.run is not None:
-        return place_in_run(flags.run, flags.task, flags.teacher)
+        return find_place_in_run(flags.run, flags.task, flags.teacher)
     if flags.teacher is not None:
         raise UsageError(
             "--teacher chooses among the benchmark teachers of an experiment, and a file that --new "
             "writes has none; leave it out"
         )
-    if flags.task is not None and usable_name(flags.task) != flags.task:
-        usable = usable_name(flags.task) or "items"
+    if flags.task is not None and clean_task_name(flags.task) != flags.task:
+        usable = clean_task_name(flags.task) or "items"
         raise UsageError(f"--task {quote(flags.task)} cannot be the name of a task; {usable} can")
     if flags.new is not None and flags.new.exists():
         raise UsageError(f"{flags.new} already exists; name another file, or move this one away")
@@ -88,7 +88,7 @@ def _place(flags: IngestFlags) -> ItemPlace | None:
 def list_benchmarks() -> None:
     """The benchmarks that have a name here."""
     rows = [(name, row.license, row.about) for name, row in named_benchmarks().items()]
-    show_rows(streams.results(), "", columns_of("benchmark", "licence", "about"), rows)
+    show_rows(streams.results(), "", make_columns("benchmark", "licence", "about"), rows)
 
 
 def take_in(name: str, flags: IngestFlags) -> NewItems | None:
@@ -109,13 +109,13 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
         source = find_source(choice, progress)
     if flags.license is not None:
         source = replace(source, license=flags.license)
-    tables = source.tables()
+    tables = source.open_tables()
     first = next(tables)
     with _closed_if_refused(first):
         item_map = _map(flags, source, first, place)
         responses = _responses(flags, first, place)
-    ids = IdColumns(first.columns if flags.new is not None and item_map.id is None else ())
-    needed_items = Ingestion(
+    ids = IdColumnFinder(first.columns if flags.new is not None and item_map.id is None else ())
+    needed_items = IngestOptions(
         source=source,
         tables=ids.watched(chain([first], tables)),
         map=item_map,
@@ -125,7 +125,7 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
         dry_run=flags.dry_run,
     )
 
-    def go_on(items: FirstItems) -> bool:
+    def go_on(items: IngestPreview) -> bool:
         _show(console, items, item_map, source)
         asks = not (flags.yes or flags.dry_run) and sys.stdin.isatty() and sys.stderr.isatty()
         return not asks or typer.confirm(f"Write to {place.path if place else flags.new}?", True, err=True)
@@ -151,7 +151,7 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
     return NewItems(choice, source, item_map, needed, labels, flags.skip_bad, license_of, responses)
 
 
-def _with_ids(item_map: ItemMap, ids: IdColumns, console: Console) -> ItemMap:
+def _with_ids(item_map: ItemMap, ids: IdColumnFinder, console: Console) -> ItemMap:
     """Take ids from the column that tells rows apart, or say why none does."""
     if (column := ids.found) is not None:
         say(console, f"{column} differs in every row: item ids are taken from it.")
@@ -164,7 +164,7 @@ def _with_ids(item_map: ItemMap, ids: IdColumns, console: Console) -> ItemMap:
 
 def _warn_of_many(labels: Mapping[str, Sequence[str]], item_map: ItemMap, file: Path) -> None:
     for name, values in labels.items():
-        if item_map.choices is None and (many := len(reported_apart(values))) > MOST_NAMED:
+        if item_map.choices is None and (many := len(distinct_labels(values))) > MOST_NAMED:
             warn(
                 streams.messages(),
                 f"{name} has {many:,} values, more than a prompt is to name: write into "
@@ -203,24 +203,24 @@ def _in_flags(error: ColumnsMissing, label: str | None) -> ColumnsMissing:
 
 def write_new(file: Path, task: str | None, table: NewItems) -> None:
     """Write the experiment file of ``--new``."""
-    new = of_table("coeval ingest", file.stem, table)
+    new = experiment_from_table("coeval ingest", file.stem, table)
     write_bytes_atomic(file, experiment_text(replace(new, task=task or new.task)).encode())
     start = f"coeval run --config {quote(str(file))}"
     say(streams.results(), f"{file} takes them from {table.choice.name}. Next: {start}")
 
 
-def _map(flags: IngestFlags, source: TableSource, first: Table, place: ItemPlace | None) -> ItemMap:
+def _map(flags: IngestFlags, source: TableSource, first: Table, place: IngestTarget | None) -> ItemMap:
     """What the flags say, over what is known of a named benchmark; else by the usual names."""
     known, given, label, choices = (
         source.map or ItemMap(prompt=""),
         *map(flags.one, ("prompt", "label", "choices")),
     )
-    usual = usual_map(first.columns) if source.map is None and given is None else {}
+    usual = guess_columns(first.columns) if source.map is None and given is None else {}
     prompt = given or known.prompt or usual.get("prompt")
     if not prompt:
         raise UsageError(
             f"which column holds the prompts? Name it with --prompt COLUMN; {first.path} has "
-            f"{listed(first.columns, 30)}, and none is called {listed(USUAL['prompt'], 10)}"
+            f"{join_names(first.columns, 30)}, and none is called {join_names(USUAL['prompt'], 10)}"
         )
     attributes = dict(known.attributes) | dict(_pairs(flags.attribute, "--attribute"))
     if label is not None:
@@ -241,7 +241,7 @@ def _map(flags: IngestFlags, source: TableSource, first: Table, place: ItemPlace
     )
 
 
-def _responses(flags: IngestFlags, first: Table, place: ItemPlace | None) -> dict[str, str]:
+def _responses(flags: IngestFlags, first: Table, place: IngestTarget | None) -> dict[str, str]:
     """The columns of answers that exist, by student."""
     found = dict(_pairs(flags.response, "--response"))
     if found and place is not None:
@@ -250,9 +250,9 @@ def _responses(flags: IngestFlags, first: Table, place: ItemPlace | None) -> dic
             "(docs/items.md)"
         )
     for name in found:
-        if (problem := name_problem(name, is_model=True)) is not None:
+        if (problem := find_name_problem(name, is_model=True)) is not None:
             raise UsageError(f"--response: {problem}")
-    missing = unknown_columns(ItemMap(prompt=first.columns[0], attributes=found), first.columns)
+    missing = find_unknown_columns(ItemMap(prompt=first.columns[0], attributes=found), first.columns)
     if lacking := [unknown._replace(key=("response",)) for unknown in missing]:
         raise ColumnsMissing(first.path, lacking)
     return found
@@ -266,17 +266,17 @@ def _pairs(named: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
         yield name.strip(), column.strip() or name.strip()
 
 
-def _label_name(column: str, place: ItemPlace | None) -> str:
+def _label_name(column: str, place: IngestTarget | None) -> str:
     """The task's label, where it has just one; else the column's own name."""
     labels = place.task.label_attributes if place is not None else []
     return labels[0] if len(labels) == 1 else column
 
 
-def _show(console: Console, first: FirstItems, item_map: ItemMap, source: TableSource) -> None:
+def _show(console: Console, first: IngestPreview, item_map: ItemMap, source: TableSource) -> None:
     reported = [f"prompt: {item_map.prompt}"]
     reported += [f"reference: {item_map.reference}"] if item_map.reference else []
     reported += [f"{name}: {column}" for name, column in item_map.attributes.items()]
-    files = f" ({numbered(len(source.files), 'file')})" if len(source.files) > 1 else ""
+    files = f" ({pluralize(len(source.files), 'file')})" if len(source.files) > 1 else ""
     say(console, f"{source.name}{files}: {', '.join(reported)}", "bold")
     for number, item in enumerate(first.items, 1):
         _show_one(console, f"{number} prompt", item.prompt)
@@ -287,22 +287,22 @@ def _show(console: Console, first: FirstItems, item_map: ItemMap, source: TableS
 
 
 def _show_one(console: Console, name: str, text: str) -> None:
-    shown = shortened(plain(" ⏎ ".join(text.splitlines())), _LONGEST)
+    shown = cut_middle(escape_line(" ⏎ ".join(text.splitlines())), _LONGEST)
     console.print(Text(f"  {name}: ", style="dim") + Text(shown), soft_wrap=True)
 
 
-def _tell(console: Console, found: Ingested, place: ItemPlace | None, flags: IngestFlags) -> None:
+def _tell(console: Console, found: IngestOutcome, place: IngestTarget | None, flags: IngestFlags) -> None:
     for remark in found.remarks:
         warn(streams.messages(), remark)
     if found.skipped:
-        warn(streams.messages(), f"{numbered(found.skipped, 'row')} without an item left out")
-    rows = f"the first {numbered(found.rows, 'row')}" if found.cut else numbered(found.rows, "row")
-    counted = f"{numbered(found.items, 'item')} of {rows}"
+        warn(streams.messages(), f"{pluralize(found.skipped, 'row')} without an item left out")
+    rows = f"the first {pluralize(found.rows, 'row')}" if found.cut else pluralize(found.rows, "row")
+    counted = f"{pluralize(found.items, 'item')} of {rows}"
     if place is None or flags.dry_run:
         say(console, counted + (". Nothing was written." if flags.dry_run else "."))
         return
     if found.same:
-        these = numbered(found.items, "item")
+        these = pluralize(found.items, "item")
         say(console, f"{place.path} holds these {these} already; nothing was written.")
     else:
         say(console, f"{counted} are in {place.path}")

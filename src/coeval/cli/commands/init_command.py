@@ -13,7 +13,7 @@ import typer
 
 from coeval.api import find_keys
 from coeval.benchmarks.run.eval_settings import listed_names
-from coeval.benchmarks.task_registry import kind_of as kind_of_task
+from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
 from coeval.cli.commands.ingest_command import take_in
@@ -23,27 +23,27 @@ from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
 from coeval.cli.streams import say, warn
 from coeval.cli.views.description_view import described_experiment
 from coeval.core.errors import UsageError
-from coeval.core.settings import declared
-from coeval.core.text import listed
+from coeval.core.settings import read_settings
+from coeval.core.text import join_names
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.models.local.callables import find_callable
 from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
-from coeval.pipeline.config.names import name_problem
+from coeval.pipeline.config.names import find_name_problem
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.run_estimate import summed_up
+from coeval.pipeline.plan.estimate.run_estimate import summarise_estimate
 from coeval.pipeline.upkeep.new_experiment import (
     FUNCTION,
     SIMULATED,
     NewExperiment,
     NewItems,
     NewModel,
+    clean_task_name,
+    experiment_from_table,
     experiment_text,
-    of_table,
-    simulated,
+    simulated_models,
     sweep_text,
-    usable_name,
 )
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.sweeps.sweep_settings import SweepSettings
@@ -81,7 +81,7 @@ def write_new_file(
         _write(place, sweep_text(settings))
         _tell_next(place, {"sweep": "serves each checkpoint and asks it; --dry-run counts again"})
         return
-    name = usable_name(place.stem) or "my-benchmark"
+    name = clean_task_name(place.stem) or "my-benchmark"
     if kind is InitKind.DESCRIPTION:
         new = _of_description(name, source, flags)
     else:
@@ -101,7 +101,7 @@ def _stem(kind: InitKind, source: str) -> str:
             return "sweep"
         case InitKind.FUNCTION:
             source = source.rpartition(":")[0]
-    return usable_name(Path(source).stem) or "items"
+    return clean_task_name(Path(source).stem) or "items"
 
 
 def _of_description(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
@@ -119,7 +119,7 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
     """Read the table of items, and make the experiment of it."""
     items = flags.items or source
     student = flags.student or ("mine" if kind is InitKind.ANSWERS else _stem(kind, source))
-    if (problem := name_problem(student, is_model=True)) is not None:
+    if (problem := find_name_problem(student, is_model=True)) is not None:
         raise UsageError(f"--student: {problem}")
     roles = [*(["student"] if kind is InitKind.TABLE else []), *([] if flags.label else ["judge"])]
     models = _models(flags.model, roles) if roles or flags.model else ()
@@ -150,15 +150,15 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
         ),
     )
     table = cast("NewItems", took)  # None of a dry run, or of a file that is there
-    new = of_table("coeval init", place.stem, table, models)
+    new = experiment_from_table("coeval init", place.stem, table, models)
     if not response or items == source:
         return new
     prompt = flags.answers_prompt or table.map.prompt
     columns = _columns(source, flags.encoding)
-    if not is_template(prompt) and FieldPath.among(prompt, columns).root not in columns:
+    if not is_template(prompt) and FieldPath.parse(prompt, columns).root not in columns:
         raise UsageError(
             f"which column of {source} holds the prompts? Name it with --answers-prompt COLUMN; there are "
-            f"{listed(columns, 30)}"
+            f"{join_names(columns, 30)}"
         )
     answers = {"path": source, "prompt": prompt, "response": response}
     encoding = {"encoding": flags.encoding} if flags.encoding else {}
@@ -173,12 +173,12 @@ def _answer_column(path: str, encoding: str | None) -> str:
     columns = _columns(path, encoding)
     if found := [name for name in _ANSWER_COLUMNS if name in columns]:
         return found[0]
-    known = listed(columns, 30)
+    known = join_names(columns, 30)
     raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {known}")
 
 
 def _columns(path: str, encoding: str | None) -> Sequence[str]:
-    table = next(find_source(SourceChoice(name=path, encoding=encoding)).tables())
+    table = next(find_source(SourceChoice(name=path, encoding=encoding)).open_tables())
     table.close()
     return table.columns
 
@@ -199,7 +199,7 @@ _MODEL = re.compile(r"([a-z_]+)/(.+?)(?:@(https?://[^\s=]+))?(?:=([a-z, ]+))?")
 def _models(given: Sequence[str], roles: Sequence[str]) -> tuple[NewModel, ...]:
     """Read the models; simulated ones without any. The first gets the ``roles`` that no other has."""
     if not given:
-        return simulated(roles)
+        return simulated_models(roles)
     names: dict[str, int] = {}
     models = []
     for model in map(_model, given):
@@ -239,7 +239,7 @@ def _tell_price(config: Config, keys: Keys, table: str | None) -> None:
     for sentence in described.warnings:
         if not sentence.startswith(f"{table}:"):
             warn(streams.messages(), sentence)
-    for sentence in summed_up(described.estimate):
+    for sentence in summarise_estimate(described.estimate):
         say(streams.results(), sentence)
 
 
@@ -296,7 +296,7 @@ def init(
     """
     given = set_flags(context, InitFlags)
     for name in given:
-        if (field := declared(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
+        if (field := read_settings(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
             raise UsageError(f"{field.flags[0]} does not apply to {kind}; see --help")
     if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
         file, source = Path(source), None

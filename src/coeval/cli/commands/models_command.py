@@ -21,7 +21,7 @@ from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.open_start import resolved_models
+from coeval.pipeline.start.open_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
 
 
@@ -92,7 +92,7 @@ def _specs(
     if config is not None:
         settled = load_config(config)
         options = RunOptions.so_far(settled)
-        resolved = resolved_models(settled, options, keys, prices).config
+        resolved = resolve_hosts(settled, options, keys, prices).config
         return at_hosts(model.spec() for model in resolved.models)
     if interface is not None:
         if interface not in HOSTS:

@@ -14,13 +14,13 @@ from coeval.cli.views.progress_view import with_progress
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.engine.probing import ProbeResult, Probing, silent
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.roles import asked_as
+from coeval.pipeline.config.roles import model_id_or_code
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.start.only import probe_only
-from coeval.reports.content import columns_of
+from coeval.pipeline.start.partial_starts import probe_config
+from coeval.reports.content import make_columns
 
 
 def probe(
@@ -61,7 +61,7 @@ def probe(
         on_fail or experiment.probe_on_fail,
     )
     found_keys, messages = find_keys(keys), streams.messages()
-    resolved, results = with_progress(found_keys, lambda context: probe_only(settled, probing, context))
+    resolved, results = with_progress(found_keys, lambda context: probe_config(settled, probing, context))
     if not results:
         streams.say(messages, "no model was probed")
         return
@@ -70,16 +70,16 @@ def probe(
     for reason in reasons:
         streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":
-        raise ModelUnavailable(f"{len(reasons)} of {numbered(len(results), 'model')} cannot be asked.")
+        raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} cannot be asked.")
 
 
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
     models = {model.name: model for model in config.models}
     rows = [
-        (result.name, models[result.name].interface, _found(result), asked_as(models[result.name]))
+        (result.name, models[result.name].interface, _found(result), model_id_or_code(models[result.name]))
         for result in results
     ]
-    show_rows(console, "", columns_of("model", "interface", "found", "asked as"), rows)
+    show_rows(console, "", make_columns("model", "interface", "found", "asked as"), rows)
 
 
 def _found(result: ProbeResult) -> str:

@@ -14,13 +14,13 @@ from coeval.cli.command_names import RunFolder, RunWord, the_folder
 from coeval.cli.views.gaps_view import tell_way_on
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
-from coeval.core.text import numbered
+from coeval.core.plain import escape_line
+from coeval.core.text import pluralize
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.upkeep.gaps import continue_command
-from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, Needed, RepairReport
+from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, RepairOptions, RepairReport
 from coeval.pipeline.upkeep.repair import repair as repair_run
-from coeval.reports.content import columns_of
+from coeval.reports.content import make_columns
 from coeval.store.output_folder import existing_run
 from coeval.store.rundir import RunDir
 
@@ -58,7 +58,7 @@ def repair(
     """
     phases = PHASES if phase is None else (_phase(phase),)
     folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
-    report = repair_run(folder, Needed(phases, dry_run, examples))
+    report = repair_run(folder, RepairOptions(phases, dry_run, examples))
     console = streams.results()
     _show_phases(report, phases, console)
     if stats:
@@ -91,7 +91,7 @@ _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
     rows = [(phase, *_figures([file for file in report.files if file.phase == phase])) for phase in phases]
-    show_rows(console, "", (*columns_of("phase"), *columns_of(*_HEADINGS, kind="count")), rows)
+    show_rows(console, "", (*make_columns("phase"), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
 def _show_files(report: RepairReport, console: Console) -> None:
@@ -101,7 +101,7 @@ def _show_files(report: RepairReport, console: Console) -> None:
         for file in report.files
         if not file.is_document or file.invalid
     ]
-    show_rows(console, "Files", (*columns_of("file"), *columns_of(*_HEADINGS, kind="count")), rows)
+    show_rows(console, "Files", (*make_columns("file"), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
 def _show_reasons(report: RepairReport, console: Console) -> None:
@@ -110,7 +110,11 @@ def _show_reasons(report: RepairReport, console: Console) -> None:
     rows = [
         (reason, phase, count, REASONS[reason]) for (phase, reason), count in report.reasons.most_common()
     ]
-    columns = (*columns_of("reason", "phase"), *columns_of("lines", kind="count"), *columns_of("meaning"))
+    columns = (
+        *make_columns("reason", "phase"),
+        *make_columns("lines", kind="count"),
+        *make_columns("meaning"),
+    )
     show_rows(console, "Invalid lines", columns, rows)
 
 
@@ -122,7 +126,7 @@ def _show_lines(lines: list[DamagedLine], folder: Path, console: Console) -> Non
         streams.say(console, f"{line.path.relative_to(folder)}:{line.number}  {why}")
         text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
         console.print(
-            Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
+            Text("  " + escape_line(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
         )
 
 
@@ -135,7 +139,7 @@ def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: 
     if report.unsettled:
         streams.say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
     invalid = sum(file.invalid for file in report.files)
-    counted = numbered(invalid, "invalid record")
+    counted = pluralize(invalid, "invalid record")
     if report.aside is not None:
         streams.say(console, f"{counted} set aside in {report.aside.relative_to(folder.path)}")
     elif invalid:

@@ -20,8 +20,8 @@ from coeval.cli.views import results_view
 from coeval.cli.views.gaps_view import tell_missing
 from coeval.cli.views.results_view import names_of
 from coeval.core.errors import UsageError
-from coeval.pipeline.plan.run_reading import opened, reading
-from coeval.pipeline.upkeep.repair import look_for_gaps
+from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
+from coeval.pipeline.upkeep.repair import find_missing_records
 from coeval.reports.result_tables import paper_table, sweep_paper_table
 from coeval.reports.result_tables import results as scores_of
 from coeval.reports.writers.markup import as_latex, as_markdown
@@ -67,12 +67,12 @@ def results(
     folder = existing_results(the_folder(word, run, "results"))
     parts = None
     if by is not None:
-        with reading(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
+        with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
             parts = breakdown(of_run, by)
-    with opened(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, shown=True) as (reader, notes):
         found = scores_of(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
-    missing = look_for_gaps(RunDir(folder))
+    missing = find_missing_records(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
         streams.say(streams.messages(), results_view.why_nothing(found, by))
@@ -97,12 +97,12 @@ def print_paper(folder: Path, *, latex: bool) -> None:
         [run] = training_curves({folder.name: folder})
         table = sweep_paper_table(run, compare_runs([run]))
     else:
-        with opened(folder, shown=True) as (reader, notes):
+        with open_folder_reader(folder, shown=True) as (reader, notes):
             found = scores_of(reader, notes)
             students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(line_up([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
-        table = names_of(found, labels).renamed(paper_table(found, compared))
+        table = names_of(found, labels).shorten_in(paper_table(found, compared))
         for note in found.notes:
             streams.warn(streams.messages(), note)
     sys.stdout.write((as_latex(table, "tab:scores") if latex else as_markdown(table)) + "\n")

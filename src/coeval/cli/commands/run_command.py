@@ -35,15 +35,15 @@ from coeval.engine.session import SessionContext
 from coeval.exchange.trackers import Destination, destinations, log_at_end
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
-from coeval.pipeline.config.doubts import doubts
-from coeval.pipeline.config.load_file import Loaded, read_config
-from coeval.pipeline.config.resolve import Resolved
-from coeval.pipeline.config.roles import own_code
+from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
+from coeval.pipeline.config.load_file import LoadedConfig, read_config
+from coeval.pipeline.config.resolve import ResolvedConfig
+from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.preview import forecast
+from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.run_options import RunOptions, Stance
-from coeval.pipeline.start.checks import code_of_checks
-from coeval.pipeline.start.open_start import resolved_models
+from coeval.pipeline.start.checks import describe_check_code
+from coeval.pipeline.start.open_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import models_table, phases_table, tasks_table
 from coeval.store.rundir import RunDir
@@ -266,7 +266,7 @@ def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:
     return Stance.REDO if redo_changed else Stance.KEEP if keep_changed else Stance.REFUSE
 
 
-def started_file(file: Path, options: RunOptions, resume: str | None) -> Loaded:
+def started_file(file: Path, options: RunOptions, resume: str | None) -> LoadedConfig:
     """The experiment file, checked for a start with these options; ``resume`` overrides resume_from."""
     if options.continue_run and resume is not None:
         raise UsageError("--continue and --resume exclude each other; give one of them")
@@ -280,20 +280,20 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     """``--dry-run``: models, tasks, modes, records and calls; the exit code."""
     results, messages = streams.results(), streams.messages()
     config, choices = _resolved(config, options, keys, messages)
-    for sentence in doubts(config):
+    for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
-    foreseen = forecast(config, options)
+    foreseen = forecast_start(config, options)
     for sentence in foreseen.warnings:
         warn(messages, sentence)
     show_each(results, [models_table(config, options.opened(config))], above=False)
-    for sentence in (*choices, *own_code(options.opened(config))):
+    for sentence in (*choices, *describe_user_code(options.opened(config))):
         say(results, sentence)
     show_each(results, [phases_table(config, foreseen, options), tasks_table(foreseen)])
     for task in config.tasks:
-        if scales := task.described_scales():
+        if scales := task.describe_custom_scales():
             say(results, f"Levels of {task.name}: {scales}")
     results.print()
-    for sentence in code_of_checks(config):
+    for sentence in describe_check_code(config):
         say(results, sentence)
     say(
         results,
@@ -302,15 +302,15 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     return 0
 
 
-def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
+def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> ResolvedConfig:
     """A file can be checked without a credential; what is wrong in it ends a dry run as it ends a run."""
     prices = PriceBook()
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     try:
-        return resolved_models(config, options, find_keys(keys), prices)
+        return resolve_hosts(config, options, find_keys(keys), prices)
     except KeyMissing as error:
         warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
-        return Resolved(config)
+        return ResolvedConfig(config)
 
 
 def run_and_report(

@@ -15,7 +15,7 @@ from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
 from coeval.cli.views.answer_view import AnswerView, answer_lines
 from coeval.core.errors import UsageError
-from coeval.pipeline.plan.run_reading import reading
+from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.store.output_folder import existing_run
 
 # What fits on a screen with its answers and judgments.
@@ -81,7 +81,7 @@ def show(
     order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"
     choice = AnswerChoice(tuple(student or ()), tuple(task or ()), identity, order, most)
     messages = streams.messages()
-    with reading(folder) as (reader, notes):
+    with open_run_reader(folder) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
         (found, fitting), planned = choose_answers(reader, choice), reader.planned

@@ -37,10 +37,16 @@ from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
-from coeval.pricing.estimate import budget_fit
+from coeval.pricing.estimate import check_budget_fit
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.content import ReportTable, columns_of
-from coeval.reports.measure_table import SAMPLED, TaskMetrics, in_points, metric_rows, sampled_cells
+from coeval.reports.content import ReportTable, make_columns
+from coeval.reports.measure_table import (
+    SAMPLE_COLUMNS,
+    TaskMetrics,
+    metric_in_points,
+    sample_cells,
+    task_metrics_table,
+)
 from coeval.store.jsonl import write_json_atomic
 
 if TYPE_CHECKING:
@@ -70,12 +76,12 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         and not task.summary.comparable
         and not task.summary.not_measured
     ]
-    show_incomparable(shown.renamed(incomparable), results)
+    show_incomparable(shown.shorten_in(incomparable), results)
     results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
     _tell_bad_answers(outcome, results)
-    show_costs(shown.renamed(outcome.costs), results)
+    show_costs(shown.shorten_in(outcome.costs), results)
     say_names(results, shown)
     for reason in outcome.stopped.values():
         warn(messages, reason)
@@ -112,12 +118,12 @@ def _show_figures(outcome: Outcome, console: Console) -> None:
         if summary.not_measured:
             state = f"not measured: {summary.not_measured}"
         metrics = [
-            (name, in_points((one.value, *(one.ci95 or (None, None))), one.unit), one.n)
+            (name, metric_in_points(one.value, one.ci95, one.unit), one.n)
             for name, one in summary.metrics.items()
         ]
         counts = (f"{summary.n_expected:,} {summary.counted}", sum(summary.n_failed.values()))
         tasks.append(TaskMetrics(task.label, state, counts, metrics))
-    show_table(console, metric_rows(tasks))
+    show_table(console, task_metrics_table(tasks))
     names = [name for task in outcome.tasks if task.summary is not None for name in task.summary.metrics]
     if names:
         by_instruction = any(name.startswith("instruction_level_") for name in names)
@@ -145,11 +151,11 @@ def over_runs(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
 
 def _show_over_runs(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
     rows = tuple(
-        (task, name, *sampled_cells(one, one.ci95))
+        (task, name, *sample_cells(one, one.ci95))
         for task, metrics in figures.items()
         for name, one in metrics.items()
     )
-    columns = (*columns_of("task", "metric"), *SAMPLED)
+    columns = (*make_columns("task", "metric"), *SAMPLE_COLUMNS)
     show_table(console, ReportTable("", "Over runs", columns, rows, names=2))
 
 
@@ -249,7 +255,7 @@ def _tell_estimate(prepared: Prepared, messages: Console, *, as_json: bool) -> i
         accounts = read_accounts(usage_file(prepared.evaluation)).values()
         spent = sum(account.spent_usd + account.reserved_usd for account in accounts)
         priced = not estimate.unpriced
-        tell_budget(budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages)
+        tell_budget(check_budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages)
     say(messages, f"Written: {written}", "dim")
     return 0
 

@@ -18,7 +18,7 @@ from coeval.cli.ending import run_to_exit
 from coeval.cli.eval_framework.worker_process import lifeline
 from coeval.cli.loop import interruptible, run_async
 from coeval.core.errors import Draining, UsageError
-from coeval.core.options import Face
+from coeval.core.options import Frontend
 from coeval.engine.session import logged, unless_interrupted
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, read_throttle
@@ -26,7 +26,7 @@ from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_or
 
 
 def main() -> None:
-    run_to_exit(_judge, Face.SWEEP)
+    run_to_exit(_judge, Frontend.SWEEP)
 
 
 def _judge() -> None:

@@ -22,7 +22,7 @@ from coeval.cli.ending import run_to_exit
 from coeval.cli.loop import interruptible, run_async
 from coeval.core.errors import Draining, StoreError, UsageError
 from coeval.core.foreign import decode
-from coeval.core.options import Face
+from coeval.core.options import Frontend
 from coeval.engine.session import logged, unless_interrupted
 from coeval.models.keys import Keys
 from coeval.sweeps.server_log import LOG
@@ -34,7 +34,7 @@ log = logging.getLogger("coeval")
 
 
 def main() -> None:
-    run_to_exit(_worker, Face.SWEEP)
+    run_to_exit(_worker, Frontend.SWEEP)
 
 
 def _worker() -> None:

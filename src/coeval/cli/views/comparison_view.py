@@ -27,9 +27,9 @@ from coeval.cli.views.table_view import (
     without_incomparable,
 )
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import numbered
-from coeval.reports.content import ReportColumn, ReportTable, columns_of
-from coeval.reports.writers.markup import as_markdown, escaped
+from coeval.core.text import pluralize
+from coeval.reports.content import ReportColumn, ReportTable, make_columns
+from coeval.reports.writers.markup import as_markdown, escape_markdown
 
 if TYPE_CHECKING:
     from coeval.analysis.comparison.comparison_report import Comparison, ComparisonReport
@@ -51,15 +51,15 @@ def print_sweeps(found: SweepComparison, console: Console) -> None:
 
     for said in found.sentences:
         say(console, said)
-    show_each(console, [choice_table(found).with_columns("task", "best", last="tied")])
+    show_each(console, [choice_table(found).reorder_columns("task", "best", last="tied")])
     if found.changes:
-        show_each(console, [last_steps(found).with_columns("run", "task")])
+        show_each(console, [last_steps(found).reorder_columns("run", "task")])
     table = run_table(found)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
         title = f"{table.title}: the others less {base}"
         against = msgspec.structs.replace(table, title=title, rows=rows)
-        show_each(console, [against.with_columns("of", "row")])
+        show_each(console, [against.reorder_columns("of", "row")])
     console.print()
     say(console, _LEGEND, "dim")
     for note in found.notes:
@@ -79,7 +79,7 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     """Sentences and what speaks against them, tables, and what else is to be known: of two sides a table, of
     three or more the leader against the others, overall and in tasks."""
     names = ShownNames.of(compared.sides)
-    compared = names.renamed(compared)
+    compared = names.shorten_in(compared)
     if compared.simulated:
         say(console, SIMULATED, "bold yellow")
     pairs = list(by_pair(compared.comparisons))
@@ -121,7 +121,7 @@ def _print_leader(compared: ComparisonReport, order: Sequence[str], console: Con
         title = f"{place[0].upper()}{place[1:]}" if place == "overall" else place
         found = [others[name] for name in names]
         show_each(console, [_table(f"{title}: the others less {order[0]}", headings, names, found)])
-    say(console, f"{numbered(len(compared.comparisons), 'difference')} were tested; {_ALL}")
+    say(console, f"{pluralize(len(compared.comparisons), 'difference')} were tested; {_ALL}")
 
 
 def _table(
@@ -135,7 +135,7 @@ def _table(
         *pair_columns(*pair),
         *([ReportColumn("judges", "judges", "gap")] * judged),
         ReportColumn("p", "p", "probability"),
-        *columns_of("n", kind="count"),
+        *make_columns("n", kind="count"),
         ReportColumn("least", "least", "points"),
     )
     rows = []
@@ -149,15 +149,15 @@ def _table(
 def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
     """For a pull request: what a ``gate`` says and the sentences as a list, doubts of them, a table for each
     pair, notes."""
-    said = [escaped(sentence) for sentence in (*gate, *_sentences(compared))]
-    said += [f"**Doubt:** {escaped(doubt)}" for doubt in compared.doubts]
-    parts = [f"**{escaped(SIMULATED)}**"] if compared.simulated else []
+    said = [escape_markdown(sentence) for sentence in (*gate, *_sentences(compared))]
+    said += [f"**Doubt:** {escape_markdown(doubt)}" for doubt in compared.doubts]
+    parts = [f"**{escape_markdown(SIMULATED)}**"] if compared.simulated else []
     parts.append("\n".join(f"- {one}" for one in said))
     for (a, b), found in by_pair(compared.comparisons):
         table = _table("", ("task", *compared.headings(a, b)), [one.place for one in found], found)
         parts.append(as_markdown(table))
     notes = [*compared.missing, *compared.notes]
-    parts += ["\n".join(f"- {escaped(note)}" for note in notes)] if notes else []
+    parts += ["\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
     return "\n\n".join([*parts, compared.legend]) + "\n"
 
 

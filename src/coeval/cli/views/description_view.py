@@ -11,15 +11,15 @@ from rich.text import Text
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_each
 from coeval.core.errors import UsageError
-from coeval.core.folding import folded
-from coeval.core.plain import plain, plain_lines
+from coeval.core.folding import wrap_lines
+from coeval.core.plain import escape_line, escape_lines
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
-from coeval.pipeline.config.doubts import doubts
+from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.estimate.savings import EstimatedStart, described_start, with_savings
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
+from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
+from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_any_start
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Passage, Report, ReportSection
@@ -35,7 +35,7 @@ def print_report(
     report: Report, console: Console, *, without: Collection[str] = (), passages: bool = False
 ) -> None:
     """Print it; ``without`` names the tables that are left out."""
-    console.print(Text(plain(report.title), style="bold"))
+    console.print(Text(escape_line(report.title), style="bold"))
     if report.facts:
         say(console, " · ".join(report.facts), "dim")
     for alert in report.alerts:
@@ -51,7 +51,7 @@ def _print_section(
     section: ReportSection, console: Console, without: Collection[str], passages: bool
 ) -> None:
     console.print()
-    console.print(Text(plain(section.question), style="bold"))
+    console.print(Text(escape_line(section.question), style="bold"))
     for sentence in section.sentences:
         say(console, sentence.text)
     show_each(console, (table for table in section.tables if table.name not in without))
@@ -63,14 +63,14 @@ def _print_section(
 
 def _print_passage(passage: Passage, console: Console) -> None:
     """As it is written, indented; what stands in for a text to come is set off by signs and by colour."""
-    console.print(Text(plain(passage.title), style="italic"))
+    console.print(Text(escape_line(passage.title), style="italic"))
     text = Text()
     for part in passage.parts:
-        words = plain_lines(part.text)
+        words = escape_lines(part.text)
         text.append(words.join(_STAND_IN) if part.stand_in else words, "yellow" if part.stand_in else "")
     for line in text.split("\n", allow_blank=True):
         start = 0
-        for piece in folded(line.plain, max(20, console.width - len(_INDENT))):
+        for piece in wrap_lines(line.plain, max(20, console.width - len(_INDENT))):
             end = line.plain.find(piece, start) + len(piece)
             shown = Text(_INDENT) + line[end - len(piece) : end]
             shown.rstrip()
@@ -87,17 +87,17 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     Raises UsageError: a model has no host, or items of one's own cannot be used.
     """
     prices = PriceBook()
-    prices.refuse_strangers(HOSTS, HOSTS.own)
+    prices.check_interfaces(HOSTS, HOSTS.own)
     options = RunOptions.so_far(config)
-    start = described_start(config, options, keys, prices)
-    assumed = Assumed(prices, seen_lengths(start.config, start.preview))
+    start = preview_any_start(config, options, keys, prices)
+    assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
-    estimate = with_savings(estimate, start.config, start.preview, assumed)
-    warnings = (*doubts(config), *start.warnings, *_changed(start, options), *start.choices)
+    estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
+    warnings = (*find_doubtful_settings(config), *start.warnings, *_changed(start, options), *start.choices)
     return DescribedExperiment(start.config, start.preview, options, estimate, warnings)
 
 
-def _changed(start: EstimatedStart, options: RunOptions) -> Iterator[str]:
+def _changed(start: PreviewedStart, options: RunOptions) -> Iterator[str]:
     """Why the run could not go on as it is, where records of another configuration stand."""
     try:
         start.preview.refuse(options)

@@ -24,13 +24,13 @@ from coeval.cli.views.progress_view import show_batches
 from coeval.cli.views.table_view import say_names, show_costs, show_rows
 from coeval.core.errors import StoreError
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import dollars, limit_in_dollars, numbered
+from coeval.core.text import dollars, limit_in_dollars, pluralize
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.gaps import continue_command
-from coeval.pipeline.upkeep.repair import QuickLook, RepairReport, config_of, quick_look
-from coeval.reports.content import columns_of
+from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_quickly, load_run_config
+from coeval.reports.content import make_columns
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import ErrorLine, Meta, RunDir
 
@@ -183,7 +183,7 @@ def status_of(path: Path) -> FolderStatus:
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
         state = StateShown("replacing", pid)
         return _status(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(said,))
-    look = quick_look(folder, config := config_of(folder))
+    look = inspect_quickly(folder, config := load_run_config(folder))
     meta = folder.read_meta() if folder.meta.exists() else None
     status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
     mixed = (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else ()
@@ -260,7 +260,7 @@ def _phases_of_output(reader: OutputReader) -> dict[str, PhaseStatus]:
     }
 
 
-def _phase(folder: RunDir, look: QuickLook, phase: Phase) -> PhaseStatus:
+def _phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseStatus:
     """Records that the plan does not name are good ones all the same, beside it."""
     recorded, report, _ = look
     files = [] if report is None else [file for file in report.files if file.phase == phase]
@@ -301,7 +301,7 @@ _EXCERPT = 200
 def show_status(path: Path, console: Console) -> None:
     folder, pid = RunDir(path), writer_of(path)
     is_run, at_work = folder.is_run(), pid is not None
-    config = config_of(folder) if is_run else ""
+    config = load_run_config(folder) if is_run else ""
     limits, unknown = [], ""
     if not isinstance(config, str):  # else why it cannot be read is told of what is missing
         try:
@@ -317,7 +317,7 @@ def show_status(path: Path, console: Console) -> None:
         say(console, f"{path.name}: being replaced", "bold")
         warn(console, said)
     else:
-        _show_run(folder, quick_look(folder, config), limits, console)
+        _show_run(folder, inspect_quickly(folder, config), limits, console)
     _show_costs(folder.usage, console, at_work=at_work)
     for key, limit in limits:
         say(console, f"{key}: {limit}")
@@ -331,7 +331,7 @@ def show_status(path: Path, console: Console) -> None:
     _show_errors(folder.errors, console)
 
 
-def _show_run(folder: RunDir, look: QuickLook, limits: Limits, console: Console) -> None:
+def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Console) -> None:
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is None:
         say(console, f"{folder.path}: not started yet (no meta.json)")
@@ -385,15 +385,15 @@ def _show_phases(
         complete = name in (ended or ()) if of.owed is None else not of.owed
         counts = (of.planned, of.good, of.failed, of.owed)
         rows.append((name, None if ended is None else complete, *counts))
-    figures = columns_of("planned", "good", "failed", "missing", kind="count")
-    show_rows(console, "", (*columns_of(heading, "complete"), *figures), rows)
+    figures = make_columns("planned", "good", "failed", "missing", kind="count")
+    show_rows(console, "", (*make_columns(heading, "complete"), *figures), rows)
 
 
 def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console: Console) -> None:
     """What is invalid, what is owed, and what to do about both."""
     if invalid := sum(file.invalid for file in report.files):
         mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
-        warn(console, f"{numbered(invalid, 'invalid record')}; see {mend}")
+        warn(console, f"{pluralize(invalid, 'invalid record')}; see {mend}")
     if report.no_plan:
         warn(console, f"what is missing cannot be counted: {report.no_plan}")
     if report.unsettled:
@@ -412,7 +412,7 @@ def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
         costs = model_costs(usage, at_work=at_work)
         shown = ShownNames.of(cost.model for cost in costs)
-        show_costs(shown.renamed(costs), console)
+        show_costs(shown.shorten_in(costs), console)
         say_names(console, shown)
     except StoreError as error:
         warn(console, f"its cost is unknown: {error}")
@@ -427,7 +427,7 @@ def _show_errors(errors: Path, console: Console) -> None:
     if not last:
         return
     rows = [(*of_kind, times) for of_kind, times in groups.most_common(_MOST_ROWS)]
-    columns = (*columns_of("phase", "model", "error"), *columns_of("times", kind="count"))
+    columns = (*make_columns("phase", "model", "error"), *make_columns("times", kind="count"))
     show_rows(console, "Errors so far", columns, rows)
     if (left_out := len(groups) - _MOST_ROWS) > 0:
         console.print(f"… and {left_out:,} more kinds")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import BatchLost
-from coeval.core.text import numbered
-from coeval.pipeline.upkeep.gaps import continue_command, unscored_checks
-from coeval.reports.content import columns_of
+from coeval.core.text import pluralize
+from coeval.pipeline.upkeep.gaps import continue_command, read_unscored_checks
+from coeval.reports.content import make_columns
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from coeval.pipeline.phases.supplied import ShortSupply
     from coeval.pipeline.run_session import PhaseOutcome, RunSummary
-    from coeval.pipeline.upkeep.repair import Missing
+    from coeval.pipeline.upkeep.repair import MissingRecords
     from coeval.store.rundir import RunDir
 
 # On a terminal; a pipe is told of all.
@@ -27,7 +27,7 @@ _MOST_FILES = 8
 _MOST_REASONS = 20
 
 
-def tell_missing(missing: Missing, folder: RunDir, console: Console) -> None:
+def tell_missing(missing: MissingRecords, folder: RunDir, console: Console) -> None:
     """Say what of a run's plan is not there, if anything is, in which files, and the way on."""
     if missing.gaps is None or not missing.sentences:
         for sentence in missing.sentences:
@@ -38,7 +38,7 @@ def tell_missing(missing: Missing, folder: RunDir, console: Console) -> None:
     most = _MOST_FILES if console.file.isatty() else None
     if left_out := show_lacking_files(missing.gaps.lacking, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
-        say(console, f"… and {numbered(left_out, 'more file')}; see {more}")
+        say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
     tell_way_on(console, missing.gaps.short, continue_command(folder), owed=missing.gaps.owed)
 
 
@@ -48,7 +48,7 @@ def show_lacking_files(
     """Print which files lack how many records, those that lack most first, and return how many more do."""
     shown = sorted(lacking, key=lambda file: -file[1])[:most]
     if shown:
-        columns = (*columns_of("missing", kind="count"), *columns_of("of file"))
+        columns = (*make_columns("missing", kind="count"), *make_columns("of file"))
         show_rows(console, title, columns, ((count, name) for name, count in shown))
     return len(lacking) - len(shown)
 
@@ -69,25 +69,25 @@ def tell_way_on(
 
 def checks_first(folder: RunDir, owed: int) -> str:
     """Say which checks to put right where nothing but these is ``owed``; else empty."""
-    unscored = unscored_checks(folder)
+    unscored = read_unscored_checks(folder)
     if not unscored.records or owed > unscored.records:
         return ""
     (task, factor, why), count = unscored.reasons.most_common(1)[0]
-    more = numbered(len(unscored.reasons) - 1, "more reason")
+    more = pluralize(len(unscored.reasons) - 1, "more reason")
     also = f", and {more}" if len(unscored.reasons) > 1 else ""
     return f"Put right first why checks have no score: {task}, {factor}: {why} ({count:,}{also})."
 
 
 def show_unscored_checks(folder: RunDir, console: Console) -> None:
     """Print a table of why checks have no score, if some have none."""
-    reasons = unscored_checks(folder).reasons.most_common()
+    reasons = read_unscored_checks(folder).reasons.most_common()
     if not reasons:
         return
     rows = [(f"{task}, {factor}", n, why) for (task, factor, why), n in reasons[:_MOST_REASONS]]
-    columns = (*columns_of("check"), *columns_of("answers", kind="count"), *columns_of("why"))
+    columns = (*make_columns("check"), *make_columns("answers", kind="count"), *make_columns("why"))
     show_rows(console, "Checks without a score", columns, rows)
     if len(reasons) > len(rows):
-        say(console, f"… and {numbered(len(reasons) - len(rows), 'more reason')}")
+        say(console, f"… and {pluralize(len(reasons) - len(rows), 'more reason')}")
 
 
 def tell_gaps(summary: RunSummary, messages: Console) -> None:
@@ -98,8 +98,8 @@ def tell_gaps(summary: RunSummary, messages: Console) -> None:
         if outcome.missing:
             counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
             rows.append((phase, *counts, _why(outcome, interrupted=summary.interrupted)))
-    counted = columns_of("planned", "there", "missing", kind="count")
-    show_rows(messages, "", (*columns_of("phase"), *counted, *columns_of("why")), rows)
+    counted = make_columns("planned", "there", "missing", kind="count")
+    show_rows(messages, "", (*make_columns("phase"), *counted, *make_columns("why")), rows)
 
 
 _GAPS = {BatchLost.kind: "the batch job failed (reason above)"}

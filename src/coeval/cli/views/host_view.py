@@ -14,13 +14,13 @@ from coeval.cli.views.table_view import show_rows, show_table
 from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING
 from coeval.core.model import ModelSpec
-from coeval.core.text import dollar_rate, numbered
+from coeval.core.text import dollar_rate, pluralize
 from coeval.engine.probing import HostReport, OfferedModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.models.open import find_model_obstacle
 from coeval.pricing.price_book import FREE_HERE
-from coeval.reports.content import Cell, ReportTable, columns_of
+from coeval.reports.content import Cell, ReportTable, make_columns
 
 # --- Credentials found, by place
 
@@ -77,7 +77,7 @@ def _missing(spec: ModelSpec, keys: Keys) -> str | None:
 def print_credentials(found: Sequence[FoundCredential], console: Console) -> None:
     """A row for each."""
     rows = [(_named(each), each.usable, _where(each)) for each in found]
-    show_rows(console, "", columns_of("interface", "usable", "found"), rows)
+    show_rows(console, "", make_columns("interface", "usable", "found"), rows)
 
 
 def _named(found: FoundCredential) -> str:
@@ -98,8 +98,8 @@ def _where(found: FoundCredential) -> str:
     return f"nothing; set {variables}" if variables else "nothing"
 
 
-_COLUMNS = (*columns_of("model"), *columns_of("context", "input", "output", kind="count"))
-_MORE_COLUMNS = (*_COLUMNS, *columns_of("cached", kind="count"), *columns_of("price by"))
+_COLUMNS = (*make_columns("model"), *make_columns("context", "input", "output", kind="count"))
+_MORE_COLUMNS = (*_COLUMNS, *make_columns("cached", kind="count"), *make_columns("price by"))
 
 
 def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) -> None:
@@ -114,7 +114,7 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
             shown = f"{model.id} ({', '.join(names)})" if names else model.id
             rows.append((shown, *_cells(model, verbose)))
             priced |= dict.fromkeys(_sources(model))
-        title = f"{served_by(report)}: {numbered(len(rows), 'model')}"
+        title = f"{served_by(report)}: {pluralize(len(rows), 'model')}"
         if rows:
             bold = frozenset((at, 0) for at, model in enumerate(report.models) if model.id in report.names)
             columns = _MORE_COLUMNS if verbose else _COLUMNS

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
-from coeval.analysis.measures.measured import Analysis, leaves
-from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, plain_measures, shown_parts
+from coeval.analysis.measures.measure_tree import Analysis, iterate_leaves
+from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, measures_to_json, select_parts
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
 from coeval.cli.views.results_view import json_text
 from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.figures import MISSING
-from coeval.core.plain import guarded
+from coeval.core.plain import guard_formula
 from coeval.core.shown_names import ShownNames
-from coeval.reports.content import ReportTable, Sentence, row_texts
+from coeval.reports.content import ReportTable, Sentence, format_rows
 from coeval.reports.experiment.part_tables import output_tables, run_tables, scores_table
 from coeval.reports.writers.markup import as_markdown as table_as_markdown
-from coeval.reports.writers.markup import escaped
+from coeval.reports.writers.markup import escape_markdown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +35,7 @@ _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missi
 
 
 def as_json(measures: Measures, analysis: Analysis) -> str:
-    return json_text(plain_measures(measures, analysis), indent=2) + "\n"
+    return json_text(measures_to_json(measures, analysis), indent=2) + "\n"
 
 
 def as_csv(measures: Measures, analysis: Analysis) -> str:
@@ -45,10 +45,10 @@ def as_csv(measures: Measures, analysis: Analysis) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
-    for name, part in shown_parts(measures, analysis):
-        for leaf in leaves(name, part):
+    for name, part in select_parts(measures, analysis):
+        for leaf in iterate_leaves(name, part):
             place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
-            writer.writerow([*map(guarded, place), *("" if v is None else v for v in leaf.measured)])
+            writer.writerow([*map(guard_formula, place), *("" if v is None else v for v in leaf.measured)])
     return text.getvalue()
 
 
@@ -70,7 +70,7 @@ class _ShownAnalysis(NamedTuple):
 
 
 def _shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
-    shown = dict(shown_parts(measures, analysis))
+    shown = dict(select_parts(measures, analysis))
     scored = "students" in shown and isinstance(measures, RunMeasures) and measures.units > 0
     match measures:
         case RunMeasures():
@@ -85,7 +85,7 @@ def _shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
 def _says_something(table: ReportTable) -> bool:
     """A table of nothing but counts does not."""
     figures = [at for at, column in enumerate(table.columns) if at >= table.names and column.kind != "count"]
-    texts = row_texts(table.columns, table.rows)
+    texts = format_rows(table.columns, table.rows)
     known = table.name == "confusion" or any(row[at] not in ("", MISSING) for row in texts for at in figures)
     return known and bool(table.rows)
 
@@ -93,21 +93,21 @@ def _says_something(table: ReportTable) -> bool:
 def as_markdown(measures: Measures, analysis: Analysis) -> str:
     """Findings as a list, then the tables, each below its title."""
     shown = _shown(measures, analysis)
-    parts = [f"**{escaped(SIMULATED)}**"] if shown.simulated else []
+    parts = [f"**{escape_markdown(SIMULATED)}**"] if shown.simulated else []
     if shown.findings:
-        parts.append("\n".join(f"- {escaped(finding)}" for finding in shown.findings))
+        parts.append("\n".join(f"- {escape_markdown(finding)}" for finding in shown.findings))
     parts.append(f"Scores that count (units): {measures.units:,}.")
     for part in (*([shown.scores] if shown.scores is not None else []), *shown.parts):
         if isinstance(part, Sentence):
-            parts.append(escaped(part.text))
+            parts.append(escape_markdown(part.text))
         else:
-            parts += [f"### {escaped(part.title)}", table_as_markdown(part)]
+            parts += [f"### {escape_markdown(part.title)}", table_as_markdown(part)]
     return "\n\n".join(parts) + "\n"
 
 
 def print_measures(measures: Measures, analysis: Analysis, console: Console, names: ShownNames) -> None:
     """``names``: of models as they are shown."""
-    shown = _shown(names.renamed(measures), analysis)
+    shown = _shown(names.shorten_in(measures), analysis)
     if shown.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
     if shown.scores is not None:

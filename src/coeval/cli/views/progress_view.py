@@ -21,11 +21,11 @@ from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import INTERRUPTED, Draining
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, figures, sentence
 from coeval.engine.session import SessionContext
 from coeval.models.keys import Keys
-from coeval.reports.content import Cell, columns_of
+from coeval.reports.content import Cell, make_columns
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -160,7 +160,7 @@ def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, hei
     if len(rows) >= height:
         rows = [row for row in rows if row[0].ended < row[0].owed][: height - 2]
     more = f"… {len(counts) - len(rows)} more" if len(rows) < len(counts) else ""
-    longest = max(map(cell_len, [more, *(plain(count.name) for count, _ in rows)]))
+    longest = max(map(cell_len, [more, *(escape_line(count.name) for count, _ in rows)]))
     columns = _columns([row for _, row in rows])
     before = len(columns)
     for needed, spared in ((longest, _SPARED), (min(longest, _SHORTEST_NAME), _SPARED_LAST)):
@@ -180,7 +180,9 @@ def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, hei
     for count, row in rows:
         done = count.recorded + count.ended
         drawing = [ProgressBar(total=max(count.planned, 1), completed=done, width=bar)] * drawn
-        table.add_row(Text(plain(count.name)), *drawing, *(Text(getattr(row, field)) for field in columns))
+        table.add_row(
+            Text(escape_line(count.name)), *drawing, *(Text(getattr(row, field)) for field in columns)
+        )
     if more:
         table.add_row(Text(more, style="dim"))
     return table
@@ -217,9 +219,9 @@ def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """A row for each job."""
     columns = (
-        *columns_of("batch", "model", "phase"),
-        *columns_of("requests", "done", "age", "looked at", kind="count"),
-        *columns_of("state"),
+        *make_columns("batch", "model", "phase"),
+        *make_columns("requests", "done", "age", "looked at", kind="count"),
+        *make_columns("state"),
     )
     show_rows(console, "Batch jobs", columns, map(_cells, jobs))
 

@@ -8,19 +8,19 @@ from itertools import groupby
 from rich.console import Console
 
 from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
-from coeval.analysis.run_results import Bill, ModelCost, bill, may_be_billed
+from coeval.analysis.run_results import Bill, ModelCost, bill, perhaps_billed
 from coeval.cli.streams import say
 from coeval.core.figures import MISSING
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
-from coeval.pricing.tariff import sources_reported
-from coeval.reports.content import Cell, ReportColumn, ReportTable, columns_of
-from coeval.reports.writers.terminal import as_terminal
+from coeval.pricing.tariff import join_price_sources
+from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
+from coeval.reports.writers.terminal import terminal_lines
 
 
 def show_table(console: Console, table: ReportTable) -> None:
     """Print a table within the console's width, and its note. Its texts are foreign, and obey nothing."""
-    for line in as_terminal(table, console.width):
+    for line in terminal_lines(table, console.width):
         console.print(line, soft_wrap=True)
     if table.note:
         say(console, table.note, "dim")
@@ -65,7 +65,7 @@ def pair_columns(a: str, b: str, difference: str) -> tuple[ReportColumn, ...]:
 def say_names(console: Console, shown: ShownNames) -> None:
     """Say what short names stand for, where there are any."""
     if shown.key:
-        full = "; ".join(f"{label} = {plain(name)}" for name, label in shown.key.items())
+        full = "; ".join(f"{label} = {escape_line(name)}" for name, label in shown.key.items())
         say(console, f"Names in full: {full}.", "dim")
 
 
@@ -84,7 +84,7 @@ def show_incomparable(found: Sequence[Incomparable], console: Console) -> None:
         rows = [(one.task, one.remedy or None, one.shown_why) for one in of_kind]
         if any(remedy for _, remedy, _ in rows):
             rows = [(task, remedy or MISSING, why) for task, remedy, why in rows]
-        columns = columns_of("model" if with_what == OTHER_MODELS else "task", "to change that", "why")
+        columns = make_columns("model" if with_what == OTHER_MODELS else "task", "to change that", "why")
         show_each(console, [ReportTable("", f"Not comparable with {with_what}", columns, tuple(rows))])
 
 
@@ -95,7 +95,7 @@ def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
     """A row for each model, the sum of them, and whose prices these are."""
     from coeval.reports.result_tables import cost_table  # it loads numpy and scipy
 
-    of_all, perhaps = bill(costs), [*may_be_billed(costs)]
+    of_all, perhaps = bill(costs), [*perhaps_billed(costs)]
     if of_all or perhaps:
         show_each(console, [cost_table(costs)])
         for sentence in (*perhaps, *_notes(of_all)):
@@ -115,4 +115,4 @@ def _notes(of_all: Bill) -> Iterator[str]:
             "tokens for them, or they came before the price was known"
         )
     if of_all.sources:
-        yield f"Prices: {sources_reported(of_all.sources)}."
+        yield f"Prices: {join_price_sources(of_all.sources)}."

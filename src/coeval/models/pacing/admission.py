@@ -21,7 +21,7 @@ from coeval.core.errors import (
     QuotaExhausted,
     RequestTimeout,
 )
-from coeval.core.model import ModelSpec, counted, most_answer_tokens, prompt_bytes
+from coeval.core.model import ModelSpec, count_prompt_bytes, mark_uncounted, max_answer_tokens
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
@@ -154,8 +154,8 @@ class Admission:
         timed out may have spent its money.
         """
         if reservation is None and self.is_priced:
-            tokens = most_answer_tokens(request.sampling, spec)
-            reservation = self.make_reservation(prompt_bytes(request), tokens, request.rank)
+            tokens = max_answer_tokens(request.sampling, spec)
+            reservation = self.make_reservation(count_prompt_bytes(request), tokens, request.rank)
         permit: Callable[[], Awaitable[None] | None] = self.take_permit
         unsent, settle = self.return_permit, self.settle
         if reservation is not None:
@@ -168,7 +168,7 @@ class Admission:
             while (money := permit()) is not None:
                 await money
             try:
-                completion = counted(await call(request))
+                completion = mark_uncounted(await call(request))
             except Draining:
                 unsent()
                 raise

@@ -313,7 +313,7 @@ def _decode_raw_reply(raw: Any) -> Any:
 def excerpt(raw: str | bytes, redactor: Redactor, longest: int = _EXCERPT) -> str:
     """Return the start of a host's text in one line, without a gateway's advice; redacted, then cut."""
     text = raw[:_READ].decode(errors="replace") if isinstance(raw, bytes) else raw[:_READ]
-    text = _ADVICE.sub("", redactor.message(" ".join(text.split())))
+    text = _ADVICE.sub("", redactor.redact_message(" ".join(text.split())))
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 

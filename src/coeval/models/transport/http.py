@@ -27,7 +27,7 @@ from coeval.core.errors import (
     RequestTimeout,
     Undecodable,
 )
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import LONGEST_HOLD_S, EndpointLimits, Limiter
 from coeval.models.pacing.throttle import Throttle, read_throttle
@@ -238,7 +238,7 @@ class Http:
     def describe_odd_replies(self) -> list[str]:
         """Describe in a sentence each kind of odd replies of a model; see `Completion`."""
         return [
-            f"{model}: {note} ({numbered(count, 'answer')}; see `notes` in records)"
+            f"{model}: {note} ({pluralize(count, 'answer')}; see `notes` in records)"
             for (model, note), count in sorted(self.odd_replies.items())
         ]
 

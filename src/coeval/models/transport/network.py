@@ -32,7 +32,7 @@ from yarl import URL
 
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.redaction import Redactor
-from coeval.core.shown_url import shown_url, url_secrets
+from coeval.core.shown_url import find_url_secrets, mask_url
 
 # More than any run opens; a system without a limit would otherwise set a billion.
 _ENOUGH_FILES = 65_536
@@ -168,12 +168,12 @@ def _copy_limited(source: _Download, file: IO[bytes], limit: int, tell: Callable
     for chunk in source.read_chunks():
         received += len(chunk)
         if received > limit:
-            raise SourceFailed(f"{shown_url(source.url)} holds more than the {limit:,} bytes expected")
+            raise SourceFailed(f"{mask_url(source.url)} holds more than the {limit:,} bytes expected")
         file.write(chunk)
         tell(received)
     if announced.isdecimal() and received < int(announced):
         problem = f"was cut off after {received:,} of {int(announced):,} bytes"
-        raise SourceFailed(f"{shown_url(source.url)} {problem}")
+        raise SourceFailed(f"{mask_url(source.url)} {problem}")
 
 
 class _Download:
@@ -198,7 +198,7 @@ class _Download:
             request.add_unredirected_header("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
         self._watch = _PaceWatch(self._patience_s)
         guard = _RedirectGuard(
-            self._watch, shown_url(self.url), _rank_name_nearness(parts.hostname or ""), _read_port(parts)
+            self._watch, mask_url(self.url), _rank_name_nearness(parts.hostname or ""), _read_port(parts)
         )
         opener = build_opener(_Redirects(guard), _Handler(guard))
         with ExitStack() as undoing:
@@ -231,7 +231,7 @@ class _Download:
                 error.close()  # it holds the connection
             if self._watch.slow:
                 pace = f"less than {_LEAST_PACE:,} bytes a second for {_PERIODS * self._patience_s:g} s"
-                raise SourceFailed(f"{shown_url(self.url)} is too slow: {pace}") from error
+                raise SourceFailed(f"{mask_url(self.url)} is too slow: {pace}") from error
             raise _make_download_error(self.url, error) from error
 
 
@@ -405,11 +405,11 @@ def _split_url(url: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable:
-        raise SourceFailed(f"{shown_url(url)} is no http:// or https:// address")
+        raise SourceFailed(f"{mask_url(url)} is no http:// or https:// address")
     return parts
 
 
 def _make_download_error(url: str, error: Exception) -> SourceFailed:
     reason = f"status {error.code}" if isinstance(error, HTTPError) else str(getattr(error, "reason", error))
-    cause = Redactor(url_secrets(url)).message(reason)
-    return SourceFailed(f"{shown_url(url)}: {cause or type(error).__name__}")
+    cause = Redactor(find_url_secrets(url)).redact_message(reason)
+    return SourceFailed(f"{mask_url(url)}: {cause or type(error).__name__}")

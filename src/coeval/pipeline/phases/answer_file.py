@@ -30,8 +30,8 @@ from coeval.store.record_index import NO_LINES, RecordFiles, RecordPart
 from coeval.store.rundir import RunDir
 from coeval.tables.harvest import Harvest
 from coeval.tables.item_map import ItemMap
-from coeval.tables.source_bytes import Reported
-from coeval.tables.table_source import SourceChoice, TableSource, local_source
+from coeval.tables.source_bytes import LineMessages
+from coeval.tables.table_source import SourceChoice, TableSource, find_local_source
 
 GIVEN = Recipe.of({"interface": "answers that exist"})
 """The recipe of answers that nobody was asked for; what they say is noticed by what follows from them."""
@@ -47,7 +47,9 @@ def answer_map(table: AnswerTable) -> ItemMap:
 
 def answer_source(table: AnswerTable) -> TableSource:
     """Find the files of a table of answers; raises UsageError where there are none."""
-    return local_source(SourceChoice(name=table.path, encoding=table.encoding, delimiter=table.delimiter))
+    return find_local_source(
+        SourceChoice(name=table.path, encoding=table.encoding, delimiter=table.delimiter)
+    )
 
 
 class AskedItem(RecordPart, frozen=True, kw_only=True):
@@ -151,13 +153,13 @@ def read_answer_files(
     instead: Mapping[Path, list[bytes]] = NO_LINES,
 ) -> list[AnswerFile]:
     """Read the tables of answers for the items of these files; ``instead`` as `RecordFiles.lines` has it."""
-    answered = {task.name: task for task in config.tasks if config.answered_by(task)}
+    answered = {task.name: task for task in config.tasks if config.students_with_answers(task)}
     read = cache(partial(_items_by_task, answered.keys(), items_in, instead))
     tasks = {name: ItemsOfTask(task, read) for name, task in answered.items()}
     files = {
         (task, student): AnswerFile(folder.responses(task, student), task, student, "")
         for task, of in tasks.items()
-        for student in config.answered_by(of.task)
+        for student in config.students_with_answers(of.task)
     }
     for student in config.students:
         of_student = [
@@ -207,7 +209,7 @@ class _Given:
     def __init__(self, *, by_id: bool) -> None:
         self._by_id = by_id
         self._rows: dict[str, _GivenRow] = {}
-        self._twice: dict[Path, Reported] = {}
+        self._twice: dict[Path, LineMessages] = {}
         self._used: set[str] = set()
         self._problems: list[str] = []
         self._numbered = ""  # a task whose items have no ids of their own
@@ -216,17 +218,17 @@ class _Given:
     def read(cls, source: TableSource, needed: ItemMap) -> _Given:
         """Read all rows. Raises UsageError: a table cannot be read, or lacks a column."""
         given = cls(by_id=needed.id is not None)
-        harvest = Harvest(source.tables(), needed)
-        for found in harvest.items():
+        harvest = Harvest(source.open_tables(), needed)
+        for found in harvest.read_items():
             answer = found.item.attributes.get(_RESPONSE)
             key = found.item.id if found.item.id is not None else _single_blanks(found.item.prompt)
             if answer is None:
                 continue
             first = given._rows.setdefault(key, _GivenRow(answer, found.path, found.line))
             if (first.path, first.line) != (found.path, found.line):
-                told = given._twice.setdefault(found.path, Reported())
+                told = given._twice.setdefault(found.path, LineMessages())
                 told.note(f"the prompt stood on line {first.line} already; the first one counts", found.line)
-        given._problems = harvest.problem_lines()
+        given._problems = harvest.describe_problems()
         return given
 
     def answers(self, of: ItemsOfTask) -> Iterator[tuple[AskedItem, str]]:
@@ -253,7 +255,7 @@ class _Given:
             return
         whole = msgspec.structs.replace(item_map(task.items), where=())
         try:
-            for found in Harvest(source_of(task.items).tables(), whole).items():
+            for found in Harvest(source_of(task.items).open_tables(), whole).read_items():
                 own = found.item.id if found.item.id is not None else f"{found.place:05d}"
                 self._used.add(own if self._by_id else _single_blanks(found.item.prompt))
         except UsageError:
@@ -262,15 +264,15 @@ class _Given:
     def remarks(self) -> Iterator[str]:
         """Say which rows are not used, by file and line; once all tasks have taken their answers."""
         yield from self._problems
-        unmatched: dict[Path, Reported] = {}
+        unmatched: dict[Path, LineMessages] = {}
         for key, row in self._rows.items():
             if key not in self._used:
                 what = "id" if self._by_id else "prompt"
                 if self._by_id and self._numbered and self._used.isdisjoint(self._rows):
                     what += f"; rows of {self._numbered} are numbered: name their column of ids in items.id"
-                unmatched.setdefault(row.path, Reported()).note(f"no item has this {what}", row.line)
+                unmatched.setdefault(row.path, LineMessages()).note(f"no item has this {what}", row.line)
         for path, reported in (*self._twice.items(), *unmatched.items()):
-            yield from reported.of(path)
+            yield from reported.format_lines(path)
 
 
 def _single_blanks(prompt: str) -> str:
@@ -288,7 +290,7 @@ def _from_items(of: ItemsOfTask, files: Mapping[str, AnswerFile]) -> None:
         file.table = items.path
     try:
         columns = msgspec.structs.replace(item_map(items), attributes=items.responses)
-        for found in Harvest(source_of(items).tables(), columns).items():
+        for found in Harvest(source_of(items).open_tables(), columns).read_items():
             own = found.item.id if found.item.id is not None else f"{found.place:05d}"
             answers[own] = found.item.attributes
     except UsageError as error:

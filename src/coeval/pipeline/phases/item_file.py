@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen, Undecodable
-from coeval.core.foreign import decode, decoder, utf8
+from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.core.regular_files import open_file
 from coeval.judging.labels import normalise
 from coeval.pipeline.config.draft import ItemSource
-from coeval.pipeline.config.findings import shown
+from coeval.pipeline.config.findings import describe_value
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.store.jsonl import store_error
 from coeval.tables.harvest import ItemOrigin
 from coeval.tables.item_map import ItemMap, MappedItem
-from coeval.tables.source_bytes import Reported
-from coeval.tables.table_source import SourceChoice, TableSource, local_source
+from coeval.tables.source_bytes import LineMessages
+from coeval.tables.table_source import SourceChoice, TableSource, find_local_source
 
 # --- What the section ``items`` of a task says of its table
 
@@ -42,7 +42,7 @@ def item_map(items: Items) -> ItemMap:
 
 def source_of(items: Items) -> TableSource:
     """The files of the section; raises UsageError where there are none."""
-    source = local_source(
+    source = find_local_source(
         SourceChoice(name=items.path, split=items.split, encoding=items.encoding, delimiter=items.delimiter)
     )
     return replace(source, license=items.license) if items.license is not None else source
@@ -88,7 +88,7 @@ class _Record(Datapoint, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """An item as its record stands, field by field."""
 
 
-_read_record = decoder(_Record)
+_read_record = make_decoder(_Record)
 
 
 def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
@@ -108,7 +108,7 @@ def _read_written(text: bytes, task: str, teacher: str) -> OwnItem | str:
     """The same of a line that a person or a program wrote."""
     text = text.removeprefix(BOM)
     try:
-        utf8(text)
+        decode_utf8(text)
     except Undecodable as error:
         return f"{error}; save the file as UTF-8"
     try:
@@ -156,14 +156,16 @@ def _misfit(fields: Mapping[str, msgspec.Raw]) -> str | None:
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
         return "its `prompt` is empty"
     if not isinstance(prompt, str):
-        return f"its `prompt` is {shown(prompt)}; give text"
+        return f"its `prompt` is {describe_value(prompt)}; give text"
     for name in _ATTRIBUTES:
         attributes = _value(fields, name)
         if attributes is not None and not isinstance(attributes, dict):
-            return f'its `{name}` is {shown(attributes)}; give a mapping, such as {{"topic": "privacy"}}'
+            wrong = f"its `{name}` is {describe_value(attributes)}"
+            return f'{wrong}; give a mapping, such as {{"topic": "privacy"}}'
         for attribute, value in (attributes or {}).items():
             if value is None or isinstance(value, list | dict):
-                return f"in its `{name}`, {attribute} is {shown(value)}; give one value, as text or a number"
+                wrong = f"in its `{name}`, {attribute} is {describe_value(value)}"
+                return f"{wrong}; give one value, as text or a number"
     return None
 
 
@@ -220,8 +222,8 @@ class ItemFile:
     lines: list[bytes] = field(default_factory=list)
     rewritten: bool = False
     ids: dict[str, int] = field(default_factory=dict)
-    problems: Reported = field(default_factory=Reported)
-    remarks: Reported = field(default_factory=Reported)
+    problems: LineMessages = field(default_factory=LineMessages)
+    remarks: LineMessages = field(default_factory=LineMessages)
     label_values: dict[str, dict[str, None]] = field(default_factory=dict)
     origin: ItemOrigin | None = None
     changed_since: str = ""
@@ -235,7 +237,7 @@ class ItemFile:
 
     def wrong(self) -> list[str]:
         """What cannot be used, a sentence a line."""
-        return [*self.flaws, *self.problems.of(self.path)]
+        return [*self.flaws, *self.problems.format_lines(self.path)]
 
     def add(self, line: bytes, item: Datapoint, number: int) -> int:
         """Take a record in; the line where its id stood first."""

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import listed, numbered
-from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files, item_writers
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import join_names, pluralize
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_item_writers, locate_item_files
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.answer_file import AnswerFile
@@ -32,9 +32,9 @@ from coeval.store.jsonl import replaced_whole
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.documents import CutDocuments, read_documents
-from coeval.tables.harvest import Harvest, ItemOrigin, Selection, read_origins, remember_origin, sampled
+from coeval.tables.harvest import Harvest, ItemOrigin, Selection, draw_sample, read_origins, write_origin
 from coeval.tables.item_map import ItemMap
-from coeval.tables.source_bytes import file_of
+from coeval.tables.source_bytes import hash_file
 from coeval.tables.table_source import TableSource
 
 # --- Items from a table: ``tasks[].items``
@@ -52,21 +52,21 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
     before = origins[-1] if origins and file.path.exists() else None
     try:
         source = source_of(items)
-        files = [file_of(path) for path in source.files] if before is not None else []
+        files = [hash_file(path) for path in source.files] if before is not None else []
     except UsageError as error:
         if before is None:
             file.flaws.append(str(error))
             return file
         file.said.append(f"the items that were taken on {before.taken_at} are used: {error}")
         return file.read()
-    if before is not None and before.same_as(files, needed, chosen):
+    if before is not None and before.matches(files, needed, chosen):
         return file.read()
     _take(file, source, needed, chosen, skip_bad=items.skip_bad)
-    if before is not None and not before.same_as(files, needed, before.selection):
+    if before is not None and not before.matches(files, needed, before.selection):
         file.changed_since = before.taken_at
         file.said.append(
             f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
-            f"{numbered(before.items, 'item')} then, {len(file.ids):,} now"
+            f"{pluralize(before.items, 'item')} then, {len(file.ids):,} now"
         )
     return file
 
@@ -80,19 +80,19 @@ def _selection(items: Items, most: int | None) -> Selection:
 
 def _take(file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selection, *, skip_bad: bool) -> None:
     names = (file.source.task.name, file.source.teacher)
-    prefix, harvest = item_prefix(*names), Harvest(source.tables(), needed)
-    for found in sampled(harvest.items(chosen.first), chosen):
+    prefix, harvest = item_prefix(*names), Harvest(source.open_tables(), needed)
+    for found in draw_sample(harvest.read_items(chosen.read_limit), chosen):
         made = made_item(found.item, prefix, names, found.place)
         file.add(made.line, made.item, found.line)
     file.rewritten = True
-    (file.said if skip_bad else file.flaws).extend(harvest.problem_lines())
+    (file.said if skip_bad else file.flaws).extend(harvest.describe_problems())
     if skip_bad and harvest.flawed:
-        file.said.append(f"{source.name}: {numbered(harvest.flawed, 'row')} without an item left out")
+        file.said.append(f"{source.name}: {pluralize(harvest.flawed, 'row')} without an item left out")
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
-        file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")
-    file.said += [f"{source.name}: {sentence}" for sentence in harvest.remarks(chosen)]
-    file.origin = ItemOrigin.of(source, harvest, chosen, len(file.ids))
+        file.flaws.append(f"{source.name}: of {pluralize(harvest.rows, 'row')} none makes an item{unwanted}")
+    file.said += [f"{source.name}: {sentence}" for sentence in harvest.describe_gaps(chosen)]
+    file.origin = ItemOrigin.from_harvest(source, harvest, chosen, len(file.ids))
 
 
 # Of a warning, which is one line or two.
@@ -123,7 +123,7 @@ class Supply:
             )
         for file in self.files:
             yield from file.said
-            yield from file.remarks.of(file.path)
+            yield from file.remarks.format_lines(file.path)
             yield from _untold_labels(file)
             if file.missing:
                 total = f"the {file.source.task.sampling.total:,} items that sampling.total asks for"
@@ -131,7 +131,7 @@ class Supply:
         for answers in self.answers:
             yield from answers.said
         for documents in self.documents.values():
-            yield from documents.said
+            yield from documents.omissions
 
     def refuse_flawed(self) -> None:
         """Raises ConfigError where lines cannot be used as items or answers; it names them."""
@@ -184,12 +184,12 @@ class Supply:
                 task, teacher = file.source.task.name, file.source.teacher
                 place = folder.datapoints(task, teacher)
                 taken = file.origin is not None and place.exists()
-                if taken and not b"".join(file.lines).startswith(file_bytes(place)):
+                if taken and not b"".join(file.lines).startswith(read_file_bytes(place)):
                     move_to_replaced(folder, [place])
                 with replaced_whole(place) as target:
                     target.writelines(file.lines)
                 if file.origin is not None:
-                    remember_origin(folder, (task, teacher), file.origin)
+                    write_origin(folder, (task, teacher), file.origin)
 
     def forget(self) -> None:
         """Drop lines and ids, once they are put: a million of them would stay as long as the run."""
@@ -209,8 +209,8 @@ def _untold_labels(file: ItemFile) -> Iterator[str]:
         if isinstance(declared, dict) and label not in declared:
             yield (
                 f"the students of {task.name} are not told which values {label} has "
-                f"({listed(sorted(values), _NAMED)}): name them in its output_description, or declare them "
-                "in target_attributes"
+                f"({join_names(sorted(values), _NAMED)}): name them in its output_description, or declare "
+                "them in target_attributes"
             )
 
 
@@ -243,8 +243,8 @@ class ShortSupply(NamedTuple):
                 f"their file {self.path} is missing, and coeval run --continue writes it again, with no call"
             )
         if self.student:
-            return f"add {numbered(self.missing, 'answer')} of {self.student} to {self.path}"
-        lines = numbered(self.missing, "line")
+            return f"add {pluralize(self.missing, 'answer')} of {self.student} to {self.path}"
+        lines = pluralize(self.missing, "line")
         there = self.total - self.missing
         return (
             f"add {lines} to {self.path} (docs/items.md), or set sampling.total of {self.task} to {there:,}"
@@ -266,7 +266,7 @@ def with_found_labels(config: Config, supply: Supply) -> Config:
 
 def _with_labels(config: Config, task: TaskConfig, found: Mapping[str, set[str]]) -> TaskConfig:
     declared = task.target_attributes
-    if not isinstance(declared, dict) or item_writers(config, task):
+    if not isinstance(declared, dict) or list_item_writers(config, task):
         return task
     undeclared = {label: sorted(values) for label, values in found.items() if label not in declared}
     return task.model_copy(update={"target_attributes": {**declared, **undeclared}}) if undeclared else task
@@ -305,7 +305,7 @@ def _table_of(config: Config, task: str, student: str) -> Path:
 def stored_supply(config: Config, folder: RunDir) -> Supply:
     """What lies in the run's folder, whatever has become of the tables that it was taken out of."""
     supply = Supply([], {})
-    for path, source in item_files(config, folder).items():
+    for path, source in locate_item_files(config, folder).items():
         if path.exists():
             supply.files.append(ItemFile(path, source).read())
         else:
@@ -320,7 +320,7 @@ def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> 
     An older layout is read where it is converted. Documents that are gone leave the items made from them.
     """
     supply = Supply([], {}, documents=dict(_documents(config, folder)))
-    for path, source in item_files(config, folder).items():
+    for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
             supply.files.append(table_items(ItemFile(path, source), folder))
             continue
@@ -338,7 +338,7 @@ def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocumen
     for task in config.tasks:
         if (section := task.documents) is None:
             continue
-        writers = item_writers(config, task)
+        writers = list_item_writers(config, task)
         try:
             found = read_documents(Path(section.path), section.chunk)
         except UsageError as error:
@@ -348,6 +348,6 @@ def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocumen
         if len(found.passages) < section.per_item:
             raise UsageError(
                 f"tasks.{task.name}.documents.per_item is {section.per_item}, and {section.path} makes "
-                f"{numbered(len(found.passages), 'passage')} only"
+                f"{pluralize(len(found.passages), 'passage')} only"
             )
         yield task.name, found

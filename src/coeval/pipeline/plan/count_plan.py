@@ -108,7 +108,7 @@ def refuse_changed(
     """
     if not plan_count.changed or stance is not Stance.REFUSE:
         return
-    old, new, scales = known_recipes(folder), _recipes(setups), _changed_scales(setups, folder)
+    old, new, scales = read_recipes(folder), _recipes(setups), _changed_scales(setups, folder)
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
         for reason in _reasons(changed, old, new, tables or {}, scales):
@@ -159,7 +159,7 @@ def _changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[s
     except ConfigError:
         return {}
     return {
-        (setup.task.name, factor): f": its scale was {was.spelled()}, now {now.spelled()}"
+        (setup.task.name, factor): f": its scale was {was.levels_text()}, now {now.levels_text()}"
         for setup in setups
         if setup.task.name in before
         for factor in setup.criteria
@@ -167,14 +167,14 @@ def _changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[s
     }
 
 
-def known_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
+def read_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
     """The parts of every recipe that made something here, by hash."""
     return read_json(folder.recipes, dict[str, dict[str, str]], missing={})
 
 
 def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
     """Add the recipes of this start to ``recipes.json``."""
-    known = known_recipes(folder)
+    known = read_recipes(folder)
     needed = known | _recipes(setups)
     if needed != known:
         write_json_atomic(folder.recipes, needed)

@@ -13,7 +13,7 @@ from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.records import model_of, task_prefix
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.answer_file import read_answer_files
@@ -60,8 +60,8 @@ class Preview:
             owed = self.plan_count.total("data_generation", task=task.name).owed
             if task.documents is not None and owed and not setup.space.passages:
                 raise UsageError(
-                    f"{numbered(owed, 'item')} of {task.name} are missing, and the documents cannot be read: "
-                    f"put {task.documents.path} back, or lower sampling.total"
+                    f"{pluralize(owed, 'item')} of {task.name} are missing, and the documents cannot be "
+                    f"read: put {task.documents.path} back, or lower sampling.total"
                 )
         if options.overwrite and options.only_models and not self.plan_count.total().owed:
             raise UsageError(
@@ -231,7 +231,7 @@ class _Foreseen(Blueprint):
 
 # --- Calls of a run that starts now
 
-NONE = Calls(0, 0)
+NO_CALLS = Calls(0, 0)
 Place: TypeAlias = tuple[Phase, str]
 """A phase of a task."""
 
@@ -249,37 +249,37 @@ class Forecast:
     warnings: Sequence[str]
 
     def calls_of_phase(self, phase: Phase) -> Calls:
-        return sum((calls for (of, _), calls in self.calls.items() if of == phase), NONE)
+        return sum((calls for (of, _), calls in self.calls.items() if of == phase), NO_CALLS)
 
     def calls_of_task(self, task: str) -> Calls:
-        return sum((calls for (_, of), calls in self.calls.items() if of == task), NONE)
+        return sum((calls for (_, of), calls in self.calls.items() if of == task), NO_CALLS)
 
     def planned_of_phase(self, phase: Phase) -> int:
         return sum(records for (of, _), records in self.planned.items() if of == phase)
 
     def owed_of_phase(self, phase: Phase) -> Calls:
-        return sum((records for (of, _), records in self.owed.items() if of == phase), NONE)
+        return sum((records for (of, _), records in self.owed.items() if of == phase), NO_CALLS)
 
     @property
     def total(self) -> Calls:
-        return sum(self.calls.values(), NONE)
+        return sum(self.calls.values(), NO_CALLS)
 
     @property
     def total_owed(self) -> Calls:
-        return sum(self.owed.values(), NONE)
+        return sum(self.owed.values(), NO_CALLS)
 
 
-def forecast(config: Config, options: RunOptions) -> Forecast:
+def forecast_start(config: Config, options: RunOptions) -> Forecast:
     """Count the calls of a run that starts now; nothing is asked, created or changed.
 
     Raises UsageError: it would not start: see `Preview.refuse`.
     """
     preview = preview_run(config, options)
     preview.refuse(options)
-    return expected(config, preview)
+    return build_forecast(config, preview)
 
 
-def expected(config: Config, preview: Preview) -> Forecast:
+def build_forecast(config: Config, preview: Preview) -> Forecast:
     """The forecast of a run that finds what ``preview`` says."""
     calls: dict[Place, Calls] = {}
     owed: dict[Place, Calls] = {}
@@ -288,7 +288,7 @@ def expected(config: Config, preview: Preview) -> Forecast:
         for kind in KINDS:
             proposals = len(preview.blueprint.owed_proposals(task, kind))
             place = (PHASE_OF[kind], task.name)
-            calls[place] = owed[place] = calls.get(place, NONE) + Calls(proposals, proposals)
+            calls[place] = owed[place] = calls.get(place, NO_CALLS) + Calls(proposals, proposals)
             planned[place] += proposals
         for phase in FLOWING:
             place = (phase, task.name)
@@ -299,7 +299,7 @@ def expected(config: Config, preview: Preview) -> Forecast:
     warnings = [sentence for setup in preview.plan.setups for sentence in setup.clippings()]
     warnings += preview.supply.remarks()
     for short in short_answers(preview.plan_count.unanswered, config):
-        answers = numbered(short.missing, "answer")
+        answers = pluralize(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)

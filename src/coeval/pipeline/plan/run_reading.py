@@ -24,14 +24,14 @@ from coeval.store.jsonl import append_lines, whole_lines
 from coeval.store.rundir import RunDir, now
 
 
-class Opened(NamedTuple):
+class FolderReading(NamedTuple):
     """An open reader, and what is to be known of it beside its own notes, one sentence each."""
 
     reader: Reader
     notes: tuple[str, ...]
 
 
-class Reading(NamedTuple):
+class RunReading(NamedTuple):
     """The same of a run."""
 
     reader: RunReader
@@ -39,18 +39,18 @@ class Reading(NamedTuple):
 
 
 @contextmanager
-def opened(folder: Path, *, shown: bool = False) -> Iterator[Opened]:
-    """Read a run as `reading` does, or what ``eval-framework`` left in a folder; raises the same."""
+def open_folder_reader(folder: Path, *, shown: bool = False) -> Iterator[FolderReading]:
+    """Read a run as `open_run_reader` does, or what ``eval-framework`` left in a folder; raises the same."""
     if RunDir(folder).is_run():
-        with reading(RunDir(folder), shown=shown) as (reader, notes):
-            yield Opened(reader, notes)
+        with open_run_reader(RunDir(folder), shown=shown) as (reader, notes):
+            yield FolderReading(reader, notes)
     else:
         with load(folder) as results:
-            yield Opened(results, tuple(sample_notes(results)))
+            yield FolderReading(results, tuple(sample_notes(results)))
 
 
 @contextmanager
-def reading(folder: RunDir, *, shown: bool = False) -> Iterator[Reading]:
+def open_run_reader(folder: RunDir, *, shown: bool = False) -> Iterator[RunReading]:
     """Read a run; where its ``config.yaml`` cannot be read, all that is on record counts, and a note says so.
     ``shown``: its results are about to be shown to somebody, which counts as a look while it grows.
 
@@ -69,7 +69,7 @@ def reading(folder: RunDir, *, shown: bool = False) -> Iterator[Reading]:
             notes.append(said)
         if shown and (unwritten := looks.record()):
             notes.append(unwritten)
-        yield Reading(reader, tuple(notes))
+        yield RunReading(reader, tuple(notes))
 
 
 def record_extension(source: RunDir, target: RunDir, planned: int) -> str:
@@ -78,7 +78,7 @@ def record_extension(source: RunDir, target: RunDir, planned: int) -> str:
     try:
         if source.path != target.path and source.looks.exists():
             copy_once(source.looks, target.looks)
-        with reading(source) as (reader, _):
+        with open_run_reader(source) as (reader, _):
             return RecordedLooks(source, reader).record_extension(planned, target)
     except CoevalError as error:
         return f"that the results of {source.path.name} were shown is not recorded as a look: {error}"

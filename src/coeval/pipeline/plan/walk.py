@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.core.records import SEPARATOR, answer_name, item_of, pair_name
+from coeval.core.records import SEPARATOR, answer_name, item_part, pair_name
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.judge_form import OrderedPair, PairDesign
@@ -301,7 +301,7 @@ class Walk:
         alike: _Alike | None = None,
     ) -> Iterator[Node]:
         """What is owed, or to be told, of the judgments of an answer; ``names``: its teacher and student."""
-        plan, teacher, item = self._plan, names[0], item_of(response, 1)
+        plan, teacher, item = self._plan, names[0], item_part(response, 1)
         row = self._recorded.rows.get(item, NO_ROW)
         renewed = bool(plan.renewed) and response in plan.renewed
         held = [get(row) for get in self._verdicts[response[len(item) :]]]
@@ -343,7 +343,7 @@ class Walk:
 
     def pairs_with(self, response: str) -> Iterator[str]:
         """The ids of the comparisons of an answer with others."""
-        item = item_of(response, 1)
+        item = item_part(response, 1)
         for each in self._comparisons:
             if response[len(item) :] in (self._students[at].suffix for at in (each.first, each.second)):
                 yield item + each.suffix

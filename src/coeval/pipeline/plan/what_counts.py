@@ -9,7 +9,7 @@ from coeval.analysis.planned_names import NameKind, Names, Planned, PlannedTask
 from coeval.core.errors import ConfigError
 from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import item_sources, item_writers
+from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
 from coeval.pipeline.config.findings import MOST_SHOWN
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
@@ -38,7 +38,7 @@ def planned_names(folder: RunDir) -> Planned | None:
     config, inherited = structure.config, inherited_by(folder)
     named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
-    given = {name for task in config.tasks for name in config.answered_by(task)}
+    given = {name for task in config.tasks for name in config.students_with_answers(task)}
     students = frozenset({model.name for model in config.with_role("student")} | given) or None
     players = [*config.models, *config.with_role("student")]
     families = {
@@ -52,7 +52,7 @@ def planned_names(folder: RunDir) -> Planned | None:
     samples = {student.name: student.samples for student in config.with_role("student")}
     everybody = {model.name for model in config.with_role("student")}
     own = {
-        name: frozenset(task.name for task in config.tasks if name in config.answered_by(task))
+        name: frozenset(task.name for task in config.tasks if name in config.students_with_answers(task))
         for name in given - everybody
     }
     some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
@@ -80,7 +80,7 @@ def _planned_task(
         factors=factors,
         labels=frozenset(task.label_attributes) | _of(mine, "label"),
         total=None if teachers is None or stays else task.sampling.most,
-        supply=frozenset(item_sources(config, task)),
+        supply=frozenset(list_item_suppliers(config, task)),
         scales={factor: task.scale_of(factor) for factor in sorted(judged or ())},
         checks=frozenset(task.checks),
         weights=task.weights,
@@ -97,7 +97,7 @@ def _or_all(names: Names, more: frozenset[str]) -> Names:
 
 
 def _teachers(config: Config, task: TaskConfig) -> Names:
-    return frozenset((*item_sources(config, task), *item_writers(config, task))) or None
+    return frozenset((*list_item_suppliers(config, task), *list_item_writers(config, task))) or None
 
 
 def _factors(task: TaskConfig, folder: RunDir) -> Names:

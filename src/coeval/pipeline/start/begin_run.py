@@ -21,13 +21,13 @@ from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.supplied import with_found_labels
-from coeval.pipeline.plan.count_plan import known_recipes
+from coeval.pipeline.plan.count_plan import read_recipes
 from coeval.pipeline.plan.preview import Preview, preview_run, supply_of
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession
-from coeval.pipeline.start.checks import check_start
+from coeval.pipeline.start.checks import refuse_bad_start
 from coeval.pipeline.start.inherit import (
     give_way,
     inherited_phases,
@@ -35,7 +35,13 @@ from coeval.pipeline.start.inherit import (
     source_folder,
     take_over,
 )
-from coeval.pipeline.start.open_start import Opening, open_start, owing, requested_under, resolved_models
+from coeval.pipeline.start.open_start import (
+    SessionOptions,
+    lock_and_open_session,
+    owing,
+    requested_under,
+    resolve_hosts,
+)
 from coeval.pricing.price_book import PriceBook
 from coeval.store.record_index import usage_on_record
 from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, now, phase_of_files
@@ -44,7 +50,7 @@ log = logging.getLogger("coeval")
 
 
 @dataclass(slots=True)
-class Begun:
+class StartedRun:
     """A run whose models answer and whose folder is ours.
 
     ``preview`` is what was found before anything was put in place; ``blocked`` are tasks without a blueprint.
@@ -65,9 +71,11 @@ class Begun:
 
 
 @asynccontextmanager
-async def begun(config: Config, options: RunOptions, context: SessionContext) -> AsyncIterator[Begun]:
+async def start_run(
+    config: Config, options: RunOptions, context: SessionContext
+) -> AsyncIterator[StartedRun]:
     """Hold a run's folder, models and journal open while its phases run. What there is and what is owed is
-    worked out once (`Begun.preview`), while the folder is locked.
+    worked out once (`StartedRun.preview`), while the folder is locked.
 
     Nothing is created before the configuration, the credentials and the items of benchmark
     teachers have been found to be in order.
@@ -75,17 +83,17 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
     watcher, prices, folder = context.watcher, PriceBook(), run_folder(config)
     if folder.replacing.exists():
         finish_replacing(folder)
-        check_start(config, options)  # another folder now than the one that was checked
-    config, choices = resolved_models(config, options, context.keys, prices)
+        refuse_bad_start(config, options)  # another folder now than the one that was checked
+    config, choices = resolve_hosts(config, options, context.keys, prices)
     context = replace(context, batching=_batching_of(config, options.batches, watcher))
     supply = supply_of(config, options)
     supply.need_items()
-    opening = Opening([model.spec() for model in options.opened(config)], log=True)
-    async with open_start(config, prices, context, opening) as session:
+    opening = SessionOptions([model.spec() for model in options.opened(config)], log=True)
+    async with lock_and_open_session(config, prices, context, opening) as session:
         for choice in choices:
             log.info("%s", choice)
         if not options.overwrite:
-            known_recipes(folder)  # where they cannot be read, it is told before anything is asked
+            read_recipes(folder)  # where they cannot be read, it is told before anything is asked
         preview = preview_run(config, options, supply)
         preview.refuse(options)
         for remark in supply.remarks():
@@ -112,7 +120,7 @@ async def begun(config: Config, options: RunOptions, context: SessionContext) ->
         )
         running = RunSession(settled, options, anchored, session)
         running.summary.notes += [remark for answers in supply.answers for remark in answers.said]
-        yield Begun(running, blueprint, meta, preview)
+        yield StartedRun(running, blueprint, meta, preview)
 
 
 def _batching_of(config: Config, mode: BatchMode, watcher: Watcher) -> Batching:

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import ALLOW_UNSANDBOXED, CONTINUE, ONLY_MODELS, OVERWRITE
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.judging.checks.check_options import check_problems, code_of, read_check
 from coeval.judging.checks.check_runner import sandbox_problem
 from coeval.judging.checks.rubric_check import CommandCheck, PythonCheck
 from coeval.models.local.callables import find_callable
-from coeval.pipeline.config.draft import OWN_ITEMS, Draft, declared_checks
-from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, render_path
+from coeval.pipeline.config.draft import OWN_ITEMS, Draft, list_checks
+from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, render_path
 from coeval.pipeline.config.items_section import AnswerTable, Items
-from coeval.pipeline.config.names import is_name
+from coeval.pipeline.config.names import is_valid_name
 from coeval.pipeline.config.roles import Teachers
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.answer_file import answer_map, answer_source
@@ -28,7 +28,7 @@ from coeval.pipeline.phases.item_file import item_map, source_of
 from coeval.pipeline.run_options import RunOptions
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
-from coeval.tables.item_map import ItemMap, is_condition, unknown_columns
+from coeval.tables.item_map import ItemMap, find_unknown_columns, is_condition
 from coeval.tables.table_source import TableSource
 
 # --- Item tables exist and have their columns (V-33)
@@ -36,7 +36,7 @@ from coeval.tables.table_source import TableSource
 
 def table_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
     """A table that is gone is told where nothing was taken out of it yet: see `table_items`."""
-    for index, name in draft.names("tasks").items():
+    for index, name in draft.names_by_index("tasks").items():
         path: KeyPath = ("tasks", index, "items")
         section = draft.get(*path)
         if section is None:
@@ -53,8 +53,8 @@ def table_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
 
 def answer_findings(draft: Draft, run: RunDir) -> Iterator[Finding]:
     """V-33 of tables of answers; one that is gone is told where no answer was taken out of it yet."""
-    tasks = draft.names("tasks").values()
-    for index, name in draft.names("students").items():
+    tasks = draft.names_by_index("tasks").values()
+    for index, name in draft.names_by_index("students").items():
         path: KeyPath = ("students", index, "responses")
         if (section := draft.get(*path)) is None or not section.keys() & {"prompt", "id"}:
             continue
@@ -79,12 +79,12 @@ def _columns(items: Items, path: KeyPath) -> Iterator[Finding]:
             yield Finding((*path, "responses", key[1]), "V-33", wrong, way)
 
 
-def _unknown(source: TableSource, needed: ItemMap) -> Iterator[tuple[tuple[str, ...], str, WayOut]]:
+def _unknown(source: TableSource, needed: ItemMap) -> Iterator[tuple[tuple[str, ...], str, Suggestion]]:
     """Columns that the first of the files lacks: their places in the map, and what is wrong."""
-    table = next(source.tables())
+    table = next(source.open_tables())
     table.close()
-    for key, column, known in unknown_columns(needed, table.columns):
-        yield key, f"{table.path} has no column '{column}'", WayOut(column, known, "columns:")
+    for key, column, known in find_unknown_columns(needed, table.columns):
+        yield key, f"{table.path} has no column '{column}'", Suggestion(column, known, "columns:")
 
 
 def _place(items: Items, path: KeyPath, key: tuple[str, ...]) -> KeyPath:
@@ -99,8 +99,8 @@ def _place(items: Items, path: KeyPath, key: tuple[str, ...]) -> KeyPath:
 
 def _code_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     sandbox = cache(sandbox_problem)
-    for index in draft.names("tasks"):
-        for factor, options in declared_checks(draft, index):
+    for index in draft.names_by_index("tasks"):
+        for factor, options in list_checks(draft, index):
             path: KeyPath = ("tasks", index, "rubric", factor)
             check = read_check(options) if not check_problems(options) else None
             if isinstance(check, PythonCheck) and (problem := check.problem()) is not None:
@@ -112,7 +112,7 @@ def _code_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
 
 def _function_findings(draft: Draft) -> Iterator[Finding]:
     """V-39: functions that are asked as models, and are not there."""
-    for index in draft.entries("models"):
+    for index in draft.entry_indices("models"):
         path: KeyPath = ("models", index, "parameters", "callable")
         place = draft.get(*path)
         if draft.get("models", index, "interface") == "python" and isinstance(place, str):
@@ -122,7 +122,7 @@ def _function_findings(draft: Draft) -> Iterator[Finding]:
                 yield Finding(path, "V-39", str(error))
 
 
-def code_of_checks(config: Config) -> Iterator[str]:
+def describe_check_code(config: Config) -> Iterator[str]:
     """What a run of this configuration executes besides asking models, a sentence for each check."""
     for task in config.tasks:
         for factor, options in task.checks.items():
@@ -136,7 +136,7 @@ _RESCUE = (
 )
 
 
-def check_start(config: Config, options: RunOptions) -> None:
+def refuse_bad_start(config: Config, options: RunOptions) -> None:
     """Check a configuration that was loaded before it was known how its run is to start.
 
     Raises ConfigError: the run cannot start so; nothing has been created.
@@ -153,14 +153,15 @@ def start_findings(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     A folder that holds no artifact of a phase in mode New (say, one with a probe's results only)
     is free. So is phase 3 where nothing lies but the items of benchmark teachers.
     """
-    if draft.all_named("models"):
+    if draft.has_all_names("models"):
         tables = [
-            draft.get("tasks", index, "items", "responses", default={}) for index in draft.entries("tasks")
+            draft.get("tasks", index, "items", "responses", default={})
+            for index in draft.entry_indices("tasks")
         ]
-        answered = [*draft.names("students").values(), *(name for table in tables for name in table)]
-        yield from _unknown_models([*draft.players(), *answered], start.only_models)
+        answered = [*draft.names_by_index("students").values(), *(name for table in tables for name in table)]
+        yield from _unknown_models([*draft.model_and_variant_names(), *answered], start.only_models)
     storage, identifier = draft.get("experiment", "storage_folder"), draft.get("experiment", "id")
-    if storage is None or identifier is None or not is_name(identifier):
+    if storage is None or identifier is None or not is_valid_name(identifier):
         return
     run = RunDir(Path(storage) / identifier)
     run.refuse_foreign()
@@ -200,7 +201,7 @@ def _unknown_models(known: list[str], needed: tuple[str, ...]) -> Iterator[Findi
     for name in needed:
         if name not in known:
             message = f"{ONLY_MODELS} names '{name}', which is none of them"
-            yield Finding(("models",), "V-30", message, WayOut(name, known, "models:"))
+            yield Finding(("models",), "V-30", message, Suggestion(name, known, "models:"))
 
 
 def _cannot_continue(run: RunDir, identifier: str, draft: Draft) -> Iterator[Finding]:
@@ -241,7 +242,7 @@ def _occupied(run: RunDir, draft: Draft) -> Iterator[Finding]:
     if supplied and standing == ["data_generation"] and not run.meta.exists():
         message = (
             f"{others[0]} belongs to no benchmark teacher of this file; items are read from "
-            f"{listed(map(str, supplied))}: rename it, or move it away"
+            f"{join_names(map(str, supplied))}: rename it, or move it away"
         )
         yield Finding(("experiment", "id"), "V-11", message)
     elif standing:
@@ -258,14 +259,14 @@ def _item_files(run: RunDir, draft: Draft) -> list[Path]:
     teachers = Teachers(draft)
     return [
         run.datapoints(name, teacher)
-        for index, name in draft.names("tasks").items()
-        for teacher in teachers.supplying(index)
+        for index, name in draft.names_by_index("tasks").items()
+        for teacher in teachers.list_suppliers(index)
     ]
 
 
 def _answer_files(run: RunDir, draft: Draft) -> set[Path]:
     """Where answers that exist are put."""
-    students = set(draft.names("students").values())
-    tasks = draft.names("tasks").items()
+    students = set(draft.names_by_index("students").values())
+    tasks = draft.names_by_index("tasks").items()
     of_tables = {i: draft.get("tasks", i, "items", "responses", default={}) for i, _ in tasks}
     return {run.responses(name, each) for index, name in tasks for each in (*students, *of_tables[index])}

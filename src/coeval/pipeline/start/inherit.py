@@ -13,11 +13,11 @@ import msgspec
 
 from coeval.analysis.planned_names import NameKind, Planned
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decode, make_decoder
 from coeval.core.options import CONTINUE
 from coeval.core.regular_files import open_file
-from coeval.core.text import numbered
-from coeval.pipeline.config.draft import item_files, resume_folder
+from coeval.core.text import pluralize
+from coeval.pipeline.config.draft import find_resume_folder, locate_item_files
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
     read_json,
@@ -105,7 +105,7 @@ def _rubric_names(config: Config, source: RunDir) -> Iterator[Name]:
 
 
 def _names_on_record(source: RunDir, phase: Phase) -> set[Name]:
-    read = decoder(_Named)
+    read = make_decoder(_Named)
     names: set[Name] = set()
     pairs = source.files(PAIRS) if phase == "evaluation" else []
     for path in (*source.files(phase), *pairs):
@@ -143,7 +143,7 @@ def source_folder(config: Config) -> RunDir | None:
     experiment = config.experiment
     if experiment.resume_from is None:
         return None
-    return RunDir(resume_folder(experiment.storage_folder, experiment.resume_from))
+    return RunDir(find_resume_folder(experiment.storage_folder, experiment.resume_from))
 
 
 def inherited_phases(config: Config) -> list[Phase]:
@@ -181,7 +181,7 @@ def take_over(config: Config, source: RunDir, target: RunDir) -> Taken:
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
         nouns: dict[str, str] = {of: "file" if of in PHASES[:2] else "record" for of in phases}
-        counts = ", ".join(f"{numbered(n, nouns[of])} of {of}" for of, n in converted.counts.items())
+        counts = ", ".join(f"{pluralize(n, nouns[of])} of {of}" for of, n in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
         return Taken(done, _left_out(converted.dropped))
     if "data_generation" in phases:
@@ -240,8 +240,10 @@ def cleared(config: Config, folder: RunDir) -> Cleared:
 
 def _supplied_files(config: Config, folder: RunDir) -> set[Path]:
     """Files of items and answers that people supply."""
-    answers = (folder.responses(task.name, of) for task in config.tasks for of in config.answered_by(task))
-    return {*item_files(config, folder), *answers}
+    answers = (
+        folder.responses(task.name, of) for task in config.tasks for of in config.students_with_answers(task)
+    )
+    return {*locate_item_files(config, folder), *answers}
 
 
 def give_way(config: Config, folder: RunDir) -> Path | None:

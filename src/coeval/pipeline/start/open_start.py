@@ -1,6 +1,6 @@
 """What every start shares: its models resolved, what they may spend, its folder locked, a session open.
 
-A run, a probe, samples for an estimate and proposals all go this way (`open_start`).
+A run, a probe, samples for an estimate and proposals all go this way (`lock_and_open_session`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, find_interface_obstacle
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of, sent_in_roles
+from coeval.pipeline.config.resolve import ResolvedConfig, list_role_parameters, list_routes, resolve_models
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FED_BY
@@ -39,7 +39,7 @@ from coeval.store.rundir import FOLDERS, RECORD_FILES, RunDir
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SessionOptions:
     """How a session is opened: ``specs`` are the models that are asked (None: all of the configuration),
     ``board`` counts their work, ``log``: the run's log is written meanwhile."""
 
@@ -49,8 +49,8 @@ class Opening:
 
 
 @asynccontextmanager
-async def open_start(
-    config: Config, prices: PriceBook, context: SessionContext, opening: Opening = Opening()
+async def lock_and_open_session(
+    config: Config, prices: PriceBook, context: SessionContext, opening: SessionOptions = SessionOptions()
 ) -> AsyncIterator[Session]:
     """Hold a run's folder and a session in it, whose account counts what is sent. ``config`` has no ``auto``.
 
@@ -79,13 +79,13 @@ def owing(preview: Preview) -> set[str] | None:
     return None if preview.unsettled else set(map(model_of, preview.plan_count.owing()))
 
 
-def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
+def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> ResolvedConfig:
     """The configuration with ``auto`` resolved; a run that goes on stays with the hosts it began with.
 
     Raises UsageError: some model has no host that can be asked.
     """
     if all(model.interface != "auto" for model in config.models):
-        return Resolved(config)
+        return ResolvedConfig(config)
     before = _routes_before(run_folder(config)) if options.continue_run else {}
     return resolve_models(
         config, lambda interface: find_interface_obstacle(interface, keys) is None, prices, before
@@ -95,7 +95,7 @@ def resolved_models(config: Config, options: RunOptions, keys: Keys, prices: Pri
 def _routes_before(folder: RunDir) -> dict[str, Route]:
     """The hosts that a run's models had at its last start; none where that can no longer be read."""
     try:
-        return routes_of(load_config(folder.config))
+        return list_routes(load_config(folder.config))
     except (ConfigError, StoreError):
         return {}
 
@@ -107,7 +107,7 @@ def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
     """
     quotas = config.experiment.quota
     ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
-    sent = {model.name: sent_in_roles(model) for model in config.models}
+    sent = {model.name: list_role_parameters(model) for model in config.models}
     terms = terms_of([model.spec() for model in config.models], ceilings, prices, sent)
     refuse_boundless(requested_under(config), terms, config.experiment.budget_usd)
     return terms
@@ -132,7 +132,7 @@ def _accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Acc
         folder.batches,
         _phase_of,
         config.experiment.budget_usd,
-        own_usage(folder) if costs else {},
+        read_own_usage(folder) if costs else {},
     )
 
 
@@ -140,7 +140,7 @@ def _phase_of(path: Path) -> str:
     return next((phase for phase, folder in FOLDERS.items() if folder == path.parent.name), "")
 
 
-def own_usage(folder: RunDir) -> dict[str, Usage]:
+def read_own_usage(folder: RunDir) -> dict[str, Usage]:
     """What the records of a run took, by model, less those that it took over; nothing where nobody noted what
     those took.
 

@@ -10,10 +10,10 @@ from coeval.models.batch.job_list import BatchMode, read_jobs
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config
-from coeval.pipeline.run import arun
+from coeval.pipeline.run import run_phases
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.run_session import RunSummary
-from coeval.pipeline.start.checks import check_start
+from coeval.pipeline.start.checks import refuse_bad_start
 from coeval.store.rundir import RunDir
 
 
@@ -37,8 +37,8 @@ async def fetch_batches(
             await cancel_jobs(orphans, folder, keys, watcher.note, gives_up=True)
     mode = BatchMode.CANCEL if cancel else BatchMode.FETCH
     options = RunOptions(continue_run=True, batches=mode)
-    check_start(config, options)
-    return await arun(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
+    refuse_bad_start(config, options)
+    return await run_phases(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
 
 
 def _there(config: Config, folder: RunDir) -> Config:

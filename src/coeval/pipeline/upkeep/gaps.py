@@ -14,12 +14,12 @@ import msgspec
 from coeval.core.errors import ConfigError, StoreError
 from coeval.core.records import CHECK
 from coeval.core.shown_url import HIDDEN
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
-from coeval.pipeline.plan.count_plan import PlanCount, count_plan, known_recipes, mixed_sentence
+from coeval.pipeline.plan.count_plan import PlanCount, count_plan, mixed_sentence, read_recipes
 from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import Node, Spared
@@ -71,9 +71,13 @@ class Gaps:
     def sentences(self, *, files: bool = True) -> Iterator[str]:
         """What of the plan is not there, for people; and where, unless all ``files`` are shown beside it."""
         if self.unsettled:
-            yield f"phases 1–2 are not finished for {listed(self.unsettled)}"
-        if said := missing_records({phase: self.missing(phase) for phase in _NOUNS}):
-            yield f"{said}; see {listed((name for name, _ in self.lacking), _MOST_NAMED)}" if files else said
+            yield f"phases 1–2 are not finished for {join_names(self.unsettled)}"
+        if said := describe_missing_records({phase: self.missing(phase) for phase in _NOUNS}):
+            yield (
+                f"{said}; see {join_names((name for name, _ in self.lacking), _MOST_NAMED)}"
+                if files
+                else said
+            )
 
 
 # Files in a sentence.
@@ -86,10 +90,10 @@ _NOUNS: dict[Phase, str] = {
 }
 
 
-def missing_records(counts: Mapping[Phase, int]) -> str:
+def describe_missing_records(counts: Mapping[Phase, int]) -> str:
     """How many records of phases 3–5 are not there, in words; empty: none."""
-    parts = [numbered(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
-    return f"missing from the plan: {listed(parts)}" if parts else ""
+    parts = [pluralize(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
+    return f"missing from the plan: {join_names(parts)}" if parts else ""
 
 
 def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Collection[Path] = ()) -> Gaps:
@@ -99,7 +103,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     """
     gaps = Gaps()
     blueprint = Blueprint(config, folder, follow_file=True, inherited=source_folder(config))
-    setups, known = [], known_recipes(folder)
+    setups, known = [], read_recipes(folder)
     for task in config.tasks:
         unusable = any(blueprint.artifact(task.name, kind) in damaged for kind in KINDS)
         drawn = None if unusable else blueprint.known(task)
@@ -177,7 +181,7 @@ class UnscoredChecks(NamedTuple):
     reasons: Counter[tuple[str, str, str]]
 
 
-def unscored_checks(folder: RunDir) -> UnscoredChecks:
+def read_unscored_checks(folder: RunDir) -> UnscoredChecks:
     """Read why checks have no score; raises StoreError where a file cannot be read."""
     paths = [path for path in folder.files("evaluation") if path.name.endswith(f".{CHECK}.evaluations.jsonl")]
     lacking: dict[str, _CheckPart] = {}

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import Suppliers
-from coeval.pipeline.config.findings import WayOut
+from coeval.pipeline.config.draft import BenchmarkTeachers
+from coeval.pipeline.config.findings import Suggestion
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
@@ -29,9 +29,9 @@ from coeval.tables.harvest import (
     HarvestedItem,
     ItemOrigin,
     Selection,
+    draw_sample,
     read_origins,
-    remember_origin,
-    sampled,
+    write_origin,
 )
 from coeval.tables.item_map import ItemMap, MappedItem
 from coeval.tables.table import Table
@@ -45,7 +45,7 @@ _HOW = (
 )
 
 
-class ItemPlace(NamedTuple):
+class IngestTarget(NamedTuple):
     """Where the items of a benchmark teacher for a task lie."""
 
     folder: RunDir
@@ -57,7 +57,7 @@ class ItemPlace(NamedTuple):
         return self.folder.datapoints(self.task.name, self.teacher)
 
 
-def place_in_config(file: Path, task: str | None = None, teacher: str | None = None) -> ItemPlace:
+def find_place_in_config(file: Path, task: str | None = None, teacher: str | None = None) -> IngestTarget:
     """The place in the run folder of an experiment file.
 
     Raises ConfigError: the file is none; UsageError: it has no benchmark teacher, or several places of which
@@ -67,8 +67,8 @@ def place_in_config(file: Path, task: str | None = None, teacher: str | None = N
     return _only_one(config, run_folder(config), (task, teacher), str(file))
 
 
-def place_in_run(path: Path, task: str | None = None, teacher: str | None = None) -> ItemPlace:
-    """The place in a run's folder, by the configuration that lies in it; raises as `place_in_config`."""
+def find_place_in_run(path: Path, task: str | None = None, teacher: str | None = None) -> IngestTarget:
+    """The place in a run's folder, by the configuration that lies in it; raises as `find_place_in_config`."""
     folder = existing_run(path, whole=False)
     if not folder.config.exists():
         raise UsageError(f"{folder.path} holds no config.yaml; name the experiment file by --config")
@@ -78,12 +78,14 @@ def place_in_run(path: Path, task: str | None = None, teacher: str | None = None
     return _only_one(structure.config, folder, (task, teacher), str(folder.config))
 
 
-def _only_one(config: Config, folder: RunDir, named: tuple[str | None, str | None], file: str) -> ItemPlace:
+def _only_one(
+    config: Config, folder: RunDir, named: tuple[str | None, str | None], file: str
+) -> IngestTarget:
     task, teacher = named
     tasks = {each.name: each for each in config.tasks}
     if task is not None and task not in tasks:
         raise UsageError(
-            f"--task {task}: {file} has no such task; {WayOut(task, tasks, 'tasks:').sentence()}"
+            f"--task {task}: {file} has no such task; {Suggestion(task, tasks, 'tasks:').sentence()}"
         )
     places = list(_places(config, folder))
     found = [p for p in places if task in (None, p.task.name) and teacher in (None, p.teacher)]
@@ -93,22 +95,22 @@ def _only_one(config: Config, folder: RunDir, named: tuple[str | None, str | Non
         teachers = dict.fromkeys(place.teacher for place in places)
         raise UsageError(
             f"--teacher {teacher}: no benchmark of {file} is named so; "
-            f"{WayOut(teacher, teachers, 'benchmarks:').sentence()}"
+            f"{Suggestion(teacher, teachers, 'benchmarks:').sentence()}"
         )
     if not found:
         if task is not None and (table := tasks[task].items) is not None:
             raise UsageError(f"the task {task} takes its items from {table.path}; change `items` of it")
         whom = f"the task {task}" if task is not None else "any task"
         raise UsageError(f"{file} has no benchmark teacher that serves {whom}. {_HOW}")
-    choices = listed(f"--task {p.task.name} --teacher {p.teacher}" for p in found)
+    choices = join_names(f"--task {p.task.name} --teacher {p.teacher}" for p in found)
     raise UsageError(f"{file} has several places for items: {choices}; name one")
 
 
-def _places(config: Config, folder: RunDir) -> Iterator[ItemPlace]:
-    suppliers = Suppliers.among(config)
+def _places(config: Config, folder: RunDir) -> Iterator[IngestTarget]:
+    suppliers = BenchmarkTeachers.from_config(config)
     for task in config.tasks:
-        for teacher in suppliers.of(task.name, task.category):
-            yield ItemPlace(folder, task, teacher)
+        for teacher in suppliers.serving(task.name, task.category):
+            yield IngestTarget(folder, task, teacher)
 
 
 # Distinct values kept in memory; a label with more is no label but free text.
@@ -116,7 +118,7 @@ _MOST_LABELS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ingestion:
+class IngestOptions:
     """What is to be taken in. ``tables`` are those of ``source``, from the first on; ``replace``: other items
     that stand in the place give way; ``skip_bad`` leaves rows out that make no item."""
 
@@ -129,14 +131,14 @@ class Ingestion:
     dry_run: bool = False
 
 
-class FirstItems(NamedTuple):
+class IngestPreview(NamedTuple):
     """What is shown before anything is written."""
 
     items: list[MappedItem]
     problems: list[str]
 
 
-class Ingested(NamedTuple):
+class IngestOutcome(NamedTuple):
     """What came of it. ``written``: the place holds these items now, and did not before; ``same``: it did.
     ``replaced`` is where those are that stood there. ``items`` were taken of ``rows``; ``remarks`` are
     sentences; ``cut``: nothing was read below those rows; ``values`` are those of the attributes, told
@@ -153,9 +155,9 @@ class Ingested(NamedTuple):
     values: Mapping[str, Sequence[str]] = {}
 
 
-def ingest(
-    needed: Ingestion, place: ItemPlace | None, go_on: Callable[[FirstItems], bool]
-) -> Ingested | None:
+def import_items(
+    needed: IngestOptions, place: IngestTarget | None, go_on: Callable[[IngestPreview], bool]
+) -> IngestOutcome | None:
     """Take the items in; None where ``go_on``, which is shown the first of them, says no. With ``dry_run``,
     and where there is no ``place``, all is read and nothing written.
 
@@ -169,18 +171,18 @@ def ingest(
             read_origins(place.folder)  # where they cannot be read, it is told before anything is written
         stands = place is not None and place.path.exists()
         harvest = Harvest(needed.tables, needed.map)
-        items = harvest.items(needed.needed.first)
+        items = harvest.read_items(needed.needed.read_limit)
         head = list(islice(items, 3))
         ours = needed.replace or not stands  # else nothing will be written
-        if ours and not go_on(FirstItems([found.item for found in head], harvest.problem_lines())):
+        if ours and not go_on(IngestPreview([found.item for found in head], harvest.describe_problems())):
             return None
-        stream = sampled(chain(head, items), needed.needed)
+        stream = draw_sample(chain(head, items), needed.needed)
         if place is None or needed.dry_run:
             return _counted(stream, harvest, needed)
         return _put(stream, harvest, needed, place, stands=stands)
 
 
-def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion) -> Ingested:
+def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, needed: IngestOptions) -> IngestOutcome:
     """Read all of it for somebody who writes no items."""
     items = 0
     values: dict[str, dict[str, None]] = {name: {} for name in needed.map.attributes}
@@ -195,8 +197,13 @@ def _counted(stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestio
 
 
 def _put(
-    stream: Iterator[HarvestedItem], harvest: Harvest, needed: Ingestion, place: ItemPlace, *, stands: bool
-) -> Ingested:
+    stream: Iterator[HarvestedItem],
+    harvest: Harvest,
+    needed: IngestOptions,
+    place: IngestTarget,
+    *,
+    stands: bool,
+) -> IngestOutcome:
     names = (place.task.name, place.teacher)
     prefix, items, replaced = item_prefix(*names), 0, None
     try:
@@ -211,7 +218,7 @@ def _put(
                 replaced = move_to_replaced(place.folder, [place.path])
     except _SameAsBefore:
         return _outcome(harvest, needed, items)._replace(same=True)
-    remember_origin(place.folder, names, ItemOrigin.of(needed.source, harvest, needed.needed, items))
+    write_origin(place.folder, names, ItemOrigin.from_harvest(needed.source, harvest, needed.needed, items))
     return _outcome(harvest, needed, items)._replace(written=True, replaced=replaced)
 
 
@@ -219,7 +226,7 @@ class _SameAsBefore(Exception):
     """These very items stand in the place already, so that nothing is to be written."""
 
 
-def _refuse_other(place: ItemPlace, aside: Path, needed: Ingestion) -> None:
+def _refuse_other(place: IngestTarget, aside: Path, needed: IngestOptions) -> None:
     if filecmp.cmp(place.path, aside, shallow=False):
         raise _SameAsBefore
     if not needed.replace:
@@ -229,22 +236,22 @@ def _refuse_other(place: ItemPlace, aside: Path, needed: Ingestion) -> None:
         )
 
 
-def _refuse_flawed(harvest: Harvest, needed: Ingestion, items: int) -> None:
+def _refuse_flawed(harvest: Harvest, needed: IngestOptions, items: int) -> None:
     if harvest.flawed and not needed.skip_bad:
         flawed = "1 row makes" if harvest.flawed == 1 else f"{harvest.flawed:,} rows make"
         raise ConfigError(
             [
-                *harvest.problem_lines(),
-                f"{flawed} no item, of {numbered(harvest.rows, 'row')}. Correct the table, or leave such "
+                *harvest.describe_problems(),
+                f"{flawed} no item, of {pluralize(harvest.rows, 'row')}. Correct the table, or leave such "
                 "rows out with --skip-bad. Nothing was written.",
             ]
         )
     if not items:
         unwanted = f", {harvest.unwanted:,} of which do not meet --where" if harvest.unwanted else ""
-        raise UsageError(f"there are no items in {numbered(harvest.rows, 'row')}{unwanted}")
+        raise UsageError(f"there are no items in {pluralize(harvest.rows, 'row')}{unwanted}")
 
 
-def _outcome(harvest: Harvest, needed: Ingestion, items: int) -> Ingested:
-    sentences = [*harvest.problem_lines(), *harvest.remarks(needed.needed)]
-    cut = needed.needed.first == items
-    return Ingested(False, False, harvest.rows, items, harvest.flawed, sentences, cut)
+def _outcome(harvest: Harvest, needed: IngestOptions, items: int) -> IngestOutcome:
+    sentences = [*harvest.describe_problems(), *harvest.describe_gaps(needed.needed)]
+    cut = needed.needed.read_limit == items
+    return IngestOutcome(False, False, harvest.rows, items, harvest.flawed, sentences, cut)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from coeval.core.plain import shortened
+from coeval.core.plain import cut_middle
 from coeval.core.yaml_text import yaml_line
 from coeval.judging.labels import LabelValues
 from coeval.tables.harvest import Selection
-from coeval.tables.item_map import ItemMap, usual_ids
+from coeval.tables.item_map import ItemMap, guess_id_columns
 from coeval.tables.source_bytes import TableRow
 from coeval.tables.table import Table
 from coeval.tables.table_source import SourceChoice, TableSource
@@ -36,7 +36,7 @@ class NewModel(NamedTuple):
     options: Mapping[str, float | str] = {}
 
 
-def simulated(roles: Collection[str]) -> tuple[NewModel, ...]:
+def simulated_models(roles: Collection[str]) -> tuple[NewModel, ...]:
     """Make models that need no key, for a file that runs at once."""
     if "teacher" in roles:
         sizes = {"large": 0.85, "medium": 0.6, "small": 0.35}
@@ -54,14 +54,14 @@ def _sim(name: str, roles: tuple[str, ...], **options: float) -> NewModel:
     return NewModel(f"sim-{name}", SIMULATED, f"sim-{name}", None, roles, options)
 
 
-class IdColumns:
+class IdColumnFinder:
     """Finds out, while the rows of tables are read, which of their columns tells rows apart: one that is
     called like an id, and has another value in each row. Values are remembered by 8 bytes of their hash.
     ``rejected`` are the columns that are none, each with the reason."""
 
     def __init__(self, columns: Collection[str]) -> None:
         self.rejected: dict[str, str] = {}
-        self._seen: dict[str, set[bytes]] = {name: set() for name in usual_ids(columns)}
+        self._seen: dict[str, set[bytes]] = {name: set() for name in guess_id_columns(columns)}
 
     @property
     def found(self) -> str | None:
@@ -86,7 +86,7 @@ class IdColumns:
             return f"{name} is empty or not an id"
         key = blake2b(str(value).encode(), digest_size=8).digest()
         if key in self._seen[name]:
-            return f"{name} has {shortened(str(value), _LONGEST_ID)} twice"
+            return f"{name} has {cut_middle(str(value), _LONGEST_ID)} twice"
         self._seen[name].add(key)
         return ""
 
@@ -124,9 +124,11 @@ class NewExperiment:
     budget_usd: float | None = None
 
 
-def of_table(by: str, name: str, table: NewItems, models: Sequence[NewModel] | None = None) -> NewExperiment:
+def experiment_from_table(
+    by: str, name: str, table: NewItems, models: Sequence[NewModel] | None = None
+) -> NewExperiment:
     """Make the experiment of a table, its task of the same name; without ``models``, simulated ones."""
-    identifier = usable_name(name) or "items"
+    identifier = clean_task_name(name) or "items"
     description, output = _words(table.map, table.labels)
     roles = [*([] if table.responses else ["student"]), *([] if table.labels else ["judge"])]
     against = "agrees with the reference" if table.map.reference is not None else "is right and complete"
@@ -136,7 +138,7 @@ def of_table(by: str, name: str, table: NewItems, models: Sequence[NewModel] | N
         task=identifier,
         description=description,
         output=output,
-        models=simulated(roles) if models is None else models,
+        models=simulated_models(roles) if models is None else models,
         rubric={} if table.labels else {"accuracy": f"The answer {against}."},
         items=dict(_items(table)),
     )
@@ -242,7 +244,7 @@ def _experiment_text(new: NewExperiment) -> Iterator[str]:
 
 def _words(needed: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """Description and output description, for somebody to better."""
-    values = [value for of in labels.values() for value in reported_apart(of)]
+    values = [value for of in labels.values() for value in distinct_labels(of)]
     if not labels:
         return "Answer the question.", ""
     if needed.choices is not None:
@@ -253,13 +255,13 @@ def _words(needed: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, s
     return what, f"One of: {', '.join(values)}"
 
 
-def reported_apart(values: Sequence[str]) -> list[str]:
+def distinct_labels(values: Sequence[str]) -> list[str]:
     """The first spelling of each label: those that answers are compared with as one are one."""
     known = LabelValues(values)
     return list(dict.fromkeys(known.named(value) or value for value in values))
 
 
-def usable_name(name: str) -> str:
+def clean_task_name(name: str) -> str:
     """What is left of a name when all that no name of a task may have is."""
     return re.sub(r"_{2,}", "-", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("_-.")
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen, StoreError, Undecodable, UsageError
-from coeval.core.foreign import decode, decoder, utf8
+from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import (
     LEVELS,
     Datapoint,
@@ -34,7 +34,7 @@ from coeval.core.records import (
     proposal_id,
     response_id,
 )
-from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, locate_item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
@@ -102,8 +102,8 @@ class Examiner:
         self._items: set[str] = set()
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
-        self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
-        self._read_pair = decoder(Preference)
+        self._read = {phase: make_decoder(kind) for phase, kind in _KIND.items()}
+        self._read_pair = make_decoder(Preference)
 
     def examine(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
         """The record that a whole line holds, or what is wrong with it.
@@ -114,7 +114,7 @@ class Examiner:
             found = read_item(line, source.task.name, source.teacher)
             return Flaw("item", found) if isinstance(found, str) else self._flaw(found.item) or found.item
         try:
-            utf8(line)
+            decode_utf8(line)
             pairs = phase == "evaluation" and b'"first_model_id"' in line and b'"response_id"' not in line
             record = self._read_pair(line) if pairs else self._read[phase](line)
         except Misshapen as error:
@@ -295,7 +295,7 @@ class RepairReport:
         return +found
 
 
-class Needed(NamedTuple):
+class RepairOptions(NamedTuple):
     """What a repair is asked for: the phases it may change, and how many lines it shows of each flaw."""
 
     phases: tuple[Phase, ...] = PHASES
@@ -303,7 +303,7 @@ class Needed(NamedTuple):
     examples: int = 0
 
 
-def repair(folder: RunDir, needed: Needed) -> RepairReport:
+def repair(folder: RunDir, needed: RepairOptions) -> RepairReport:
     """Examine a run's files, set aside what is invalid, and count what is owed then.
 
     Raises UsageError: this is no run, one of an older layout, or another process is at work on it;
@@ -326,18 +326,18 @@ def repair(folder: RunDir, needed: Needed) -> RepairReport:
             f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
         )
     with nullcontext() if needed.dry_run else folder.locked():
-        report = inspect(folder, needed)
+        report = inspect_run(folder, needed)
         if not needed.dry_run and any(file.invalid for file in report.files):
             report.aside = _set_aside(folder, report)
         return report
 
 
-def inspect(folder: RunDir, needed: Needed) -> RepairReport:
+def inspect_run(folder: RunDir, needed: RepairOptions) -> RepairReport:
     """What a run's files hold, examined line by line, and what is owed; reads, and changes nothing.
 
     Raises StoreError: a file cannot be read.
     """
-    config = config_of(folder)
+    config = load_run_config(folder)
     if isinstance(config, str):
         report = examine(folder, needed, config)
         report.no_plan = config
@@ -349,7 +349,7 @@ def inspect(folder: RunDir, needed: Needed) -> RepairReport:
     return report
 
 
-def config_of(folder: RunDir) -> Config | str:
+def load_run_config(folder: RunDir) -> Config | str:
     """The run's own configuration; a string says why it cannot be used."""
     try:
         return load_config(folder.config)
@@ -360,15 +360,17 @@ def config_of(folder: RunDir) -> Config | str:
 # --- Examination
 
 
-def examine(folder: RunDir, needed: Needed, config: Config | str) -> RepairReport:
+def examine(folder: RunDir, needed: RepairOptions, config: Config | str) -> RepairReport:
     """The state of the files of the wanted phases. Those before them are read too: records refer to them.
 
-    ``config`` as `config_of` has it: it names the user's items, and who answered them.
+    ``config`` as `load_run_config` has it: it names the user's items, and who answered them.
     """
     report, sources, given = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
     if not isinstance(config, str):
-        sources = item_files(config, folder)
-        given = [(task.name, student) for task in config.tasks for student in config.answered_by(task)]
+        sources = locate_item_files(config, folder)
+        given = [
+            (task.name, student) for task in config.tasks for student in config.students_with_answers(task)
+        ]
     examiner = Examiner(dict(rubrics(folder)), given)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
@@ -397,7 +399,10 @@ def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
 
 
 def _examine_file(
-    state: FileState, examine_line: Callable[[bytes], Kept | Flaw], report: RepairReport, needed: Needed
+    state: FileState,
+    examine_line: Callable[[bytes], Kept | Flaw],
+    report: RepairReport,
+    needed: RepairOptions,
 ) -> FileState:
     path, shown = state.path, Counter[str]()
     for offset, text in whole_lines(path):
@@ -515,7 +520,7 @@ def count_gaps(
 # Only where something does not fit is every line examined: a sound run of a million is shown in seconds.
 
 
-class QuickLook(NamedTuple):
+class QuickInspection(NamedTuple):
     """``report``: what the files hold and lack; None of a run that has not been started, or is of the older
     layout."""
 
@@ -524,7 +529,7 @@ class QuickLook(NamedTuple):
     gaps: Gaps | None = None
 
 
-class Missing(NamedTuple):
+class MissingRecords(NamedTuple):
     """What a run lacks, and that in words; ``gaps`` None: it cannot be counted, ``sentences`` say why.
     ``notes``: what else is to be known of the records that are there."""
 
@@ -533,38 +538,38 @@ class Missing(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def look_for_gaps(folder: RunDir) -> Missing:
+def find_missing_records(folder: RunDir) -> MissingRecords:
     """What a run lacks by its own configuration, as ``coeval status`` counts it; ``gaps`` are None where that
     is not there or cannot be used, for runs of the older layout, and where the folder is no run."""
-    if not folder.is_run() or isinstance(config := config_of(folder), str):
-        return Missing(None, ())
+    if not folder.is_run() or isinstance(config := load_run_config(folder), str):
+        return MissingRecords(None, ())
     try:
-        gaps = quick_look(folder, config).gaps
+        gaps = inspect_quickly(folder, config).gaps
     except (ConfigError, StoreError) as error:
-        return Missing(None, (f"what is missing cannot be counted: {error}",))
+        return MissingRecords(None, (f"what is missing cannot be counted: {error}",))
     if gaps is None:
-        return Missing(None, ())
-    return Missing(gaps, tuple(gaps.sentences()), (gaps.mixed,) if gaps.mixed else ())
+        return MissingRecords(None, ())
+    return MissingRecords(gaps, tuple(gaps.sentences()), (gaps.mixed,) if gaps.mixed else ())
 
 
-def quick_look(folder: RunDir, config: Config | str) -> QuickLook:
-    """Reads a run, and changes nothing; ``config`` as `config_of` has it.
+def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
+    """Reads a run, and changes nothing; ``config`` as `load_run_config` has it.
 
     Raises StoreError: a file cannot be read.
     """
     supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten
     recorded = Recorded().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
-        return QuickLook(recorded, None)
+        return QuickInspection(recorded, None)
     if _doubtful(folder, recorded):
-        report = examine(folder, Needed(), config)
+        report = examine(folder, RepairOptions(), config)
         recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
     else:
-        report = examine(folder, Needed(PHASES[:2]), config)
+        report = examine(folder, RepairOptions(PHASES[:2]), config)
     if isinstance(config, str):
         report.no_plan = config
-        return QuickLook(recorded, report)
-    return QuickLook(recorded, report, count_gaps(folder, config, report, recorded))
+        return QuickInspection(recorded, report)
+    return QuickInspection(recorded, report, count_gaps(folder, config, report, recorded))
 
 
 def _doubtful(folder: RunDir, recorded: Recorded) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -19,12 +19,12 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import of_few_values
-from coeval.reports.measure_table import Named, measure_table
+from coeval.reports.measure_table import TableHeading, measure_table
 from coeval.reports.plots import HeatMap, heat_map, item_dots
 
 # Of dots: of more items, those with a flag and a sample of the others.
@@ -74,7 +74,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
         items,
         strata,
     )
-    return section_of(
+    return make_section(
         "benchmark",
         "Is the benchmark any good?",
         [Sentence(text, "tasks") for text in coverage_sentences(measures.coverage)],
@@ -84,11 +84,13 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
 
 
 def task_table(coverage: Mapping[str, TaskCoverage]) -> ReportTable:
-    return measure_table(Named("tasks", "Tasks", ("Task",), "task"), TaskCoverage, coverage)
+    return measure_table(TableHeading("tasks", "Tasks", ("Task",), "task"), TaskCoverage, coverage)
 
 
 def teacher_table(teachers: Mapping[str, TeacherMeasures]) -> ReportTable:
-    named = Named("teachers", "Teachers: how far their items tell students apart", ("Teacher",), "teacher")
+    named = TableHeading(
+        "teachers", "Teachers: how far their items tell students apart", ("Teacher",), "teacher"
+    )
     return measure_table(named, TeacherMeasures, teachers)
 
 
@@ -100,17 +102,17 @@ def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
     reported = [words.format(f"{count:,}") for words, count in counted.items() if count]
     if reported:
         verb = "is" if next(filter(None, counted.values())) == 1 else "are"
-        yield f"Of {numbered(items, 'item')}, there {verb} {listed(reported)}."
+        yield f"Of {pluralize(items, 'item')}, there {verb} {join_names(reported)}."
         if any(found.near_duplicates for found in coverage.values()):
             yield "Items that nearly repeat each other count as one in every interval and test."
     elif items:
         ruled_out = ["passed or failed by all"] * (scored > 0) + ["reversed"] * (ranked > 0)
         said = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))
-        yield f"None of {numbered(items, 'item')} is {said}."
+        yield f"None of {pluralize(items, 'item')} is {said}."
     if items and not scored:
         yield "No answer has been scored, so which items are too easy or too hard is unknown."
     elif scored < items:
-        yield f"{numbered(items - scored, 'item')} without a score may be too easy or too hard."
+        yield f"{pluralize(items - scored, 'item')} without a score may be too easy or too hard."
     if scored and not ranked:
         yield (
             "Items on which better students do worse cannot be found: that takes three students or more, "
@@ -118,7 +120,7 @@ def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
         )
     absent = [f"{value} ({task})" for task, found in coverage.items() for value in found.absent]
     if absent:
-        yield f"Declared, but in no item: {listed(absent)}."
+        yield f"Declared, but in no item: {join_names(absent)}."
     elif any(found.acr.value is not None for found in coverage.values()):
         yield "Every declared value of an attribute occurs in some item."
 
@@ -161,7 +163,7 @@ def item_table(
 ) -> ReportTable:
     flag = {ReportColumn("flag", "What is wrong"): _flag}
     chosen = {each: items[each] for each in names}
-    table = measure_table(Named(name, title, ("Item",), "item"), ItemMeasures, chosen, beside=flag)
+    table = measure_table(TableHeading(name, title, ("Item",), "item"), ItemMeasures, chosen, further=flag)
     return msgspec.structs.replace(table, note=note)
 
 
@@ -184,7 +186,7 @@ def _strata(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTabl
         "strata",
         "Values of attributes",
         (
-            *columns_of("Value", "Teacher"),
+            *make_columns("Value", "Teacher"),
             ReportColumn("items", "Items", "count"),
         ),
         tuple(rows),

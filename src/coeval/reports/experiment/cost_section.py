@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
-from coeval.analysis.run_results import bill, may_be_billed
-from coeval.core.figures import points
-from coeval.core.plain import plain
-from coeval.core.text import dollars, listed, numbered
+from coeval.analysis.run_results import bill, perhaps_billed
+from coeval.core.figures import format_points
+from coeval.core.plain import escape_line
+from coeval.core.text import dollars, join_names, pluralize
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -22,13 +22,13 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    as_sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
+    warning_to_sentence,
 )
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import Named, measure_table
+from coeval.reports.measure_table import TableHeading, measure_table
 from coeval.reports.plots import value_plot
 from coeval.reports.result_tables import cost_table
 
@@ -66,7 +66,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
         if len(of) > 1
     ]
     said = (*_bargain(evidence, found, title), *_unpriced(found))
-    sentences = tuple(Sentence(plain(text), table.name) for text in said)
+    sentences = tuple(Sentence(escape_line(text), table.name) for text in said)
     return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
 
 
@@ -113,7 +113,7 @@ def _plot(name: str, found: Sequence[_Valued], evidence: RunEvidence) -> dict[st
     amounts = [getattr(one, name) for one in found]
     log = min(amounts) > 0 and max(amounts) > _WIDE * min(amounts)
     title = "$ per 1,000 answers" if name == "usd" else "median seconds per answer"
-    return value_plot("quality-cost", name, title, evidence.models, log=log)
+    return value_plot("quality-cost", name, title, evidence.models, log_scale=log)
 
 
 def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Ite
             return
     scores = {one.student: one.score.value or 0.0 for one in found}
     best = max(gaps, key=lambda student: (scores[student], student))
-    fewer = points(scores[leader] - scores[best])
+    fewer = format_points(scores[leader] - scores[best])
     yield (
         f"{leader} costs {prices[leader]}; the best that costs less is {best}: {dollars(usd[best])} for "
         f"{fewer} points fewer."
@@ -152,9 +152,9 @@ def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Ite
 def _unpriced(found: Sequence[_Valued]) -> Iterator[str]:
     """Who is not in the pictures."""
     if unpriced := [row.student for row in found if row.usd is None]:
-        yield f"Without a known price, and so not in the picture: {listed(unpriced)}."
+        yield f"Without a known price, and so not in the picture: {join_names(unpriced)}."
     if untimed := [row.student for row in found if row.usd is not None and row.seconds is None]:
-        yield f"Without a recorded time: {listed(untimed)}."
+        yield f"Without a recorded time: {join_names(untimed)}."
 
 
 # --- Failures by phase, model and reason
@@ -180,7 +180,7 @@ def failure_table(reader: RunReader) -> ReportTable:
         "failures",
         "What failed",
         (
-            *columns_of("What", "Model", "Reason"),
+            *make_columns("What", "Model", "Reason"),
             ReportColumn("count", "Failed", "count"),
         ),
         tuple(rows),
@@ -244,13 +244,13 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     gaps = evidence.missing.gaps
     lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
     discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
-    said = [*_money(evidence), *map(as_sentence, (*lacking, *discarded))]
+    said = [*_money(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
     costs = cost_table(evidence.results.costs)
     tables = (spending, costs, missing, failures, variance_table(measures.g_study))
-    return section_of(
+    return make_section(
         "cost",
         "What did it cost, and what is missing?",
         [Sentence(text, "phases") for text in said],
@@ -265,9 +265,9 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
         return
     tokens = sum(cost.input_tokens + cost.output_tokens for cost in costs)
     requests = sum(cost.requests for cost in costs)
-    requested = f"{numbered(requests, 'request')} took {numbered(tokens, 'token')}"
+    requested = f"{pluralize(requests, 'request')} took {pluralize(tokens, 'token')}"
     reported = bill(costs)
-    perhaps = list(may_be_billed(costs))
+    perhaps = list(perhaps_billed(costs))
     free = "at no known cost" if perhaps else "at no cost"
     yield f"{requested}, and cost {reported}." if reported else f"{requested}, {free}."
     yield from perhaps
@@ -276,10 +276,10 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
 def variance_table(study: GStudy | None) -> ReportTable:
     components = {} if study is None else part_names(study.components)
     title = "Where the scores scatter, in points"
-    table = measure_table(Named("variance", title, ("Part",)), Component, components)
+    table = measure_table(TableHeading("variance", title, ("Part",)), Component, components)
     if study is None:
         return table
-    left = f"; {numbered(study.left_out, 'item')} that lack some are left out" if study.left_out else ""
-    who = f"{numbered(len(study.students), 'student')} and {numbered(len(study.judges), 'judge')}"
+    left = f"; {pluralize(study.left_out, 'item')} that lack some are left out" if study.left_out else ""
+    who = f"{pluralize(len(study.students), 'student')} and {pluralize(len(study.judges), 'judge')}"
     note = f"Of the scores that all have: {who}{left}. Intervals are over items, by these judges."
     return msgspec.structs.replace(table, note=note)

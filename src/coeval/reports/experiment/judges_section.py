@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
-from coeval.analysis.measures.measured import ShownAs, declared
+from coeval.analysis.measures.measure_tree import ShownAs, field_declarations
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.measures.score_grid import LevelCounts
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
@@ -18,11 +18,11 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import Named, declared_column, measure_table
+from coeval.reports.measure_table import TableHeading, column_of_field, measure_table
 from coeval.reports.plots import HeatMap, bias_plot, heat_map
 
 # --- Level counts
@@ -43,7 +43,7 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
         name,
         title,
         (
-            *columns_of("Name", "Level"),
+            *make_columns("Name", "Level"),
             ReportColumn("share", "Share", "share"),
             ReportColumn("count", "Scores", "count"),
         ),
@@ -55,7 +55,9 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
 
 # Of each bias, what its rows are called.
 _BIASES = {
-    name: reported.column for name, reported in declared(JudgeBiases).items() if isinstance(reported, ShownAs)
+    name: reported.column
+    for name, reported in field_declarations(JudgeBiases).items()
+    if isinstance(reported, ShownAs)
 }
 _WITHOUT_VERDICT = (
     "Without an interval there is no verdict: to say what is usual takes answers of three families, and more "
@@ -75,10 +77,10 @@ def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     strict = ReportColumn("severity", "Strictness", "points", "How much lower it scores than the others", "")
     ranked = ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others", "")
     return measure_table(
-        Named("panel", "Judges", ("Judge",), "judge"),
+        TableHeading("panel", "Judges", ("Judge",), "judge"),
         JudgeMeasures,
         judges,
-        beside={
+        further={
             strict: lambda judge: judge.bias.severity.measured,
             ranked: lambda judge: not judge.degenerate,
         },
@@ -86,7 +88,9 @@ def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
 
 
 def agreement_table(agreement: Mapping[tuple[str, str], PairAgreement]) -> ReportTable:
-    return measure_table(Named("agreement", "Judges pairwise", ("Judge", "Other")), PairAgreement, agreement)
+    return measure_table(
+        TableHeading("agreement", "Judges pairwise", ("Judge", "Other")), PairAgreement, agreement
+    )
 
 
 def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
@@ -94,24 +98,24 @@ def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     found = {name: judge.consistency for name, judge in judges.items()}
     again = {name: one for name, one in found.items() if one is not None}
     title = "Each judge with itself, asked the very same again"
-    return measure_table(Named("itself", title, ("Judge",)), PairAgreement, again)
+    return measure_table(TableHeading("itself", title, ("Judge",)), PairAgreement, again)
 
 
 def length_table(length: Mapping[tuple[str, str], LengthContrast]) -> ReportTable:
     title = "What an answer of twice the length is worth, the first judge less the second"
-    return measure_table(Named("length", title, ("Judge", "Other")), LengthContrast, length)
+    return measure_table(TableHeading("length", title, ("Judge", "Other")), LengthContrast, length)
 
 
 def reliability_table(study: GStudy | None) -> ReportTable:
     studies = {} if study is None else {"these judges": study}
     return measure_table(
-        Named("reliability", "Reliability of the students' scores", ("By",)), GStudy, studies
+        TableHeading("reliability", "Reliability of the students' scores", ("By",)), GStudy, studies
     )
 
 
 def worth_table(study: GStudy | None) -> ReportTable:
     worth = {} if study is None else study.worth
-    return measure_table(Named("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, worth)
+    return measure_table(TableHeading("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, worth)
 
 
 def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
@@ -131,7 +135,7 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
             ReportColumn("judge", "Judge"),
             ReportColumn("bias", "Leaning"),
             ReportColumn("value", "By", "points", "In points of a score"),
-            declared_column(Favour, "usual"),
+            column_of_field(Favour, "usual"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 by Holm's method, over all judges"),
         ),
         tuple(rows),
@@ -167,7 +171,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
         length_table(measures.length),
         level_table("judge-levels", "Levels that judges give", given),
     )
-    weighted = not grid.three_levels
+    weighted = not grid.has_default_scale
     return section_of_judges(measures, said or [_NO_JUDGMENT], evidence.models, more, weighted=weighted)
 
 
@@ -187,4 +191,4 @@ def section_of_judges(
         pictures.append(leanings)
     tables = (judge_table(measures.judges), agreement, itself_table(measures.judges), biases, *more)
     sentences = [Sentence(text, "panel") for text in said]
-    return section_of("judges", "Can the judges be trusted?", sentences, pictures, tables)
+    return make_section("judges", "Can the judges be trusted?", sentences, pictures, tables)

@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.comparison.family import PairDifference
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.core.figures import NOT_KNOWN
-from coeval.core.plain import plain
-from coeval.core.text import listed
+from coeval.core.plain import escape_line
+from coeval.core.text import join_names
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -24,13 +24,13 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
 )
 from coeval.reports.difference_table import with_differences
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import label_table
-from coeval.reports.measure_table import apart, declared_column, declared_columns, rank_text
+from coeval.reports.measure_table import column_of_field, columns_by_field, differing_bounds, format_ranks
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 from coeval.reports.result_tables import LabelColumn, label_columns, sample_table
 
@@ -73,7 +73,7 @@ def order_sentences(measures: RunMeasures) -> Iterator[str]:
     others, order = measures.without_own.ranking, measures.ranking.order
     if len(order) < 2 or not others.order or others.ranges.get(others.order[0], (1, 1))[0] > 1:
         return
-    same = "the same" if others.order == order else listed(others.order)
+    same = "the same" if others.order == order else join_names(others.order)
     yield f"Without the scores that students gave themselves the order is {same}."
 
 
@@ -102,7 +102,7 @@ def standings(measures: RunMeasures) -> ReportTable:
         students, ranges = standing.students, standing.ranking.ranges
         for name in standing.order:
             score = students[name].score
-            add(standing, None, name, rank_text(ranges.get(name)), score, score.n)
+            add(standing, None, name, format_ranks(ranges.get(name)), score, score.n)
         tasks = sorted({task for found in students.values() for task in found.score_by_task})
         for task in tasks if len(tasks) > 1 else ():
             scored = [
@@ -118,8 +118,8 @@ def standings(measures: RunMeasures) -> ReportTable:
         "Scores by task, with and without self-judgments",
         (
             ReportColumn("scores", "Scores", "text", "All scores, or without self-judgments"),
-            *columns_of("Task", "Student"),
-            declared_column(Ranking, "ranges", "ranks"),
+            *make_columns("Task", "Student"),
+            column_of_field(Ranking, "ranges", "ranks"),
             ReportColumn("score", "Score", "points", "Mean over items of the mean over judges and factors"),
             ReportColumn("n", "Items", "count"),
         ),
@@ -171,7 +171,7 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     said = (*order_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
     said = said if judged else (_BY_LABEL,)
     sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
-    return section_of("leads", "Who leads, and is it sure?", sentences, pictures, tables)
+    return make_section("leads", "Who leads, and is it sure?", sentences, pictures, tables)
 
 
 def _difference_map(differences: ReportTable, students: Sequence[str]) -> Picture:
@@ -199,27 +199,27 @@ def student_table(
     measures: RunMeasures, order: Sequence[str], labelled: Sequence[LabelColumn] = ()
 ) -> ReportTable:
     """All that is known of students, by the accuracies of ``labelled`` tasks too."""
-    columns = declared_columns(StudentMeasures)
+    columns = columns_by_field(StudentMeasures)
     others = [field for field in columns if field not in ("score", "over_judges")]
     rows: list[tuple[Cell, ...]] = []
     for name in order:
         found = measures.students[name]
-        ranks = rank_text(measures.ranking.ranges.get(name))
+        ranks = format_ranks(measures.ranking.ranges.get(name))
         failed = 0 if found.counts is None else found.counts.failed
         counts = (found.score.n, *(getattr(found, field) for field in others), failed, found.score.missing)
         beside = (column.accuracies.get(name) for column in labelled)
         means = (found.score, _over_judges(found.over_judges), *beside)
-        rows.append((name, ranks, *means, *counts, *apart(found.bounds)))
+        rows.append((name, ranks, *means, *counts, *differing_bounds(found.bounds)))
     return ReportTable(
         "students",
         "Students",
         (
             ReportColumn("student", "Student"),
-            declared_column(Ranking, "ranges", "ranks"),
+            column_of_field(Ranking, "ranges", "ranks"),
             columns["score"],
             columns["over_judges"],
             *(
-                ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
+                ReportColumn(f"label-{at}", f"{escape_line(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
             ReportColumn("n", "Items", "count", terminal="n"),
@@ -251,11 +251,11 @@ def standing_table(title: str, students: Mapping[str, StudentScores], ranking: R
     rows = []
     for name in (*ranking.order, *sorted(students.keys() - set(ranking.order))):
         score = students[name].score
-        rows.append((name, rank_text(ranking.ranges.get(name)), score, score.n))
+        rows.append((name, format_ranks(ranking.ranges.get(name)), score, score.n))
     columns = (
         ReportColumn("student", "Student"),
-        declared_column(Ranking, "ranges", "ranks"),
-        declared_column(StudentMeasures, "score"),
+        column_of_field(Ranking, "ranges", "ranks"),
+        column_of_field(StudentMeasures, "score"),
         ReportColumn("n", "Items", "count", terminal="n"),
     )
     return ReportTable("scores", title, columns, tuple(rows))
@@ -271,7 +271,7 @@ def _differences(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
         (
             ReportColumn("better", "Student"),
             ReportColumn("other", "Less"),
-            *columns_of("Task", "Label") * of_labels,
+            *make_columns("Task", "Label") * of_labels,
         ),
         tuple((better, worse, *place) for place, better, worse, _ in pairs),
         note="Intervals and p allow for all pairs. Items are a sample of what these teachers write; over "
@@ -319,7 +319,7 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
         links[len(rows)] = urlencode({"student": name})
         cost = costs.get(name)
         spent = (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
-        rows.append((name, measured, rank_text(ranks), *spent))
+        rows.append((name, measured, format_ranks(ranks), *spent))
     return ReportTable(
         FRONT,
         "Students",
@@ -353,7 +353,10 @@ def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
     task, label, found = next(
         (task, name, found) for task, names in measures.labels.items() for name, found in names.items()
     )
-    meaning = f"Answers in 100 that state the right {plain(label)} in {plain(task)}, with its 95% interval"
+    meaning = (
+        f"Answers in 100 that state the right {escape_line(label)} in {escape_line(task)}, with its "
+        "95% interval"
+    )
     ranges = found.ranking.ranges
     return (
         "Accuracy",

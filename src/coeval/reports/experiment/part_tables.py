@@ -11,8 +11,8 @@ from coeval.analysis.measures.pair_measures import PairMeasures, PairRate
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.people.people_measures import people_sentences
-from coeval.core.text import listed
-from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, columns_of
+from coeval.core.text import join_names
+from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, make_columns
 from coeval.reports.evaluation_report import metric_table
 from coeval.reports.experiment.benchmark_section import (
     coverage_sentences,
@@ -33,7 +33,7 @@ from coeval.reports.experiment.judges_section import (
 )
 from coeval.reports.experiment.leading_section import standing_table, student_table
 from coeval.reports.experiment.where_section import confusion_table, label_table, mistakes
-from coeval.reports.measure_table import Named, measure_table
+from coeval.reports.measure_table import TableHeading, measure_table
 from coeval.reports.result_tables import sample_table
 
 Shown: TypeAlias = ReportTable | Sentence
@@ -95,7 +95,7 @@ def output_tables(measures: OutputMeasures, shown: Collection[str]) -> Iterator[
 def _of_pairs(found: PairMeasures) -> Iterator[Shown]:
     strengths, _, *judges = pairs_section(found, opened=True).tables
     yield strengths
-    named = Named("win-rates", "Win rates, the stronger against the weaker", ("Student", "Against"))
+    named = TableHeading("win-rates", "Win rates, the stronger against the weaker", ("Student", "Against"))
     yield measure_table(named, PairRate, found.rates)
     yield from judges
     yield Sentence("Points: a tie is half a win. docs/pairs.md")
@@ -113,8 +113,8 @@ def _of_students(measures: RunMeasures) -> Iterator[Shown]:
         for (task, name), found in (measures.checks or {}).items()
         for student, one in found.mean.items()
     ]
-    figures = (ReportColumn("mean", "Mean", "points"), *columns_of("n", "Missing", kind="count"))
-    yield ReportTable("checks", "Checks", (*columns_of("Check", "Student"), *figures), tuple(rows), names=2)
+    figures = (ReportColumn("mean", "Mean", "points"), *make_columns("n", "Missing", kind="count"))
+    yield ReportTable("checks", "Checks", (*make_columns("Check", "Student"), *figures), tuple(rows), names=2)
 
 
 def _beside_scores(measures: RunMeasures) -> ReportTable:
@@ -131,7 +131,7 @@ def _beside_scores(measures: RunMeasures) -> ReportTable:
     rows = tuple((*row, mean) for row, mean in zip(table.rows, means, strict=True))
     known = any(one.score.value is not None or one.score.missing for one in students.values())
     bounded = any(row[-2] is not None for row in rows)
-    over = any(table.columns[at].name == "over_judges" for at in table.places_in_use)
+    over = any(table.columns[at].name == "over_judges" for at in table.used_columns)
     note = (_OVER_JUDGES * over + _BOUNDS * bounded).strip()
     return msgspec.structs.replace(
         table, columns=tuple(columns), rows=rows if known else (), note=note, links={}
@@ -141,7 +141,7 @@ def _beside_scores(measures: RunMeasures) -> ReportTable:
 def _of_labels(measures: RunMeasures, *, whole: bool) -> Iterator[Shown]:
     """``whole``: for each student what is taken for what, else the commonest mistakes."""
     table = label_table(measures.labels)
-    yield table.with_columns("task", "label", "student")
+    yield table.reorder_columns("task", "label", "student")
     for task, attributes in measures.labels.items():
         for attribute, found in attributes.items():
             scored = {name: one for name, one in found.students.items() if one.accuracy.n}
@@ -151,7 +151,7 @@ def _of_labels(measures: RunMeasures, *, whole: bool) -> Iterator[Shown]:
             elif worst := mistakes(scored.values())[:3]:
                 due = {value: sum(one.expected[value] for one in scored.values()) for value, *_ in worst}
                 said = (f"{stated} for {value} ({n:,} of {due[value]:,})" for value, stated, n in worst)
-                yield Sentence(f"Most often mistaken in {task} ({attribute}): {listed(said)}.")
+                yield Sentence(f"Most often mistaken in {task} ({attribute}): {join_names(said)}.")
 
 
 def _of_judges(measures: RunMeasures | OutputMeasures, shown: Collection[str]) -> Iterator[Shown]:
@@ -159,7 +159,7 @@ def _of_judges(measures: RunMeasures | OutputMeasures, shown: Collection[str]) -
         table = agreement_table(measures.agreement)
         yield table
         weights = None if measures.panel is None else measures.panel.kappa_weights
-        if weights is not None and any(table.columns[at].name == "kappa" for at in table.places_in_use):
+        if weights is not None and any(table.columns[at].name == "kappa" for at in table.used_columns):
             yield Sentence("kappa: Cohen's weighted κ, linear in the values of levels.")
     if "judges" in shown:
         yield judge_table(measures.judges)
@@ -172,7 +172,7 @@ def _of_robust(robust: RobustMeasures) -> Iterator[Shown]:
         yield Sentence(f"No robust set: {robust.reason}.")
         return
     title = f"Robust set: {robust.datapoints or 0:,} of {robust.of_datapoints or 0:,} items"
-    whose = f"judges {listed(robust.judges or ())}; teachers {listed(robust.teachers or ())}"
+    whose = f"judges {join_names(robust.judges or ())}; teachers {join_names(robust.teachers or ())}"
     note = (
         f"Where the judges who agree best agree: {whose}. These items were selected by the same scores, so "
         "there are no ranks or p-values."

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, answer_figures
-from coeval.analysis.measures.measured_run import MeasuredRun
+from coeval.analysis.measures.compute import AnalyzedRun
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.shown_names import short_names
-from coeval.pipeline.upkeep.repair import Missing, look_for_gaps
+from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.reports.result_tables import Results, results
 
 
@@ -20,9 +20,9 @@ class RunEvidence(NamedTuple):
     missing."""
 
     reader: RunReader
-    measured: MeasuredRun
+    measured: AnalyzedRun
     results: Results
-    missing: Missing
+    missing: MissingRecords
     answers: AnswerFigures
     costs: Mapping[str, AnswerCost]
     is_choice: bool = False
@@ -50,9 +50,9 @@ class RunEvidence(NamedTuple):
         return list(dict.fromkeys((*self.students, *grid.judges, *grid.teachers)))
 
 
-def evidence_of(reader: RunReader, measured: MeasuredRun, notes: tuple[str, ...]) -> RunEvidence:
+def evidence_of(reader: RunReader, measured: AnalyzedRun, notes: tuple[str, ...]) -> RunEvidence:
     """Of a reader that is open already, and what was measured of it."""
-    found, missing = results(reader, notes, measured), look_for_gaps(reader.run)
+    found, missing = results(reader, notes, measured), find_missing_records(reader.run)
     items = measured.grid.items.ids
     answers = answer_figures(reader, items, measured.grid.students)
     costs = answers.by_student(np.ones(len(items), bool))

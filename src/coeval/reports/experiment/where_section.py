@@ -8,11 +8,11 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.label_measures import Labels, LabelStudent
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.student_measures import Named, StudentMeasures
-from coeval.core.figures import points
-from coeval.core.text import listed
+from coeval.core.figures import format_points
+from coeval.core.text import join_names
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -20,12 +20,12 @@ from coeval.reports.content import (
     ReportSection,
     ReportTable,
     Sentence,
-    columns_of,
-    section_of,
+    make_columns,
+    make_section,
 )
 from coeval.reports.experiment.judges_section import level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import apart, declared_column, declared_columns, rank_text
+from coeval.reports.measure_table import column_of_field, columns_by_field, differing_bounds, format_ranks
 from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 
 # --- Residuals of a grid
@@ -110,7 +110,7 @@ def where_section(evidence: RunEvidence) -> ReportSection:
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))
     sentences = [Sentence(text, "parts") for text in said]
-    return section_of("where", "Where?", sentences, pictures, [*tables, levels, recalls])
+    return make_section("where", "Where?", sentences, pictures, [*tables, levels, recalls])
 
 
 def _tasks(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
@@ -233,7 +233,7 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
         if low is not None and high is not None and abs(rest) > (high - low) / 2:
             found.append((abs(rest), place, rest))
     reported = [
-        f"{student} in {name} ({'+' * (rest > 0)}{points(rest)})"
+        f"{student} in {name} ({'+' * (rest > 0)}{format_points(rest)})"
         for _, (student, name), rest in sorted(found, reverse=True)[:_TOLD]
     ]
     if not found:
@@ -244,7 +244,7 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
     if reported:
         yield (
             "Furthest from what the student's own mean and the mean of all students there predict: "
-            f"{listed(reported)}."
+            f"{join_names(reported)}."
         )
 
 
@@ -259,20 +259,20 @@ def label_table(labels: Labels) -> ReportTable:
         for attribute, found in attributes.items():
             for name in found.order:
                 one = found.students[name]
-                ranks = rank_text(found.ranking.ranges.get(name))
+                ranks = format_ranks(found.ranking.ranges.get(name))
                 links[len(rows)] = urlencode({"student": name, "task": task})
                 counts = (one.correct, one.none_of_the_labels, one.accuracy.n)
                 lost = (one.failed, one.accuracy.missing)
-                bounds = apart(one.bounds)
+                bounds = differing_bounds(one.bounds)
                 figures = (one.accuracy, one.macro_f1, *counts)
                 rows.append((name, task, attribute, ranks, *figures, *lost, *bounds))
     return ReportTable(
         "labels",
         "Labels: how often they are right",
         (
-            *columns_of("Student", "Task", "Label"),
-            declared_column(Ranking, "ranges", "ranks"),
-            *declared_columns(LabelStudent).values(),
+            *make_columns("Student", "Task", "Label"),
+            column_of_field(Ranking, "ranges", "ranks"),
+            *columns_by_field(LabelStudent).values(),
             ReportColumn("n", "Answers", "count", terminal="n"),
             ReportColumn("failed", "Failed", "count", "Answers that came to nothing", ""),
             ReportColumn(
@@ -344,7 +344,7 @@ def mistakes(students: Iterable[LabelStudent]) -> list[tuple[str, str, int]]:
 def confusion_table(title: str, found: LabelStudent) -> ReportTable:
     """Expected labels below, stated ones beside; of many labels, the mistakes, the most frequent first."""
     if len(found.confusion) > _MOST_CONFUSED:
-        columns = (*columns_of("Expected", "Stated"), *columns_of("Answers", kind="count"))
+        columns = (*make_columns("Expected", "Stated"), *make_columns("Answers", kind="count"))
         most = f"{title}: most frequent mistakes"
         return ReportTable("confusion", most, columns, tuple(mistakes([found])), names=2)
     stated = (

@@ -13,13 +13,13 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.judged_answers import score_answers
-from coeval.analysis.measures.pair_measures import read_comparisons
+from coeval.analysis.measures.pair_measures import read_pair_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 # --- Item choice from an address: ``student=gpt&task=triage&order=worst``
 #
@@ -121,7 +121,7 @@ def _order(name: str) -> ItemOrder:
     for order in ORDERS:
         if order == name:
             return order
-    raise UsageError(f"order={name}: items are ordered by {listed(ORDERS)}")
+    raise UsageError(f"order={name}: items are ordered by {join_names(ORDERS)}")
 
 
 # --- Item and score tables
@@ -262,7 +262,7 @@ def _score(reader: Reader) -> None:
 @_score.register
 def _(reader: RunReader) -> None:
     score_answers(reader)
-    if (found := read_comparisons(reader)) is None:
+    if (found := read_pair_comparisons(reader)) is None:
         return
     items = [found.items[at] for at in found.item]
     judges = [found.judges[at] for at in found.judge]

@@ -26,10 +26,10 @@ import vl_convert
 from markupsafe import Markup
 
 from coeval import __version__
-from coeval.analysis.measures.measured import Measured
-from coeval.core.plain import plain
-from coeval.reports.chart_spec import with_labels
-from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, cell_text, row_texts
+from coeval.analysis.measures.measure_tree import Measured
+from coeval.core.plain import escape_line
+from coeval.reports.chart_spec import resolve_short_names
+from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, format_cell, format_rows
 from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
 from coeval.reports.experiment.leading_section import FRONT
 from coeval.reports.items.item_selection import ItemSelection
@@ -166,8 +166,8 @@ class PageFrame:
         page = page_template("page.html").render(
             report=report,
             preview=_preview(report),
-            shown=report.shown,
-            names=_data({plain(name): label for name, label in report.shown.key.items()}),
+            shown=report.shown_names,
+            names=_data({escape_line(name): label for name, label in report.shown_names.key.items()}),
             policy=policy,
             style=Markup(style),  # noqa: S704  our own file
             script=Markup(script),  # noqa: S704  the same
@@ -209,7 +209,7 @@ _PREVIEW = 200
 
 def _preview(report: Report) -> str:
     """What chats and mail programs show beside a link: the answer, or else the facts."""
-    said = report.shown.text(report.lead[0].text) if report.lead else " · ".join(report.facts[:2])
+    said = report.shown_names.text(report.lead[0].text) if report.lead else " · ".join(report.facts[:2])
     return said if len(said) <= _PREVIEW else f"{said[:_PREVIEW].rpartition(' ')[0]} …"
 
 
@@ -226,7 +226,7 @@ def _report_block(report: Report) -> DataBlock:
         "report",
         {
             "title": report.title,
-            "alone": report.shown.alone,
+            "alone": report.shown_names.alone,
             "students": [row[0] for table in tables for row in table.rows if table.name == "students"],
             "tables": {
                 table.name: {
@@ -235,14 +235,17 @@ def _report_block(report: Report) -> DataBlock:
                         {"name": column.name, "title": column.title, "kind": column.kind}
                         for column in table.columns
                     ],
-                    "rows": table.records(),
+                    "rows": table.to_dicts(),
                     "links": {str(place): link for place, link in table.links.items()},
                     "chosen": table.chosen,
                 }
                 for table in tables
             },
             "pictures": {
-                picture.name: {"table": picture.table, "spec": with_labels(picture.spec, report.labels)}
+                picture.name: {
+                    "table": picture.table,
+                    "spec": resolve_short_names(picture.spec, report.labels),
+                }
                 for section in report.sections
                 for picture in section.pictures
             },
@@ -274,7 +277,7 @@ def choice_data(report: Report, students: Sequence[str]) -> bytes:
     return msgspec.json.encode(
         {
             "lead": _first_screen(report, students),
-            "status": report.shown.text(plain(report.facts[0])),
+            "status": report.shown_names.text(escape_line(report.facts[0])),
             "tables": {name: _choice_table(tables.get(name)) for name in _FOLLOWING},
         }
     )
@@ -295,16 +298,16 @@ def _choice_cell(cell: Cell, column: ReportColumn) -> Any:
         return list(_rounded(cell, column)[:4])
     if isinstance(cell, float):
         return _rounded(Measured(cell, None, None, None, None), column).value
-    return plain(cell) if isinstance(cell, str) else cell
+    return escape_line(cell) if isinstance(cell, str) else cell
 
 
 def _rounded(cell: Measured, column: ReportColumn) -> Measured:
     """Round a measure as far as its text stays the same."""
-    text = cell_text(cell, column.kind)
+    text = format_cell(cell, column.kind)
     for decimals in _DECIMALS:
         value, low, high = (None if end is None else round(end, decimals) for end in cell[:3])
         rounded = Measured(value, low, high, cell.n, cell.missing)
-        if cell_text(rounded, column.kind) == text:
+        if format_cell(rounded, column.kind) == text:
             return rounded
     return cell
 
@@ -312,7 +315,7 @@ def _rounded(cell: Measured, column: ReportColumn) -> Measured:
 def _first_screen(report: Report, students: Sequence[str]) -> str:
     """Return the sentences and the forest of students with which a page opens, as HTML; ``students``: in the
     order of their colours."""
-    values = {"report": report, "shown": report.shown, "students": students}
+    values = {"report": report, "shown": report.shown_names, "students": students}
     return str(page_template("first_screen.html").make_module(values).lead())  # type: ignore[attr-defined]
 
 
@@ -347,7 +350,7 @@ def page_template(name: str, folder: str = "site") -> jinja2.Template:
         "opening": _opening,
         "texts": _texts,
         "forest": _forest,
-        "plain": plain,
+        "plain": escape_line,
     }
     return environment.get_template(name)
 
@@ -359,7 +362,7 @@ def _sentence_pieces(
     stands for, if any."""
     pieces = [
         (is_number, text, name)
-        for piece, name in report.shown.pieces(said.text)
+        for piece, name in report.shown_names.pieces(said.text)
         for is_number, text in ([(False, piece)] if name else _split_numbers(piece, names))
     ]
     numbers = {text: _figures(text) for is_number, text, _ in pieces if is_number}
@@ -430,7 +433,7 @@ def _split_numbers(sentence: str, names: Collection[str] = ()) -> list[tuple[boo
 def _names_with_figures(report: Report) -> frozenset[str]:
     """Texts in the cells of its tables that hold a number among their words, as ``GPT 4.1 mini`` does."""
     cells = {
-        plain(cell)
+        escape_line(cell)
         for section in report.sections
         for table in section.tables
         for row in table.rows
@@ -483,7 +486,7 @@ def _forest(table: ReportTable, students: Sequence[str]) -> _Forest:
         return round((100 * share - least) / (most - least) * 100, 2)
 
     rows = []
-    for at, (row, texts) in enumerate(zip(table.rows, row_texts(table.columns, table.rows), strict=True)):
+    for at, (row, texts) in enumerate(zip(table.rows, format_rows(table.columns, table.rows), strict=True)):
         one = row[1]
         value, low, high = one[:3] if isinstance(one, Measured) else (None, None, None)
         value = value or 0.0
@@ -499,4 +502,4 @@ def _forest(table: ReportTable, students: Sequence[str]) -> _Forest:
 
 
 def _texts(table: ReportTable) -> list[list[str]]:
-    return row_texts(table.columns, table.first_rows[:_MOST_ROWS])
+    return format_rows(table.columns, table.initial_rows[:_MOST_ROWS])

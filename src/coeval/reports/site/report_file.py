@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coeval.analysis.measures.run_measures import write_measures
 from coeval.analysis.readers.reader import Reader
-from coeval.pipeline.plan.run_reading import opened
+from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import FolderReport, reported
 from coeval.reports.items.item_browser import ItemBrowser
@@ -39,7 +39,7 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be written.
     """
-    with opened(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, shown=True) as (reader, notes):
         found = reported(reader, notes)
         write_report_page(found, reader, out)
     write_measures(found.measured.measures, out)

@@ -6,40 +6,40 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from coeval.analysis.measures.measured import Measured
+from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.html_table import html_lines, html_table
-from coeval.core.plain import plain
-from coeval.reports.content import ReportTable, cell_text
+from coeval.core.plain import escape_line
+from coeval.reports.content import ReportTable, format_cell
 
 # --- Markdown
 
 _MARKUP = re.compile(r"([\\`*_|<>\[\]{}~#&!])")
 
 
-def escaped(text: str) -> str:
-    """Foreign text that marks nothing up in Markdown."""
-    return _MARKUP.sub(r"\\\1", plain(text))
+def escape_markdown(text: str) -> str:
+    """Escape foreign text so that it marks up nothing in Markdown."""
+    return _MARKUP.sub(r"\\\1", escape_line(text))
 
 
 def as_markdown(table: ReportTable) -> str:
-    """Headings and rows, and the note below; figures stand to the right."""
+    """Write headings and rows, and the note below; figures are aligned to the right."""
     lines = [
-        f"| {' | '.join(escaped(column.title) for column in table.columns)} |",
+        f"| {' | '.join(escape_markdown(column.title) for column in table.columns)} |",
         f"| {' | '.join('---' if column.kind == 'text' else '---:' for column in table.columns)} |",
-        *(f"| {' | '.join(cells)} |" for cells in _rows(table, escaped, str, "**{}**")),
+        *(f"| {' | '.join(cells)} |" for cells in _format_rows(table, escape_markdown, str, "**{}**")),
     ]
-    return "\n".join(lines + (["", escaped(table.note)] if table.note else []))
+    return "\n".join(lines + (["", escape_markdown(table.note)] if table.note else []))
 
 
 # --- HTML
 
 
 def as_html(table: ReportTable) -> str:
-    """Title, headings and rows, and the note below. A column in which no row has anything is left out."""
-    columns = [(at, table.columns[at]) for at in table.places_in_use]
-    rows = ([cell_text(row[at], column.kind) for at, column in columns] for row in table.rows)
-    found = html_table(table.title, [column.on_terminal for _, column in columns], rows)
-    return found + html_lines([table.note] * bool(table.note))
+    """Write title, headings and rows, and the note below, without columns that are empty in all rows."""
+    columns = [(at, table.columns[at]) for at in table.used_columns]
+    rows = ([format_cell(row[at], column.kind) for at, column in columns] for row in table.rows)
+    html = html_table(table.title, [column.terminal_heading for _, column in columns], rows)
+    return html + html_lines([table.note] * bool(table.note))
 
 
 # --- LaTeX
@@ -61,41 +61,41 @@ _LATEX = {
 }
 
 
-def in_latex(text: str) -> str:
-    """Foreign text that is no command of LaTeX, in one line."""
-    shown = "".join(_LATEX.get(sign, sign) for sign in plain(text))
-    return re.sub(r"(?<=\w)\{-\}(?=\w)", "-", shown)  # a hyphen within a word may end a line
+def escape_latex(text: str) -> str:
+    """Escape foreign text so that it is no command of LaTeX."""
+    escaped = "".join(_LATEX.get(sign, sign) for sign in escape_line(text))
+    return re.sub(r"(?<=\w)\{-\}(?=\w)", "-", escaped)  # a hyphen within a word may end a line
 
 
 def as_latex(table: ReportTable, label: str) -> str:
-    """For ``booktabs``, with the note as caption, and a ``label``."""
+    """Write the table for ``booktabs``, with the note as caption, and a ``label``."""
     figures = "".join("l" if column.kind == "text" else "r" for column in table.columns)
     lines = [r"% \usepackage{booktabs}", r"\begin{table}", r"\centering"]
     lines += [rf"\begin{{tabular}}{{{figures}}}", r"\toprule"]
-    lines += [rf"{' & '.join(in_latex(column.title) for column in table.columns)} \\", r"\midrule"]
+    lines += [rf"{' & '.join(escape_latex(column.title) for column in table.columns)} \\", r"\midrule"]
     lines += [
-        rf"{' & '.join(cells)} \\" for cells in _rows(table, in_latex, _figure_in_latex, r"\textbf{{{}}}")
+        rf"{' & '.join(cells)} \\"
+        for cells in _format_rows(table, escape_latex, _escape_latex_figure, r"\textbf{{{}}}")
     ]
-    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{in_latex(table.note)}}}"]
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{escape_latex(table.note)}}}"]
     return "\n".join([*lines, rf"\label{{{label}}}", r"\end{table}"])
 
 
-def _figure_in_latex(text: str) -> str:
-    """The brackets of an interval are no argument behind a figure."""
-    return re.sub(r"[^\[\], ]+", lambda part: in_latex(part[0]), text)
+def _escape_latex_figure(text: str) -> str:
+    """Escape all but the brackets of an interval, which are no argument behind a figure."""
+    return re.sub(r"[^\[\], ]+", lambda part: escape_latex(part[0]), text)
 
 
-def _rows(
-    table: ReportTable, words: Callable[[str], str], figure: Callable[[str], str], bold: str
+def _format_rows(
+    table: ReportTable, escape_text: Callable[[str], str], escape_figure: Callable[[str], str], bold: str
 ) -> Iterator[list[str]]:
-    """Cells in the medium: of one that is ``bold``, the figure before its interval is."""
-    for at, row in enumerate(table.rows):
+    """Yield the escaped cells of each row; ``bold`` formats a bold cell's figure, without its interval."""
+    for row_index, row in enumerate(table.rows):
         cells = []
-        for place, (cell, column) in enumerate(zip(row, table.columns, strict=True)):
-            text = cell_text(cell, column.kind)
-            value, gap, rest = text.partition(" ") if isinstance(cell, Measured) else (text, "", "")
-            mark = words if column.kind == "text" else figure
-            value, rest = mark(value), mark(rest)
-            shown = bold.format(value) if (at, place) in table.bold else value
-            cells.append(shown + gap + rest)
+        for index, (cell, column) in enumerate(zip(row, table.columns, strict=True)):
+            text = format_cell(cell, column.kind)
+            value, gap, interval = text.partition(" ") if isinstance(cell, Measured) else (text, "", "")
+            escape = escape_text if column.kind == "text" else escape_figure
+            value = bold.format(escape(value)) if (row_index, index) in table.bold else escape(value)
+            cells.append(value + gap + escape(interval))
         yield cells

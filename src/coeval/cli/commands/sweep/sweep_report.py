@@ -22,15 +22,15 @@ from coeval.cli.streams import say, warn, warn_at_length
 from coeval.cli.views.progress_view import Progress, Terminal
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
-from coeval.core.text import dollars, listed, numbered
+from coeval.core.plain import escape_line
+from coeval.core.text import dollars, join_names, pluralize
 from coeval.engine.progress import clock, short
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import read_settings_file
-from coeval.pipeline.plan.estimate.run_estimate import calls, ends, tokens
+from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
 from coeval.pricing.lengths import Span
-from coeval.pricing.tariff import sources_reported
-from coeval.reports.content import ReportColumn, columns_of
+from coeval.pricing.tariff import join_price_sources
+from coeval.reports.content import ReportColumn, make_columns
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, TaskStatus
@@ -148,7 +148,7 @@ def board_table(board: SweepBoard, width: int, height: int) -> Table:
     for name, progress in judging:
         step, _, task = name.partition(" ")
         done = f"{progress.done:,}/{progress.planned:,}" if progress is not None and progress.planned else ""
-        table.add_row("judge", Text(step), Text(plain(task)), Text(done))
+        table.add_row("judge", Text(step), Text(escape_line(task)), Text(done))
     table.add_row()
     more = f", {len(shown) - room:,} more slots" if len(shown) > room else ""
     elapsed = clock(time.monotonic() - board.began)
@@ -182,7 +182,9 @@ def _cells(shown: WorkerShown) -> _SlotCells:
 def doing(progress: WorkerProgress) -> str:
     """The task that is asked now; else what the worker does."""
     if progress.state == "asking":
-        return next((plain(task) for task, (done, planned) in progress.tasks.items() if done < planned), "")
+        return next(
+            (escape_line(task) for task, (done, planned) in progress.tasks.items() if done < planned), ""
+        )
     said = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
     return said.get(progress.state, "ends")
 
@@ -233,7 +235,7 @@ def tell_status(settings: SweepSettings) -> int:
     table = JobTable(out, plan)
     table.read()
     whole = _tell_table(table, console)
-    say(console, f"{whole:,} of {numbered(len(plan.checkpoints), 'checkpoint')} complete")
+    say(console, f"{whole:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer()
     say(
         console,
@@ -263,11 +265,11 @@ def _tell_table(table: JobTable, console: Console) -> int:
             rows.append((str(checkpoint.step), *map(_cell, status)))
     title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
     tasks = (ReportColumn(task.label, task.label, "count", "", task.label) for task in plan.tasks)
-    show_rows(console, title, (*columns_of("step"), *tasks), rows[:_MOST_ROWS])
+    show_rows(console, title, (*make_columns("step"), *tasks), rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
     if missing:
-        say(console, f"scored samples lack {numbered(missing, 'record')}")
+        say(console, f"scored samples lack {pluralize(missing, 'record')}")
     for what, why in problems.items():
         warn_at_length(console, f"{what} failed: {why}")
     return whole
@@ -301,14 +303,14 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     """Print the summary; return the exit code: 0 complete, 2 where no server came up, 3 with gaps or failed
     jobs, 130 interrupted."""
     whole = board.concluded - board.incomplete
-    done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
+    done = f"{whole:,} of {pluralize(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
     if board.incomplete:
         done += f", {board.incomplete:,} with gaps"
     if board.jobs and board.jobs_before:
         done += f"; {board.jobs_before:,} were already done"
     say(results, f"{sweep.out}: {done}")
     if board.unjudged:
-        say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
+        say(results, f"{pluralize(board.unjudged, 'job')} answered and not judged; --judge does that")
     for gap in board.gaps:
         warn_at_length(messages, gap)
     if board.cost_usd:
@@ -337,14 +339,14 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
         estimate = estimate_sweep(request, table, checkpoints, terminal)
     if estimate.workers and (absent := absent_program(request)):
         warn(streams.messages(), absent)
-    steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
-    say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
+    steps = join_names([str(checkpoint.step) for checkpoint in checkpoints], 12)
+    say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
     rows = [
-        (task, one.jobs, one.answers, calls(one.judgments), *_money(one.cost_usd))
+        (task, one.jobs, one.answers, format_calls(one.judgments), *_money(one.cost_usd))
         for task, one in estimate.tasks.items()
     ]
     if rows:
-        show_rows(console, "", (*columns_of("task"), *columns_of(*_PLAN_HEADINGS, kind="count")), rows)
+        show_rows(console, "", (*make_columns("task"), *make_columns(*_PLAN_HEADINGS, kind="count")), rows)
     _tell_judging(sweep, estimate, console)
     return 0
 
@@ -352,7 +354,7 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
 def _owed(estimate: SweepEstimate) -> str:
     if not estimate.checkpoints:
         return "nothing missing"
-    servers = f", {numbered(estimate.workers, 'server start')}" if estimate.workers else ""
+    servers = f", {pluralize(estimate.workers, 'server start')}" if estimate.workers else ""
     return f"{estimate.checkpoints:,} with something missing{servers}"
 
 
@@ -361,18 +363,18 @@ def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> No
     line = estimate.judge
     if judge is None or line is None:
         return
-    taken = f"{tokens(line.input_tokens)} tokens in, {tokens(line.output_tokens)} out"
+    taken = f"{format_tokens(line.input_tokens)} tokens in, {format_tokens(line.output_tokens)} out"
     if line.cost_usd is None:
         say(console, f"Judging by {judge.model}: {taken}; its price is not known.")
         return
-    cost = f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
+    cost = f"{dollars(line.cost_usd.central)} ({format_usd_range(line.cost_usd)})"
     say(console, f"Judging by {judge.model}: {taken}, {cost}.")
     if estimate.prices:
-        say(console, f"Prices: {sources_reported(estimate.prices)}.", "dim")
+        say(console, f"Prices: {join_price_sources(estimate.prices)}.", "dim")
 
 
 def _money(cost: Span | None) -> tuple[str, str]:
-    return ("", "") if cost is None else (dollars(cost.central), ends(cost))
+    return ("", "") if cost is None else (dollars(cost.central), format_usd_range(cost))
 
 
 # --- The command

@@ -12,9 +12,9 @@ from coeval.cli import streams
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import pair_columns, pair_headings, show_each
 from coeval.core.errors import GAPS
-from coeval.core.text import listed, numbered
-from coeval.reports.content import ReportTable, columns_of
-from coeval.reports.measure_table import SAMPLED, gap_in_points, in_points, sampled_cells
+from coeval.core.text import join_names, pluralize
+from coeval.reports.content import ReportTable, make_columns
+from coeval.reports.measure_table import SAMPLE_COLUMNS, metric_gap_in_points, metric_in_points, sample_cells
 from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
@@ -26,15 +26,15 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 
 # --- Aggregates of checkpoints as tables
 
-_COLUMNS = (*columns_of("step"), *SAMPLED, *columns_of("missing", kind="count"))
+_COLUMNS = (*make_columns("step"), *SAMPLE_COLUMNS, *make_columns("missing", kind="count"))
 
 
 def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
     """Every task's headline over the checkpoints."""
     for task in sorted({task for one in found for task in one.tasks}):
         of_task = [(one.checkpoint.step, one.tasks[task]) for one in found if task in one.tasks]
-        rows = tuple((str(step), *sampled_cells(of, of.ci95), of.missing) for step, of in of_task)
-        title = f"{task}: {listed(dict.fromkeys(of.metric for _, of in of_task))}"
+        rows = tuple((str(step), *sample_cells(of, of.ci95), of.missing) for step, of in of_task)
+        title = f"{task}: {join_names(dict.fromkeys(of.metric for _, of in of_task))}"
         show_each(console, [ReportTable("", title, _COLUMNS, rows)])
 
 
@@ -84,11 +84,11 @@ def tell_aggregates(
             gaps = gaps or of is None or not of.complete
             for note in notes:
                 same.setdefault((task, note), []).append(str(one.checkpoint.step))
-    said = [f"{out} holds no results of step {listed(map(str, absent))}"] if absent else []
-    said += [f"{task}, step {listed(at)}: {note}" for (task, note), at in same.items()]
+    said = [f"{out} holds no results of step {join_names(map(str, absent))}"] if absent else []
+    said += [f"{task}, step {join_names(at)}: {note}" for (task, note), at in same.items()]
     for sentence in said:  # what is the same at several steps is told once
         warn(streams.messages(), sentence)
-    written = numbered(sum(len(one.tasks) for one in found), "file")
+    written = pluralize(sum(len(one.tasks) for one in found), "file")
     say(streams.messages(), f"written: {out}/{pattern}/<task>/summary_agg.json, {written}")
     return gaps
 
@@ -131,17 +131,17 @@ def _print_task(one: TaskJudges, console: Console) -> None:
     rows = tuple(
         (
             "all" if step.step is None else str(step.step),
-            in_points((step.mean_a, None, None), one.unit),
-            in_points((step.mean_b, None, None), one.unit),
-            gap_in_points(step.difference, step.ci95_adjusted, one.unit),
+            metric_in_points(step.mean_a, None, one.unit),
+            metric_in_points(step.mean_b, None, one.unit),
+            metric_gap_in_points(step.difference, step.ci95_adjusted, one.unit),
             step.p_adjusted,
             step.n,
         )
         for step in one.steps
     )
     pair = pair_columns(*pair_headings(one.a, one.b))
-    figures = (*columns_of("p", kind="probability"), *columns_of("items", kind="count"))
-    show_each(console, [ReportTable("", title, (*columns_of("step"), *pair, *figures), rows)])
+    figures = (*make_columns("p", kind="probability"), *make_columns("items", kind="count"))
+    show_each(console, [ReportTable("", title, (*make_columns("step"), *pair, *figures), rows)])
     for step in one.steps:
         if step.same_answers is not None and step.same_answers < 1:
             where = "" if step.step is None else f" at step {step.step}"

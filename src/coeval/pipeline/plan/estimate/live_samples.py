@@ -32,7 +32,7 @@ from coeval.core.records import (
     response_id,
 )
 from coeval.core.shown_names import short_names
-from coeval.core.text import dollars, numbered
+from coeval.core.text import dollars, pluralize
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.engine.session import Session, unless_interrupted
@@ -49,18 +49,23 @@ from coeval.pipeline.phases.evaluations import (
     ResponseWork,
 )
 from coeval.pipeline.phases.proposals import merge_rubrics
-from coeval.pipeline.plan.estimate.run_estimate import (
-    Assumed,
-    calls,
-    ends,
-    estimate_run,
-    new_factors,
-    summed_up,
+from coeval.pipeline.plan.estimate.recorded_lengths import (
+    SeenRecord,
+    add_record,
+    cast_of,
+    read_recorded_lengths,
 )
-from coeval.pipeline.plan.estimate.seen_lengths import SeenRecord, add_record, cast_of, seen_lengths
+from coeval.pipeline.plan.estimate.run_estimate import (
+    EstimateInputs,
+    estimate_run,
+    format_calls,
+    format_usd_range,
+    new_factors,
+    summarise_estimate,
+)
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
-from coeval.pipeline.plan.task_setup import TaskSetup, judge_form
+from coeval.pipeline.plan.task_setup import TaskSetup, build_judge_form
 from coeval.pipeline.run_options import run_folder
 from coeval.pipeline.samples import Samples
 from coeval.pricing.lengths import Cell, Lengths
@@ -114,8 +119,8 @@ def _short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterato
             left = max(0, quota.max_calls - meter.requests + in_jobs)
             if left < owed[name]:
                 yield (
-                    f"{max_calls(name)} is {quota.max_calls:,}, and leaves {numbered(left, 'request')} for "
-                    f"{numbered(owed[name], 'call')}: samples count towards it. Raise it for a whole run"
+                    f"{max_calls(name)} is {quota.max_calls:,}, and leaves {pluralize(left, 'request')} for "
+                    f"{pluralize(owed[name], 'call')}: samples count towards it. Raise it for a whole run"
                 )
 
 
@@ -216,7 +221,7 @@ class _LiveSamples:
         for at, (name, of_model) in enumerate(places.items()):
             calls = sum(self._calls(phase, setup, each.name) for setup, each in of_model)
             cells = [Cell(setup.task.name, each.name) for setup, each in of_model]
-            shown = sum(self._lengths.items(_SHOWN_BY[phase], cell) for cell in cells)
+            shown = sum(self._lengths.count_values(_SHOWN_BY[phase], cell) for cell in cells)
             needed = max(0, min(self._share(phase, name), self._each - shown, calls))
             self._left[name] -= needed
             for number in range(at, at + needed):
@@ -243,7 +248,7 @@ class _LiveSamples:
                 if (entry := recorded.items.get(key)) is not None and entry.good:
                     item = recorded.items.load(key, Datapoint)
                     texts = {"item": item.prompt or "", "reference": item.reference_response or ""}
-                    self._lengths.know_item(item.id, {kind: len(text) for kind, text in texts.items()})
+                    self._lengths.add_item_texts(item.id, {kind: len(text) for kind, text in texts.items()})
                     yield PreparedItem(item, {})
 
     def _recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, Response]]:
@@ -264,7 +269,7 @@ class _LiveSamples:
         heard = self._preview.blueprint.heard_rubric(task)
         possible = merge_rubrics(heard, _STAND_IN)
         rubric = dict(islice(possible.items(), len(heard) + round(new_factors(owed).central)))
-        form = judge_form(task, rubric)
+        form = build_judge_form(task, rubric)
         criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in rubric.items()}
         return replace(setup, rubric=rubric, criteria=criteria, form=form)
 
@@ -321,18 +326,18 @@ async def estimate_at_start(
 
     Raises Draining: somebody interrupted it.
     """
-    watcher, lengths = session.context.watcher, seen_lengths(config, preview)
+    watcher, lengths = session.context.watcher, read_recorded_lengths(config, preview)
     if config.experiment.estimate_samples:
         live = [model.name for model in config.models if not config.batched_phases(model)]
         await add_samples(config, preview, lengths, live, session)
-    estimate = estimate_run(config, preview, Assumed(prices, lengths, phase_barriers))
+    estimate = estimate_run(config, preview, EstimateInputs(prices, lengths, phase_barriers))
     write_json_atomic(run_folder(config).cost_estimate, estimate.as_json())
     for phase, line in estimate.by_phase.items():
         cost = (
             "cost unknown"
             if line.cost_usd is None
-            else f"{dollars(line.cost_usd.central)} ({ends(line.cost_usd)})"
+            else f"{dollars(line.cost_usd.central)} ({format_usd_range(line.cost_usd)})"
         )
-        watcher.note(f"estimate of {phase}: {calls(line.calls)} calls, {cost}")
-    for sentence in summed_up(estimate):
+        watcher.note(f"estimate of {phase}: {format_calls(line.calls)} calls, {cost}")
+    for sentence in summarise_estimate(estimate):
         watcher.note(f"estimate: {sentence}")

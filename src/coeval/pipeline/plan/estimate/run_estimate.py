@@ -18,30 +18,30 @@ from coeval.core.text import dollars
 from coeval.engine.model_work import RoleModel
 from coeval.engine.progress import short
 from coeval.engine.terms import ModelFacts, output_limit
-from coeval.pipeline.config.resolve import sent_in_roles
+from coeval.pipeline.config.resolve import list_role_parameters
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
-from coeval.pipeline.plan.estimate.seen_lengths import seen_lengths
+from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.preview import Preview
-from coeval.pipeline.plan.task_setup import TaskSetup, judge_form
+from coeval.pipeline.plan.task_setup import TaskSetup, build_judge_form
 from coeval.pipeline.prompts import BENCHMARK_ITEM, QUOTED_ITEM
 from coeval.pipeline.samples import Samples
-from coeval.pricing.estimate import CallShape, Estimate, EstimateLine, RequestedModel, estimate_of
+from coeval.pricing.estimate import CallShape, Estimate, EstimateLine, PricedModel, estimate_calls
 from coeval.pricing.lengths import (
     LATIN_PER_TOKEN,
-    OF_PROMPTS,
+    PROMPT_FACTOR,
     RULE_OF_THUMB,
     Cell,
     Factor,
     Lengths,
     PromptSize,
     Span,
-    each,
     exact,
-    prompt_size,
+    map_spans,
+    measure_prompts,
 )
 from coeval.pricing.price_book import PriceBook
-from coeval.pricing.tariff import sources_reported
+from coeval.pricing.tariff import join_price_sources
 
 _FLOWING = (PHASES[:2], PHASES[2:])
 _ONE_BY_ONE = (PHASES[:2], *((phase,) for phase in PHASES[2:]))
@@ -54,10 +54,10 @@ _JSON_OF_ITEM = 34
 # Characters of a factor that teachers are yet to propose: in a judge's prompt, and in its verdict.
 _FACTOR_LINE, _NEW_LEVEL = 95, 26
 # Characters of a judge's reason for one level: a sentence of at most 25 words, which may be one of ten.
-_REASON = Factor(0.45, 1.4).about(130.0)
+_REASON = Factor(0.45, 1.4).span_around(130.0)
 # Factors that one teacher proposes; so many teachers propose as many times this power of their number, since
 # most of what one proposes has been proposed before: two a third more, five twice as many.
-_NEW_FACTORS, _MORE_TEACHERS = Factor(0.7, 1.4).about(4.5), 0.4
+_NEW_FACTORS, _MORE_TEACHERS = Factor(0.7, 1.4).span_around(4.5), 0.4
 # Items whose attributes are drawn to know how long they are in the mean.
 _DRAWN = 12
 # What stands in the place of a text that is not known, which no text of a task holds.
@@ -65,7 +65,7 @@ _MARKS = {"item": "\ue000", "reference": "\ue001", "answer": "\ue002"}
 _STAND_IN = "(proposed 1)"
 
 
-class Assumed(NamedTuple):
+class EstimateInputs(NamedTuple):
     """What an estimate goes by: prices, what has been seen, how the run is started."""
 
     prices: PriceBook
@@ -73,12 +73,12 @@ class Assumed(NamedTuple):
     phase_barriers: bool = False
 
 
-def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate:
+def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> Estimate:
     """Estimate what ``preview`` says is missing; ``config`` has no interface ``auto`` any more."""
     phases = {model.name: config.batched_phases(model) for model in config.models}
     facts = ModelFacts(
         [model.spec() for model in config.models],
-        {model.name: sent_in_roles(model) for model in config.models},
+        {model.name: list_role_parameters(model) for model in config.models},
         assumed.prices,
         lambda phase, name: phase in phases[name],
     )
@@ -92,13 +92,13 @@ def estimate_run(config: Config, preview: Preview, assumed: Assumed) -> Estimate
             setup, preview, texts, _shown(setup, makers, texts), facts.requested_in, assumed.lengths
         ).all()
     ]
-    return estimate_of(shapes, assumed.lengths, _ONE_BY_ONE if assumed.phase_barriers else _FLOWING)
+    return estimate_calls(shapes, assumed.lengths, _ONE_BY_ONE if assumed.phase_barriers else _FLOWING)
 
 
 def least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
     """Return the low end of the estimate of all that is owed, in US dollars: what a budget is held against
     before anything is asked. None where some model that is to be asked has no known price."""
-    estimate = estimate_run(config, preview, Assumed(prices, seen_lengths(config, preview)))
+    estimate = estimate_run(config, preview, EstimateInputs(prices, read_recorded_lengths(config, preview)))
     cost = estimate.total.cost_usd
     return None if estimate.unpriced or cost is None else cost.low
 
@@ -127,17 +127,17 @@ def _texts(setups: Sequence[TaskSetup], makers: _Makers, lengths: Lengths) -> _T
         kind, answer = ("label", sum(labels)) if labels else ("answer", _TEXTS["answer"])
         teachers = {teacher.name: 0 for teacher in setup.teachers}
         for author in {**makers.get(("data_generation", task), {}), **teachers}:
-            rules["item"][Cell(task, author)] = RULE_OF_THUMB.about(_TEXTS["item"])
-            rules["reference"][Cell(task, author)] = RULE_OF_THUMB.about(_TEXTS["reference"])
+            rules["item"][Cell(task, author)] = RULE_OF_THUMB.span_around(_TEXTS["item"])
+            rules["reference"][Cell(task, author)] = RULE_OF_THUMB.span_around(_TEXTS["reference"])
         sampling = {student.name: student.sampling for student in setup.students}
         for student in {**makers.get(("response_collection", task), {}), **sampling}:
-            rules[kind][Cell(task, student)] = RULE_OF_THUMB.about(answer)
+            rules[kind][Cell(task, student)] = RULE_OF_THUMB.span_around(answer)
             limit = output_limit(sampling[student]) if student in sampling else None
             if limit is not None:
                 limits[Cell(task, student)] = limit * LATIN_PER_TOKEN
-    found = {kind: lengths.expected(kind, rules[kind]) for kind in _TEXTS}
-    answers = found["answer"] | lengths.expected("answer", rules["label"])
-    return found | {"answer": {cell: span.up_to(limits.get(cell)) for cell, span in answers.items()}}
+    found = {kind: lengths.predict(kind, rules[kind]) for kind in _TEXTS}
+    answers = found["answer"] | lengths.predict("answer", rules["label"])
+    return found | {"answer": {cell: span.cap_at(limits.get(cell)) for cell, span in answers.items()}}
 
 
 def _shown(setup: TaskSetup, makers: _Makers, texts: _Texts) -> dict[str, Span]:
@@ -159,7 +159,7 @@ class _TaskShapes:
     preview: Preview
     texts: _Texts
     shown: Mapping[str, Span]
-    requested_in: Callable[[Purpose, RoleModel], RequestedModel]
+    requested_in: Callable[[Purpose, RoleModel], PricedModel]
     lengths: Lengths
 
     def all(self) -> Iterator[CallShape]:
@@ -170,9 +170,9 @@ class _TaskShapes:
         for kind, teacher in proposals:
             requested = self.requested_in(PHASE_OF[kind], teacher)._replace(role="proposing teacher")
             size = _size(teacher, [teacher.prompt({})])
-            reply = RULE_OF_THUMB.about(_PROPOSAL[kind]) * size.per_character + requested.thinking
+            reply = RULE_OF_THUMB.span_around(_PROPOSAL[kind]) * size.per_character + requested.thinking
             where, once = f"{task.name} {kind}", exact(1)
-            yield CallShape(PHASE_OF[kind], where, requested, once, once, size.prompt({}), reply)
+            yield CallShape(PHASE_OF[kind], where, requested, once, once, size.prompt_tokens({}), reply)
         for teacher in setup.teachers:
             cell = Cell(task.name, teacher.name)
             made = self.texts["item"][cell] + self.texts["reference"][cell] + exact(_JSON_OF_ITEM)
@@ -197,9 +197,9 @@ class _TaskShapes:
         low = least.calls - least.spared_calls if least is not None else 0
         calls = Span(high, low, high)
         reply = made * size.per_character + requested.thinking
-        shape = CallShape(phase, task, requested, calls, calls, size.prompt(self.shown), reply)
-        seen = self.lengths.shown(requested.role, shape.cell)
-        return shape._replace(seen=size.prompt({**self.shown, **seen}) if seen else None)
+        shape = CallShape(phase, task, requested, calls, calls, size.prompt_tokens(self.shown), reply)
+        seen = self.lengths.mean_item_texts(requested.role, shape.cell)
+        return shape._replace(seen=size.prompt_tokens({**self.shown, **seen}) if seen else None)
 
     def _judging(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
         """Calls are as many as there are factors, where each is asked for by itself."""
@@ -212,14 +212,14 @@ class _TaskShapes:
                 "evaluation", judge, _size(judge, [judge.prompt(shown, setup.pairs.schema)]), made
             )
         size = _size(judge, self._judge_prompts(judge, known or (_STAND_IN,)))
-        new = each(lambda n: max(0.0, n - len(known)), factors)
+        new = map_spans(lambda n: max(0.0, n - len(known)), factors)
         verdict = _verdict_characters(("score",) if alone else known, setup.form.rationale)
         if not alone:
             more = (_REASON if setup.form.rationale else exact(0)) + exact(_NEW_LEVEL)
-            verdict += each(operator.mul, new, more)
+            verdict += map_spans(operator.mul, new, more)
         shape = self._shape("evaluation", judge, size, verdict)
         if alone:
-            shape = shape._replace(head=size.shared(self.shown), together=factors.central)
+            shape = shape._replace(head=size.head_tokens(self.shown), together=factors.central)
         else:
             more = new * (_FACTOR_LINE * size.per_character)
             seen = None if shape.seen is None else shape.seen + more
@@ -232,7 +232,7 @@ class _TaskShapes:
             share = (number - max(1, len(known))) / (most - max(1, len(known)))
             return low + (high - low) * (share if alone else number > len(known))
 
-        paid = each(calls, factors)
+        paid = map_spans(calls, factors)
         return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
 
     def _factors(self, proposing: int) -> tuple[tuple[str, ...], Span]:
@@ -245,7 +245,7 @@ class _TaskShapes:
         new = new_factors(proposing)
         if known:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
-        return known, each(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)
+        return known, map_spans(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)
 
     # --- the prompts, all but the texts that models are yet to write
 
@@ -258,7 +258,9 @@ class _TaskShapes:
 
     def _judge_prompts(self, judge: RoleModel, factors: Sequence[str]) -> list[Request]:
         setup, values = self.setup, {**self._values(), "response": _MARKS["answer"]}
-        form = setup.form if factors[0] in setup.form.criteria else judge_form(setup.task, {_STAND_IN: ""})
+        form = (
+            setup.form if factors[0] in setup.form.criteria else build_judge_form(setup.task, {_STAND_IN: ""})
+        )
         if setup.task.evaluation_mode == "per_factor":
             varying = ("factor", "criterion") if len(factors) > 1 else ()
             asked = [form.of_one(factor) for factor in factors]
@@ -280,12 +282,12 @@ class _TaskShapes:
 
 def _size(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
     """Measure requests as the model is asked them."""
-    return prompt_size([role_model.request(each, "probe", "", 0) for each in requested], _MARKS)
+    return measure_prompts([role_model.request(each, "probe", "", 0) for each in requested], _MARKS)
 
 
 def _verdict_characters(factors: Sequence[str], rationale: bool) -> Span:
     """How long a judge's JSON is that gives each factor a level, and a reason if asked."""
-    levels = OF_PROMPTS.about(4.0 + sum(len(factor) + 14 for factor in factors))
+    levels = PROMPT_FACTOR.span_around(4.0 + sum(len(factor) + 14 for factor in factors))
     return levels + (_REASON * len(factors) if rationale else exact(0))
 
 
@@ -297,18 +299,18 @@ def new_factors(teachers: int) -> Span:
 # --- An estimate in words
 
 
-def calls(span: Span) -> str:
+def format_calls(span: Span) -> str:
     """``12,400``, or the range that it falls in."""
     low, high = round(span.low), round(span.high)
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
-def ends(span: Span) -> str:
+def format_usd_range(span: Span) -> str:
     """The ends of a range of money."""
     return f"{dollars(span.low)} – {dollars(span.high)}"
 
 
-def hours(span: Span) -> str:
+def format_hours(span: Span) -> str:
     """``about 4 minutes (2 to 26)``, in the unit that suits."""
     for size, unit in ((1.0, "hour"), (1 / 60, "minute"), (1 / 3600, "second")):
         if span.central >= size or unit == "second":
@@ -321,14 +323,15 @@ def _figure(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0") if number < 10 else f"{number:,.0f}"
 
 
-def summed_up(estimate: Estimate) -> Iterator[str]:
+def summarise_estimate(estimate: Estimate) -> Iterator[str]:
     """What it comes to, and where most of it goes."""
     total = estimate.total
     cost = "cost unknown"
     if total.cost_usd is not None:
         plus = ", and what models without a known price cost" if estimate.unpriced else ""
-        cost = f"{dollars(total.cost_usd.central)} ({ends(total.cost_usd)}){plus}"
-    yield f"{calls(total.calls)} calls, {tokens(total.tokens)} tokens, {cost}, {hours(estimate.hours)}."
+        cost = f"{dollars(total.cost_usd.central)} ({format_usd_range(total.cost_usd)}){plus}"
+    amount = f"{format_calls(total.calls)} calls, {format_tokens(total.tokens)} tokens"
+    yield f"{amount}, {cost}, {format_hours(estimate.hours)}."
     if estimate.unpriced:
         names = ", ".join(estimate.unpriced)
         yield (
@@ -351,7 +354,7 @@ def _central(line: EstimateLine) -> float:
     return line.cost_usd.central if line.cost_usd is not None else 0.0
 
 
-def sources(estimate: Estimate) -> Iterator[str]:
+def describe_sources(estimate: Estimate) -> Iterator[str]:
     """What its lengths and prices are taken from, and what else to know."""
     by_source: dict[str, list[str]] = {}
     for name, source in estimate.basis.items():
@@ -359,7 +362,7 @@ def sources(estimate: Estimate) -> Iterator[str]:
     for source, names in by_source.items():
         yield f"Lengths of {', '.join(names)}: {source}."
     if estimate.prices:
-        yield f"Prices: {sources_reported(estimate.prices.values())}."
+        yield f"Prices: {join_price_sources(estimate.prices.values())}."
     yield from estimate.notes
 
 
@@ -368,6 +371,6 @@ def share(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else "0%"
 
 
-def tokens(span: Span) -> str:
+def format_tokens(span: Span) -> str:
     """``1.2M``"""
     return short(round(span.central))

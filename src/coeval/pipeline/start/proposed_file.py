@@ -13,11 +13,11 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.config.document import parse_document, read_text
-from coeval.pipeline.config.load_file import Loaded, read_config
+from coeval.pipeline.config.document import parse_document, read_config_text
+from coeval.pipeline.config.load_file import LoadedConfig, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.phases.blueprint import Kind
-from coeval.pipeline.start.only import ProposedPart
+from coeval.pipeline.start.partial_starts import ProposedPart
 from coeval.store.rundir import without_credentials
 
 _KEY: Mapping[Kind, str] = {
@@ -27,7 +27,7 @@ _KEY: Mapping[Kind, str] = {
 }
 
 
-class SettledFile(NamedTuple):
+class FileWithProposals(NamedTuple):
     """``config`` is what ``text`` says. ``rewritten``: the comments of the file could not be kept;
     ``hidden`` are models of which a key was left out."""
 
@@ -37,20 +37,24 @@ class SettledFile(NamedTuple):
     hidden: tuple[str, ...]
 
 
-def settled_file(file: Path, loaded: Loaded, parts: Sequence[ProposedPart]) -> SettledFile:
+def insert_proposed_parts(
+    file: Path, loaded: LoadedConfig, parts: Sequence[ProposedPart]
+) -> FileWithProposals:
     """The file with every part in its place, and without keys of models; all else says what it said, with its
     comments but those in what is replaced. What comes of it is read and compared before it is given back."""
     data, yaml = deepcopy(loaded.data), _round_trip()
     hidden = _settle(data, loaded.config, parts)
     expected = read_config(data).config
     try:
-        edited = yaml.load(read_text(file))
+        edited = yaml.load(read_config_text(file))
         _settle(edited, loaded.config, parts)
         text = _dumped(yaml, edited)
         kept = read_config(parse_document(text, file)).config == expected
     except (ConfigError, YAMLError, KeyError):  # of what is merged by <<, ruamel.yaml takes out no key
         kept = False
-    return SettledFile(text if kept else _dumped(yaml, data), expected, rewritten=not kept, hidden=hidden)
+    return FileWithProposals(
+        text if kept else _dumped(yaml, data), expected, rewritten=not kept, hidden=hidden
+    )
 
 
 def _round_trip() -> YAML:
@@ -69,7 +73,7 @@ def _dumped(yaml: YAML, data: Any) -> str:
     return stream.getvalue()
 
 
-def refuse_credentials(loaded: Loaded) -> None:
+def refuse_credentials_in_addresses(loaded: LoadedConfig) -> None:
     """
     Raises UsageError: a model has a credential elsewhere than in ``access_key``, as in an address: a copy of
     the file would hold it too, or not work.

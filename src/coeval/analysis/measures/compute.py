@@ -30,8 +30,12 @@ from coeval.analysis.measures.leaders import (
     partial_sentences,
     place_sentences,
 )
-from coeval.analysis.measures.measured import NOT_MEASURED, Analysis, Measured, ModelTasks
-from coeval.analysis.measures.pair_measures import measured_pairs, pair_sentences, read_comparisons
+from coeval.analysis.measures.measure_tree import NOT_MEASURED, Analysis, Measured, ModelTasks
+from coeval.analysis.measures.pair_measures import (
+    compute_pair_measures,
+    pair_sentences,
+    read_pair_comparisons,
+)
 from coeval.analysis.measures.ranking import (
     NOBODY,
     OthersAlone,
@@ -42,7 +46,12 @@ from coeval.analysis.measures.ranking import (
 )
 from coeval.analysis.measures.removed_measures import answer_counts, removed_measures
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, robust_measures
-from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, SampleSpread, parts_of
+from coeval.analysis.measures.run_measures import (
+    OutputMeasures,
+    RunMeasures,
+    SampleSpread,
+    analysis_part_names,
+)
 from coeval.analysis.measures.score_grid import (
     GridItems,
     ScoreGrid,
@@ -78,8 +87,8 @@ from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import metric_scores, task_figures
-from coeval.core.figures import figure_text, kappa_word, points
-from coeval.core.text import listed, numbered
+from coeval.core.figures import figure_with_interval, format_points, kappa_word
+from coeval.core.text import join_names, pluralize
 
 # --- What the judgments of an output folder of ``eval-framework`` say of its judges
 #
@@ -103,7 +112,7 @@ from coeval.core.text import listed, numbered
 _FEWEST = 2
 
 
-def shown_both_ways(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
+def position_bias_both_orders(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
     """Of T tasks the items' shares, (n_t,) each, where the model's answer was shown first, and second."""
     strata = [
         PairedScores(then, now, np.ones(len(now)))
@@ -116,7 +125,7 @@ def shown_both_ways(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
     return Bias(found.difference, found.low, found.high, found.p)
 
 
-def shown_one_way(first: Floats, second: Floats) -> Bias:
+def position_bias_one_order(first: Floats, second: Floats) -> Bias:
     """Of the items whose answer was shown first, and of the others: (n,) and (m,)."""
     if min(len(first), len(second)) < _FEWEST:
         return UNKNOWN
@@ -202,8 +211,8 @@ def _position(reader: OutputReader, judge: str) -> Bias:
     both = np.isfinite(first) & np.isfinite(second)
     if both.any():
         of_tasks = [both & (task == place) for place in range(len(tasks))]
-        return shown_both_ways([first[of] for of in of_tasks], [second[of] for of in of_tasks])
-    return shown_one_way(first[np.isfinite(first)], second[np.isfinite(second)])
+        return position_bias_both_orders([first[of] for of in of_tasks], [second[of] for of in of_tasks])
+    return position_bias_one_order(first[np.isfinite(first)], second[np.isfinite(second)])
 
 
 def _filled(column: Any) -> Floats:
@@ -274,7 +283,7 @@ def _judges(judges: Mapping[str, JudgeMeasures], kappa: str, *, one: bool) -> It
         return
     mean = sum(known.values()) / len(known)
     worst = min(known, key=lambda name: (known[name], name))
-    lowest = f"{kappa} {figure_text('coefficient', known[worst], *kappas[worst][1:3])}"
+    lowest = f"{kappa} {figure_with_interval('coefficient', known[worst], *kappas[worst][1:3])}"
     of = f"lowest {worst}, " if len(known) > 2 else ""
     yield f"Agreement between the judges is {kappa_word(mean)} ({of}{lowest})."
 
@@ -283,7 +292,7 @@ def _why_unknown(judges: Mapping[str, JudgeMeasures]) -> str:
     if any(not found.degenerate for found in judges.values()):
         return "those with enough scores in common gave a single level"
     most = max(found.count for found in judges.values())
-    return f"they have at most {numbered(most, 'score')} in common, fewer than {FEWEST_COMMON}"
+    return f"they have at most {pluralize(most, 'score')} in common, fewer than {FEWEST_COMMON}"
 
 
 def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iterator[str]:
@@ -293,7 +302,7 @@ def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iter
         return
     possible = total + sum(found.valid_evals for found in students.values())
     named = [f"{name} {count:,}" for name, count in sorted(lacking.items(), key=lambda one: -one[1]) if count]
-    yield f"Missing: {total:,} of {numbered(possible, 'score')} ({listed(named)})."
+    yield f"Missing: {total:,} of {pluralize(possible, 'score')} ({join_names(named)})."
     if adjusted:
         yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
@@ -311,12 +320,14 @@ def task_leaders(grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: 
         )
         if name != leader:
             verdict = task_verdict(grid, ranks, leader, name, task) or "not tested"
-            elsewhere.append(f"{name} in {task} ({points(best)}, {leader} {points(own_score)}: {verdict})")
+            elsewhere.append(
+                f"{name} in {task} ({format_points(best)}, {leader} {format_points(own_score)}: {verdict})"
+            )
     if elsewhere:
         why = (
             "; tasks are tested where the overall gap is significant" if "not tested" in elsewhere[0] else ""
         )
-        yield f"Other students have the highest score in some tasks: {listed(elsewhere)}{why}."
+        yield f"Other students have the highest score in some tasks: {join_names(elsewhere)}{why}."
     elif len(tasks) > 1:
         every = "both tasks" if len(tasks) == 2 else f"all {len(tasks)} tasks"
         yield f"{leader} has the highest score in {every}."
@@ -332,7 +343,7 @@ class AnalyzedFolder(NamedTuple):
     models: tuple[str, ...]
 
 
-class MeasuredRun(NamedTuple):
+class AnalyzedRun(NamedTuple):
     """All measures of a run, the scores that they come of, and what they come to."""
 
     measures: RunMeasures
@@ -346,32 +357,32 @@ class MeasuredRun(NamedTuple):
 
 
 @singledispatch
-def measure(reader: Reader, *_: object, **__: object) -> AnalyzedFolder:
+def compute_measures(reader: Reader, *_: object, **__: object) -> AnalyzedFolder:
     """Measure what an analysis (default: all) shows; ``options`` are those of the robust filter."""
     raise TypeError(f"nobody measures what a {type(reader).__name__} reads")
 
 
-@measure.register
+@compute_measures.register
 def _(reader: RunReader, analysis: Analysis = "all", options: RobustOptions | None = None) -> AnalyzedFolder:
-    return measure_run(reader, parts_of(RunMeasures, analysis), options).shown
+    return compute_run_measures(reader, analysis_part_names(RunMeasures, analysis), options).shown
 
 
-@measure.register
+@compute_measures.register
 def _(reader: OutputReader, *_: object, **__: object) -> AnalyzedFolder:
-    return analyzed_output(measure_output(reader))
+    return analyze_output(compute_output_measures(reader))
 
 
-def analyzed_output(measures: OutputMeasures) -> AnalyzedFolder:
+def analyze_output(measures: OutputMeasures) -> AnalyzedFolder:
     return AnalyzedFolder(measures, (*measures.metrics, *measures.judges))
 
 
-def measure_run(
+def compute_run_measures(
     reader: RunReader, parts: Collection[str] | None = None, options: RobustOptions | None = None
-) -> MeasuredRun:
+) -> AnalyzedRun:
     """Measure ``parts`` of a run, the fields of `RunMeasures` by name (None: all), and nothing else: the
     others are as those of a run of which nothing is known."""
     grid, how = score_grid(reader), options or RobustOptions()
-    judged, again = grid.judged, Reweighting(len(grid.items.ids), cluster=grid.items.alike)
+    judged, again = grid.judge_scores, Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     pairs = cache(lambda: judge_pairs(judged, again))
     agreement = cache(lambda: judge_agreement(judged, pairs()))
     benchmark = cache(lambda: benchmark_measures(reader, grid))
@@ -385,7 +396,7 @@ def measure_run(
     measures = RunMeasures(
         findings=(),
         simulated=reader.simulated,
-        units=int(grid.sums(alike=True).units.sum()),
+        units=int(grid.sum_scores(equal_weights=True).units.sum()),
         agreement=part("agreement", lambda: pair_measures(pairs()), {}),
         panel=part("panel", lambda: panel_measures(judged, again), None),
         judges=part(
@@ -412,16 +423,16 @@ def measure_run(
         items=part("items", lambda: benchmark().items, {}),
         checks=part("checks", lambda: check_measures(grid, students()), None),
         samples=part("samples", lambda: sample_measures(reader), None),
-        pairs=part("pairs", lambda: measured_pairs(read_comparisons(reader)), None),
+        pairs=part("pairs", lambda: compute_pair_measures(read_pair_comparisons(reader)), None),
         people=part("people", lambda: people_measures(reader, grid, again), None),
         removed=part("removed", lambda: removed_measures(reader, grid, counts()), None),
     )
     found = part("findings", lambda: tuple(conclusions(reader, grid, measures)), tuple[Conclusion, ...]())
     texts = tuple(conclusion.text for conclusion in found)
-    return MeasuredRun(msgspec.structs.replace(measures, findings=texts), grid, found)
+    return AnalyzedRun(msgspec.structs.replace(measures, findings=texts), grid, found)
 
 
-def measure_output(reader: OutputReader) -> OutputMeasures:
+def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     """Metrics of ``eval-framework``, and what its judgments say of its judges."""
     figures = task_figures(reader)
     metrics: dict[str, ModelTasks[Measured]] = {}

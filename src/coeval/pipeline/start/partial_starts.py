@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
-from coeval.core.text import dollars, listed
+from coeval.core.text import dollars, join_names
 from coeval.engine.model_work import RoleModel
 from coeval.engine.probing import ProbeResult, Probing, probe_models, try_models
 from coeval.engine.progress import Board, Calls
@@ -32,7 +32,13 @@ from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
 from coeval.pipeline.start.inherit import source_folder
-from coeval.pipeline.start.open_start import Opening, open_start, owing, requested_under, resolved_models
+from coeval.pipeline.start.open_start import (
+    SessionOptions,
+    lock_and_open_session,
+    owing,
+    requested_under,
+    resolve_hosts,
+)
 from coeval.pricing.lengths import Lengths
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
@@ -40,14 +46,14 @@ from coeval.store.rundir import RunDir
 # --- Probing the models alone
 
 
-class Probed(NamedTuple):
+class ProbedConfig(NamedTuple):
     """The configuration, ``auto`` resolved, and what was found of its models."""
 
     config: Config
     results: list[ProbeResult]
 
 
-async def probe_only(config: Config, probing: Probing, context: SessionContext) -> Probed:
+async def probe_config(config: Config, probing: Probing, context: SessionContext) -> ProbedConfig:
     """Find out which of a configuration's models can be asked, as a start of its run does, and write
     ``probe_results.json`` into its folder. What is sent counts there, against the ceilings of models.
 
@@ -57,17 +63,17 @@ async def probe_only(config: Config, probing: Probing, context: SessionContext) 
     work, or its folder cannot be written; Draining: somebody interrupted it.
     """
     prices, options = PriceBook(), RunOptions.so_far(config)
-    config = resolved_models(config, options, context.keys, prices).config
+    config = resolve_hosts(config, options, context.keys, prices).config
     if probing.mode == "disable":
         check_askable([model.spec() for model in config.models], context.keys)
-        return Probed(config, [])
-    async with open_start(config, prices, context) as session:
+        return ProbedConfig(config, [])
+    async with lock_and_open_session(config, prices, context) as session:
         begun = probing.mode == "resume" and options.continue_run
         work_left = owing(preview_run(config, options)) if begun else None
-        return Probed(config, await try_models(session, probing, work_left))
+        return ProbedConfig(config, await try_models(session, probing, work_left))
 
 
-async def sample_only(
+async def sample_for_estimate(
     config: Config, preview: Preview, lengths: Lengths, prices: PriceBook, context: SessionContext
 ) -> None:
     """Add to ``lengths`` what ``experiment.estimate_samples`` of each model show, whatever its roles;
@@ -94,7 +100,7 @@ async def sample_only(
             f"{folder.path} is in use by process {writer}, and samples would count there too; wait for "
             f"it, or estimate without samples ({NO_SAMPLES})"
         )
-    async with open_start(config, prices, context, Opening(askable)) as session:
+    async with lock_and_open_session(config, prices, context, SessionOptions(askable)) as session:
         before = _spent(askable, session)
         await add_samples(config, preview, lengths, [spec.name for spec in askable], session)
         if cost := _spent(askable, session) - before:
@@ -126,7 +132,7 @@ class ProposedPart(NamedTuple):
 
 
 @dataclass(slots=True)
-class Proposed:
+class Proposals:
     """``lacking`` names the parts of which there is nothing, as ``task: kind``."""
 
     parts: list[ProposedPart] = field(default_factory=list)
@@ -169,9 +175,9 @@ class _Proposals(Blueprint):
         return ProposedPart(task.name, kind, value, tuple(self.authors(task, kind, heard)))
 
 
-async def propose_only(
+async def request_proposals(
     config: Config, probing: Probing, context: SessionContext, *, anew: bool = False
-) -> Proposed:
+) -> Proposals:
     """Ask for all that ``config`` leaves to its teachers. What is sent counts in the run's folder, against
     the ceilings and budgets of the run; proposals are kept there too, and none is asked for twice unless
     ``anew``.
@@ -182,7 +188,7 @@ async def propose_only(
     """
     prices, folder = PriceBook(), run_folder(config)
     options = RunOptions.so_far(config)
-    config, choices = resolved_models(config, options, context.keys, prices)
+    config, choices = resolve_hosts(config, options, context.keys, prices)
     for choice in choices:
         context.watcher.note(choice)
     proposals = _Proposals(config, folder, preview_run(config, options), anew=anew)
@@ -197,7 +203,7 @@ async def propose_only(
     RunDir(folder.path / FOLDER).refuse_foreign()
     specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in owing]
     board = Board(PHASES[:2], {})
-    async with open_start(config, prices, context, Opening(specs, board)) as session:
+    async with lock_and_open_session(config, prices, context, SessionOptions(specs, board)) as session:
         await probe_models(session, probing, owing, requested_under(config))
         running = RunSession(config, options, folder, session)
         works = list(proposals.works(running.asking))
@@ -224,8 +230,8 @@ def _summed_up(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary
 
 def _settled(
     config: Config, proposals: _Proposals, heard: Mapping[str, Proposal], summary: RunSummary
-) -> Proposed:
-    found = Proposed(summary=summary)
+) -> Proposals:
+    found = Proposals(summary=summary)
     for task in config.tasks:
         for kind in KINDS:
             if not isinstance(declared_part(task, kind), str):
@@ -239,7 +245,7 @@ def _settled(
     return found
 
 
-def _unheard(config: Config, proposals: _Proposals, found: Proposed) -> Iterator[str]:
+def _unheard(config: Config, proposals: _Proposals, found: Proposals) -> Iterator[str]:
     """Parts that lack what some teacher would have proposed."""
     tasks = {task.name: task for task in config.tasks}
     for part in found.parts:
@@ -251,4 +257,4 @@ def _unheard(config: Config, proposals: _Proposals, found: Proposed) -> Iterator
             if teacher.name not in part.authors
         ]
         if silent:
-            yield f"{part.task}: {part.kind} is without what {listed(silent)} would have proposed"
+            yield f"{part.task}: {part.kind} is without what {join_names(silent)} would have proposed"

@@ -7,19 +7,19 @@ from typing import NamedTuple
 import msgspec
 
 from coeval.core.errors import KeyMissing
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.models.keys import Keys
-from coeval.pipeline.config.resolve import Resolved, resolve_models
+from coeval.pipeline.config.resolve import ResolvedConfig, resolve_models
 from coeval.pipeline.config.schema import BATCH_INTERFACES, Config
-from coeval.pipeline.plan.estimate.run_estimate import Assumed, estimate_run
-from coeval.pipeline.plan.preview import Preview, expected, preview_run
+from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
+from coeval.pipeline.plan.preview import Preview, build_forecast, preview_run
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.open_start import resolved_models
+from coeval.pipeline.start.open_start import resolve_hosts
 from coeval.pricing.estimate import Estimate, Saving
 from coeval.pricing.price_book import PriceBook
 
 
-class EstimatedStart(NamedTuple):
+class PreviewedStart(NamedTuple):
     """``config`` has no ``auto`` any more; ``choices`` are sentences on what it stands for, ``warnings`` on
     what of the file is not carried out as it stands."""
 
@@ -29,33 +29,33 @@ class EstimatedStart(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def estimated_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> EstimatedStart:
+def preview_valid_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> PreviewedStart:
     """What a run that starts now would find; nothing is asked, created or changed.
 
     Raises UsageError: it would not start, for another reason than that a credential is lacking.
     """
-    start = described_start(config, options, keys, prices)
+    start = preview_any_start(config, options, keys, prices)
     start.preview.refuse(options)
     return start
 
 
-def described_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> EstimatedStart:
-    """As `estimated_start`, whether or not the run could start so: an experiment can be shown at any time.
+def preview_any_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> PreviewedStart:
+    """As `preview_valid_start`, even if the run could not start so: an experiment can be shown at any time.
 
     Raises UsageError: a model has no host, or items of one's own cannot be used.
     """
     resolved, unresolved = _resolved(config, options, keys, prices)
     preview = preview_run(resolved.config, options)
-    warnings = expected(resolved.config, preview).warnings
-    return EstimatedStart(resolved.config, preview, resolved.choices, (*unresolved, *warnings))
+    warnings = build_forecast(resolved.config, preview).warnings
+    return PreviewedStart(resolved.config, preview, resolved.choices, (*unresolved, *warnings))
 
 
 def _resolved(
     config: Config, options: RunOptions, keys: Keys, prices: PriceBook
-) -> tuple[Resolved, tuple[str, ...]]:
+) -> tuple[ResolvedConfig, tuple[str, ...]]:
     """Without a credential for any of its hosts, ``auto`` is priced as the cheapest of them."""
     try:
-        return resolved_models(config, options, keys, prices), ()
+        return resolve_hosts(config, options, keys, prices), ()
     except KeyMissing as error:
         resolved = resolve_models(config, lambda _: True, prices)
         return resolved, (f"priced as the cheapest host, and a run would not start (exit code 1): {error}",)
@@ -65,7 +65,9 @@ _LEAST_SHARE, _LEAST_USD = 0.05, 0.01
 """A change that saves less than this is not worth the words."""
 
 
-def with_savings(estimate: Estimate, config: Config, preview: Preview, assumed: Assumed) -> Estimate:
+def add_batch_savings(
+    estimate: Estimate, config: Config, preview: Preview, assumed: EstimateInputs
+) -> Estimate:
     """The estimate with what it would be if all that can went by batch jobs: the same answers for less."""
     now, lines = estimate.total.cost_usd, estimate.by_model
     able = [
@@ -84,5 +86,5 @@ def with_savings(estimate: Estimate, config: Config, preview: Preview, assumed: 
     after = estimate_run(config.model_copy(update={"models": models}), preview, assumed).total.cost_usd
     if after is None or now.central - after.central < max(_LEAST_USD, _LEAST_SHARE * now.central):
         return estimate
-    words = f"batch jobs for {listed(able, most=2)} (batch_enabled: true)"
+    words = f"batch jobs for {join_names(able, most=2)} (batch_enabled: true)"
     return msgspec.structs.replace(estimate, savings=(Saving(words, after),))

@@ -36,7 +36,7 @@ class Measured(NamedTuple):
 NOT_MEASURED = Measured(None, None, None, 0, 0)
 
 
-def with_bounds(value: float, bounds: Bounds | None, n: int, missing: int) -> Measured:
+def measured_with_bounds(value: float, bounds: Bounds | None, n: int, missing: int) -> Measured:
     """A measure that may not be defined (NaN), and its interval if it has one."""
     if not math.isfinite(value):
         return Measured(None, None, None, n, missing)
@@ -44,7 +44,7 @@ def with_bounds(value: float, bounds: Bounds | None, n: int, missing: int) -> Me
     return Measured(value, low, high, n, missing)
 
 
-def of_interval(interval: Interval, missing: int | None) -> Measured:
+def measured_from_interval(interval: Interval, missing: int | None) -> Measured:
     return Measured(interval.mean, interval.low, interval.high, interval.n, missing)
 
 
@@ -110,7 +110,7 @@ class ModelTasks(dict[str, Mapping[str, _Figure]]):
 
 
 @cache
-def declared(record: type[Record]) -> dict[str, ShownAs | Part]:
+def field_declarations(record: type[Record]) -> dict[str, ShownAs | Part]:
     """By field, what is declared of it.
 
     Raises TypeError: a field of the record declares nothing.
@@ -141,7 +141,7 @@ class Leaf(NamedTuple):
     measured: Measured
 
 
-def entries(node: Any) -> Iterator[tuple[str, Any]]:
+def named_entries(node: Any) -> Iterator[tuple[str, Any]]:
     """The fields of a record as files name them, or the keys of a mapping: two names are joined by ``|``."""
     if isinstance(node, msgspec.Struct):
         for field in _fields(type(node)):
@@ -152,7 +152,7 @@ def entries(node: Any) -> Iterator[tuple[str, Any]]:
             yield "|".join(key) if isinstance(key, tuple) else key, value
 
 
-def leaves(
+def iterate_leaves(
     part: str, node: Any, steps: tuple[str, ...] = (), entity: tuple[str, ...] | None = None
 ) -> Iterator[Leaf]:
     """All numbers of a part; those that are no measures have neither interval nor n. ``steps`` lead to the
@@ -167,13 +167,13 @@ def leaves(
             where, measure = (part, steps[0]) if steps else ("run", part)
             yield Leaf(where, name, measure, (*of, *steps[1:]), measured)
         case (float() as low, float() as high) if steps and steps[-1].startswith("ci95"):
-            yield from leaves(part, Measured(None, low, high, None, None), steps, entity)
+            yield from iterate_leaves(part, Measured(None, low, high, None, None), steps, entity)
         case msgspec.Struct() | Mapping():
-            for name, inner in entries(node):
-                yield from leaves(part, inner, (*steps, name), entity)
+            for name, inner in named_entries(node):
+                yield from iterate_leaves(part, inner, (*steps, name), entity)
 
 
-def plain_part(node: Any, *, inside: bool = False) -> Any:
+def part_to_json(node: Any, *, inside: bool = False) -> Any:
     """A part as ``measures.json`` has it: an entity's measures are numbers, and ``n``, ``missing`` and
     ``ci95`` (``[low, high]``) stand beside them with the same nested keys."""
     match node:
@@ -181,19 +181,19 @@ def plain_part(node: Any, *, inside: bool = False) -> Any:
             return node.value
         case msgspec.Struct() | Mapping():
             entity = not inside and _is_entity(node)
-            plain = {name: plain_part(one, inside=inside or entity) for name, one in entries(node)}
+            plain = {name: part_to_json(one, inside=inside or entity) for name, one in named_entries(node)}
             if entity and _holds_measures(node):
                 plain |= {beside: _beside(node, beside) for beside in ("n", "missing", "ci95")}
             return plain
         case list() | tuple():
-            return [plain_part(one, inside=inside) for one in node]
+            return [part_to_json(one, inside=inside) for one in node]
         case _:
             return node
 
 
 def _beside(node: Any, beside: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, part in entries(node):
+    for name, part in named_entries(node):
         if isinstance(part, Measured):
             found[name] = _bounds(part) if beside == "ci95" else getattr(part, beside)
         elif isinstance(part, msgspec.Struct | Mapping) and (part == {} or _holds_measures(part)):
@@ -208,7 +208,7 @@ def _bounds(found: Measured) -> list[float] | None:
 def _holds_measures(node: Any) -> bool:
     return any(
         isinstance(part, Measured) or (isinstance(part, msgspec.Struct | Mapping) and _holds_measures(part))
-        for _, part in entries(node)
+        for _, part in named_entries(node)
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.core.errors import Undecodable
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.core.records import Usage, model_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
@@ -49,7 +49,7 @@ class SeenRecord(msgspec.Struct):
     status: str = "ok"
 
 
-def seen_lengths(config: Config, preview: Preview) -> Lengths:
+def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
     """Collect what records show, those of a table included that the run will put in its folder. Lines that
     are no records are passed over."""
     lengths, setups = Lengths(), preview.plan.setups
@@ -68,7 +68,7 @@ def seen_lengths(config: Config, preview: Preview) -> Lengths:
 
 def _records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[SeenRecord]:
     """Read the records of a file, or those that are to stand in it."""
-    read = decoder(SeenRecord)
+    read = make_decoder(SeenRecord)
     size = path.stat().st_size if supplied is None else sum(map(len, supplied))
     lines = (line.text for line in whole_lines(path)) if supplied is None else supplied
     for line in islice(lines, 0, None, max(1, size // _READ_WHOLE)):
@@ -88,13 +88,13 @@ def add_record(
     match phase:
         case "data_generation":
             maker, texts = author, {"item": record.prompt or "", "reference": record.reference_response or ""}
-            lengths.know_item(record.id, {kind: len(text) for kind, text in texts.items()})
+            lengths.add_item_texts(record.id, {kind: len(text) for kind, text in texts.items()})
         case "response_collection":
             maker, texts = author._replace(model=record.student_model_id), {"answer": record.response or ""}
         case _:
             maker, texts = author._replace(model=record.judge_model_id), dict[str, str]()
     for kind, text in texts.items():
-        lengths.add(kind, maker, len(text))
+        lengths.add_value(kind, maker, len(text))
     role = next((each.role for each in cast_of(setup, phase) if each.name == maker.model), None)
     if (setup.pairs is not None) != (record.winner is not None) and role == "judge":
         return  # of another kind than is asked for now
@@ -103,8 +103,8 @@ def add_record(
         return
     alone = role == "judge" and setup.task.evaluation_mode == "per_factor"
     calls = max(1, record.attempts) * (factors if alone else 1)
-    lengths.add_call(role, maker, record.usage, record.latency_s, calls, record.datapoint_id)
-    lengths.count(model_of(maker.model), source)
+    lengths.add_call_usage(role, maker, record.usage, record.latency_s, calls, record.datapoint_id)
+    lengths.count_call(model_of(maker.model), source)
 
 
 def cast_of(setup: TaskSetup, phase: Phase) -> tuple[RoleModel, ...]:
