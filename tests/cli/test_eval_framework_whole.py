@@ -179,7 +179,7 @@ async def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         process = await start(tmp_path, *command(tmp_path, server))
         await server.arrived(ASKED)
         process.send_signal(signal.SIGINT)
-        while "stopping" not in process.so_far().err:
+        while "stopping" not in process.continue_if_started().err:
             assert process.poll() is None, "it ended at the first"
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)

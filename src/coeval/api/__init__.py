@@ -29,7 +29,7 @@ from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.run import run_phases as _arun
-from coeval.pipeline.run_options import RunOptions, Stance, run_folder
+from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.start.checks import refuse_bad_start
 
@@ -152,13 +152,13 @@ async def arun(call: RunCall) -> Run:
 async def _run_as_called(call: RunCall, event: asyncio.Event) -> Run:
     if isinstance(call.only_models, str):
         raise UsageError(f'only_models is a list of names; write only_models=["{call.only_models}"]')
-    if call.changed not in (known := [stance.value for stance in Stance]):
+    if call.changed not in (known := [stance.value for stance in ChangePolicy]):
         raise UsageError(f'changed="{call.changed}" is unknown; use {", ".join(known)}')
     options = RunOptions(
         call.continue_run,
         call.overwrite,
         tuple(call.only_models),
-        Stance(call.changed),
+        ChangePolicy(call.changed),
         call.phase_barriers,
         BatchMode.WAIT if call.wait else BatchMode.SUBMIT,
         allow_unsandboxed=call.allow_unsandboxed,

@@ -104,7 +104,7 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
     if dry_run:
         with TemporaryDirectory() as nowhere:
             counted = prepare_check(request, Path(nowhere))
-            raise typer.Exit(count_calls(counted.config, RunOptions(only_asked=counted.judge), keys))
+            raise typer.Exit(count_calls(counted.config, RunOptions(checked_judge=counted.judge), keys))
     prepared = prepare_check(request)
     if prepared.continues:
         begun = prepared.folder.read_meta().created_at[:16].replace("T", " ")
@@ -113,7 +113,7 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
             f"{prepared.folder.path.name} is continued. Scores it has since {begun} are not requested again; "
             "--anew begins another one.",
         )
-    options = RunOptions(continue_run=prepared.continues, only_asked=prepared.judge)
+    options = RunOptions(continue_run=prepared.continues, checked_judge=prepared.judge)
     try:
         run = run_with_progress(prepared.config, options, keys)
     except RecordsChanged as error:

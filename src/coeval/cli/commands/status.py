@@ -26,7 +26,7 @@ from coeval.core.text import dollars, pluralize
 from coeval.models.batch.batches import cancel_jobs
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
-from coeval.pipeline.start.open_start import read_own_usage
+from coeval.pipeline.start.session_start import read_own_usage
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.output_folder import existing_results, output_tasks
 from coeval.store.record_index import usage_on_record

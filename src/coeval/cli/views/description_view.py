@@ -88,7 +88,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     """
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
-    options = RunOptions.so_far(config)
+    options = RunOptions.continue_if_started(config)
     start = preview_any_start(config, options, keys, prices)
     assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)

@@ -21,7 +21,7 @@ from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.config.values import is_printable_path
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.checks import start_findings
+from coeval.pipeline.start.checks import find_start_problems
 from coeval.store.rundir import RunDir
 
 # --- Experiments given as data from Python
@@ -152,7 +152,7 @@ def read_config(
     draft = Draft(document.data, structure.broken)
     findings = [*structure.findings, *find_broken_rules(draft)]
     if start is not None:
-        findings += start_findings(draft, start)
+        findings += find_start_problems(draft, start)
     if any(finding.path == ("experiment", "resume_from") for finding in findings):
         # What the missing source would have supplied is not a mistake of its own.
         findings = [f for f in findings if not (f.rule == "V-01" and f.path[0] not in document.data)]

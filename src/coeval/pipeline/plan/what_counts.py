@@ -13,7 +13,7 @@ from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
 from coeval.pipeline.config.findings import MOST_SHOWN
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
-from coeval.pipeline.start.inherit import Name, inherited_by
+from coeval.pipeline.start.inherit import InheritedName, read_inherited_names
 from coeval.store.jsonl import read_json
 from coeval.store.rundir import RunDir
 
@@ -35,7 +35,7 @@ def planned_names(folder: RunDir) -> Planned | None:
     if structure.config is None:
         shown = [f"{folder.config}  {finding.message}" for finding in structure.findings[:MOST_SHOWN]]
         raise ConfigError(shown, more=len(structure.findings) - len(shown))
-    config, inherited = structure.config, inherited_by(folder)
+    config, inherited = structure.config, read_inherited_names(folder)
     named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
     given = {name for task in config.tasks for name in config.students_with_answers(task)}
@@ -65,7 +65,7 @@ _EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
 
 def _planned_task(
-    config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[Name]
+    config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[InheritedName]
 ) -> PlannedTask:
     mine = frozenset(name for name in inherited if name.task == task.name)
     factors = _or_all(_factors(task, folder), _of(mine, "factor"))
@@ -88,7 +88,7 @@ def _planned_task(
     )
 
 
-def _of(names: Iterable[Name], kind: NameKind) -> frozenset[str]:
+def _of(names: Iterable[InheritedName], kind: NameKind) -> frozenset[str]:
     return frozenset(name.name for name in names if name.kind == kind)
 
 

@@ -24,8 +24,8 @@ from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import Node, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup, build_setup
-from coeval.pipeline.run_options import RunOptions, Stance, run_folder
-from coeval.pipeline.start.inherit import source_folder
+from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
+from coeval.pipeline.start.inherit import find_source_run
 from coeval.store.record_index import RecordFiles
 from coeval.store.rundir import RunDir
 
@@ -102,7 +102,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     Documents of phases 1–2 that are ``damaged`` do not count. Reads, and changes nothing.
     """
     gaps = Gaps()
-    blueprint = Blueprint(config, folder, follow_file=True, inherited=source_folder(config))
+    blueprint = Blueprint(config, folder, follow_file=True, inherited=find_source_run(config))
     setups, known = [], read_recipes(folder)
     for task in config.tasks:
         unusable = any(blueprint.artifact(task.name, kind) in damaged for kind in KINDS)
@@ -111,7 +111,9 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
             gaps.unsettled.append(task.name)
         else:
             setups.append(build_setup(config, task, drawn).as_recorded(known))
-    plan = make_plan(config, RunOptions(continue_run=True, stance=Stance.TELL), setups, recorded)
+    plan = make_plan(
+        config, RunOptions(continue_run=True, change_policy=ChangePolicy.REPORT), setups, recorded
+    )
     gaps.short = short_supplies(plan, folder)
     for lacking in gaps.short:
         gaps.files[lacking.path] = FileGap("data_generation", planned=lacking.missing)

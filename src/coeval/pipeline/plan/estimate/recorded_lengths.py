@@ -18,7 +18,7 @@ from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import run_folder
-from coeval.pipeline.start.inherit import source_folder
+from coeval.pipeline.start.inherit import find_source_run
 from coeval.pricing.lengths import Cell, Lengths, Source
 from coeval.store.jsonl import whole_lines
 from coeval.store.rundir import RECORD_FILES, phase_of_files
@@ -53,7 +53,7 @@ def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
     """Collect what records show, those of a table included that the run will put in its folder. Lines that
     are no records are passed over."""
     lengths, setups = Lengths(), preview.plan.setups
-    source, supplied = source_folder(config), preview.supply.rewritten
+    source, supplied = find_source_run(config), preview.supply.rewritten
     for phase in FLOWING:
         folders = (run_folder(config), *([source] if source is not None else []))
         kinds = (kind for kind in RECORD_FILES if phase_of_files(kind) == phase)

@@ -14,7 +14,7 @@ from coeval.pipeline.config.schema import BATCH_INTERFACES, Config
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import Preview, build_forecast, preview_run
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.open_start import resolve_hosts
+from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.estimate import Estimate, Saving
 from coeval.pricing.price_book import PriceBook
 
