@@ -100,7 +100,11 @@ async def report_troubled_hosts(
     try:
         yield
     finally:
-        for sentence in (*http.hosts.throttle_problems(), *http.repeating(), *http.oddities()):
+        for sentence in (
+            *http.hosts.describe_throttle_problems(),
+            *http.describe_repetitions(),
+            *http.describe_odd_replies(),
+        ):
             note(sentence)
         telling.cancel()
         await asyncio.wait({telling})
@@ -118,9 +122,9 @@ async def _tell(
     while True:
         await sleep(LOOK_S)
         now = clock()
-        for problem in http.hosts.throttle_problems():
+        for problem in http.hosts.describe_throttle_problems():
             note(problem)
-        for host, sentence in http.troubles().items():
+        for host, sentence in http.describe_outages().items():
             if now >= reported.get(host, float("-inf")) + AGAIN_AFTER_S:
                 reported[host] = now
                 note(sentence)
@@ -356,7 +360,7 @@ async def open_session(
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
         ledger.budget_gate.free_jobs_money = batches.free_money
-        batches.when_one_ends = ledger.budget_gate.changed
+        batches.when_one_ends = ledger.budget_gate.serve_waiting
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
         return note_torn_line(path, torn, accounts.phase_of(path))
@@ -378,8 +382,8 @@ async def open_session(
             if not context.batching.mode.asks:
                 models.drain()
             yield session
-        if context.store is not None and context.store.found:
-            context.watcher.note(f"{context.store.found:,} answers came from the store, at no cost")
+        if context.store is not None and context.store.hits:
+            context.watcher.note(f"{context.store.hits:,} answers came from the store, at no cost")
         if batches is not None and session.clears_batches and not session.interrupted:
             batches.clear()  # the journal is closed: what was made of results is on disk
     finally:

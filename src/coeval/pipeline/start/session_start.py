@@ -25,7 +25,7 @@ from coeval.engine.terms import (
 )
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.open import check_askable, obstacle
+from coeval.models.open import check_askable, find_interface_obstacle
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.resolve import ResolvedConfig, list_role_parameters, list_routes, resolve_models
 from coeval.pipeline.config.schema import PHASES, Config
@@ -87,7 +87,9 @@ def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: Price
     if all(model.interface != "auto" for model in config.models):
         return ResolvedConfig(config)
     before = _read_previous_routes(run_folder(config)) if options.continue_run else {}
-    return resolve_models(config, lambda interface: obstacle(interface, keys) is None, prices, before)
+    return resolve_models(
+        config, lambda interface: find_interface_obstacle(interface, keys) is None, prices, before
+    )
 
 
 def _read_previous_routes(folder: RunDir) -> dict[str, Route]:
