@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.benchmarks.benchmark import Answer, Judgment, why_missing
 from coeval.core.records import Datapoint, Evaluation, Kept, Response, choose_counting, is_good
-from coeval.pipeline.plan.recorded import Entry, Recorded
+from coeval.pipeline.plan.recorded import RecordEntry, RunIndex
 from coeval.pipeline.upkeep.repair import Examiner, Flaw
 from coeval.store.jsonl import whole_lines
 from coeval.store.legacy import read_legacy
@@ -77,8 +77,8 @@ def write(folder: RunDir, items: list[Line], answers: list[Line], verdicts: list
 
 
 def resumption(folder: RunDir, phase: str) -> list[bool]:
-    recorded = Recorded().read(folder)
-    entries: dict[str, Iterable[Entry]] = {
+    recorded = RunIndex().read(folder)
+    entries: dict[str, Iterable[RecordEntry]] = {
         "data_generation": recorded.items.entries(),
         "response_collection": recorded.responses.entries(),
         "evaluation": recorded.evaluations.entries(),

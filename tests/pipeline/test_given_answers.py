@@ -22,7 +22,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.preview import forecast_start, preview_run
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, repair
 from coeval.store.rundir import RunDir
@@ -476,7 +476,7 @@ def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     one = found["prod-v7"]
     assert (one.score, one.least, one.most, one.partial) == (0.75, 0.75, 0.75, True)
     assert [score.student for score in run.results().students][:2] == ["both", "prod-v7"]
-    grid = score_grid(reader := RunReader(run.path, planned_names(RunDir(run.path))))
+    grid = score_grid(reader := RunReader(run.path, read_planned_names(RunDir(run.path))))
     order, scores = ranking(grid)
     measured = student_measures(grid, scores)
     mine = measured["prod-v7"]

@@ -41,10 +41,16 @@ from coeval.pipeline.phases.evaluations import (
     PreparedItem,
     ResponseWork,
 )
-from coeval.pipeline.plan.recorded import MadeFrom, Recorded, made_from, outdated, tried_before
-from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, Spared
+from coeval.pipeline.plan.recorded import (
+    RunIndex,
+    SourceChange,
+    count_earlier_attempts,
+    find_source_change,
+    is_outdated,
+)
+from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.plan.walk import Anew, Walk, always, spared_of
+from coeval.pipeline.plan.walk import IsOutdated, PlanWalk, assume_outdated, find_spared
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
 from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, ResponsePart
 from coeval.store.rundir import RunDir
@@ -62,7 +68,7 @@ class _SourceRecords:
     """
 
     def __init__(
-        self, recorded: Recorded, was: MadeFrom, setup: TaskSetup, prepare: Callable[[], PreparedItem]
+        self, recorded: RunIndex, was: SourceChange, setup: TaskSetup, prepare: Callable[[], PreparedItem]
     ) -> None:
         self._recorded = recorded
         self._source_change = was
@@ -88,10 +94,10 @@ class _SourceRecords:
         """Whether what is recorded by an id was made from something else than this."""
         recorded = self._recorded
         if phase == "response_collection":
-            return outdated(
+            return is_outdated(
                 self._source_change, recorded.responses, key, ResponsePart, lambda: self.item.requested
             )
-        return outdated(
+        return is_outdated(
             self._source_change,
             recorded.evaluations,
             key,
@@ -146,7 +152,7 @@ class RunFlow:
         self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
         self._accepted: dict[str, AcceptedItems] = {}
         self._meetings: defaultdict[str, _PairedAnswers] = defaultdict(_PairedAnswers)
-        self._walks = {setup.task.name: Walk(plan, setup, each=True) for setup in plan.setups}
+        self._walks = {setup.task.name: PlanWalk(plan, setup, each=True) for setup in plan.setups}
         self._nuance = {
             setup.task.name: KnownNuance(setup.task, setup.space.nuance)
             for setup in plan.setups
@@ -158,7 +164,7 @@ class RunFlow:
         walked = 0
         for setup in self._plan.setups:
             samples = _TaskSamples(self._plan, setup)
-            for slot in self._plan.slots(setup):
+            for slot in self._plan.list_slots(setup):
                 if self._open_slots[walked]:
                     for work in self._make_slot_works(setup, slot, samples):
                         yield work
@@ -168,8 +174,8 @@ class RunFlow:
 
     def _make_slot_works(self, setup: TaskSetup, slot: Slot, samples: _TaskSamples) -> Iterator[Work]:
         standing = partial(self._load_item, slot.id)
-        source = _SourceRecords(self._recorded, MadeFrom.STANDS, setup, standing)
-        nodes: Iterable[Node] = self._walks[setup.task.name].of_slot(slot)
+        source = _SourceRecords(self._recorded, SourceChange.UNCHANGED, setup, standing)
+        nodes: Iterable[Node] = self._walks[setup.task.name].walk_slot(slot)
         if setup.pairs is not None:
             nodes = self._note_awaited_answers(nodes, slot.id)
         for node in nodes:
@@ -181,18 +187,18 @@ class RunFlow:
             yield from self._make_ready_works([node], source)
 
     def _make_item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
-        tried = tried_before(self._recorded.items, slot.id)
+        tried = count_earlier_attempts(self._recorded.items, slot.id)
         if not sample.passages:
             return ItemWork(self._asking, teacher, slot.id, tried, setup, sample)
         from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
 
         task, items = setup.task.name, self._recorded.items
         if task not in self._accepted:
-            slots = self._plan.slots(setup)
+            slots = self._plan.list_slots(setup)
             there = (each.id for each in slots if (entry := items.get(each.id)) is not None and entry.good)
             self._accepted[task] = AcceptedItems(items.load(key, Datapoint) for key in there)
         self._accepted[task].drop(slot.id)
-        before = self._recorded.filtered.get(self._recorded.rows.get(slot.id, NO_ROW), {})
+        before = self._recorded.discarded_by_row.get(self._recorded.rows.get(slot.id, NO_ROW), {})
         return DocumentItemWork(
             *(self._asking, teacher, slot.id, tried, setup, sample),
             accepted=self._accepted[task],
@@ -223,7 +229,7 @@ class RunFlow:
 
     def cut_off(self, work: Work) -> Counter[Phase]:
         """How many owed records, by phase, cannot be made since that of ``work`` was not."""
-        nodes = self._list_followers(work, always)
+        nodes = self._list_followers(work, assume_outdated)
         if isinstance(work, ResponseWork) and work.setup.pairs is not None:
             nodes = [*nodes, *self._list_ready_pairs(work, None)]
             self._forget_complete_item(work.prepared.item.id)
@@ -249,7 +255,7 @@ class RunFlow:
         if meeting is None or work.role_model.sample or work.key not in meeting.awaited:
             return []
         meeting.awaited.discard(work.key)
-        there = zip(walk.responses_to(item.id), walk.stands(item.id), strict=True)
+        there = zip(walk.list_answer_ids(item.id), walk.find_answer_states(item.id), strict=True)
         ready = [
             True
             if key in meeting.arrived
@@ -264,9 +270,9 @@ class RunFlow:
             meeting.lost.add(work.key)
         else:
             meeting.arrived[work.key] = judged
-            ready[walk.responses_to(item.id).index(work.key)] = True
-        mine = frozenset(walk.pairs_with(work.key))
-        return [node for node in walk.pairs_of(item.id, names, ready, anew=True) if node.key in mine]
+            ready[walk.list_answer_ids(item.id).index(work.key)] = True
+        mine = frozenset(walk.list_pair_ids(work.key))
+        return [node for node in walk.walk_pairs(item.id, names, ready, outdated=True) if node.key in mine]
 
     def _make_pair_work(self, node: Node, source: _SourceRecords) -> PairWork:
         """The comparison of two answers that are there."""
@@ -277,14 +283,16 @@ class RunFlow:
         first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
-        tried = tried_before(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
+        tried = (
+            count_earlier_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
+        )
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
-    def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
+    def spared(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
         """What was to follow anew from a new record, and is there already, made from the same content."""
         if (source := self._find_source(work, record)) is not None:
-            yield from spared_of(
-                self._list_followers(work, always), self._list_followers(work, source.is_outdated)
+            yield from find_spared(
+                self._list_followers(work, assume_outdated), self._list_followers(work, source.is_outdated)
             )
 
     def is_replacement(self, work: Work, record: Kept, regenerated_ids: Set[str]) -> bool:
@@ -293,18 +301,18 @@ class RunFlow:
         source, recorded = self._find_source(work, record), self._recorded
         match work:
             case ItemWork() if source is not None:
-                followers = self._walks[work.setup.task.name].responses_to(work.key)
+                followers = self._walks[work.setup.task.name].list_answer_ids(work.key)
                 return any(
                     key in recorded.responses and source.is_outdated("response_collection", key)
                     for key in followers
                 )
             case ResponseWork() if source is not None:
-                followers = self._walks[work.setup.task.name].judgments_of(work.key)
+                followers = self._walks[work.setup.task.name].list_judgment_ids(work.key)
                 rejudged = any(
                     key in recorded.evaluations and source.is_outdated("evaluation", key) for key in followers
                 )
                 again = any(
-                    key in recorded.pairs for key in self._walks[work.setup.task.name].pairs_with(work.key)
+                    key in recorded.pairs for key in self._walks[work.setup.task.name].list_pair_ids(work.key)
                 )
                 return rejudged or again or work.prepared.item.id in regenerated_ids
             case EvaluationWork() | LabelWork() | CheckWork():
@@ -319,27 +327,35 @@ class RunFlow:
         recorded = self._recorded
         match record, work:
             case Datapoint(), ItemWork():
-                was = made_from(recorded.items, record.id) if self.builds_on_records else MadeFrom.LOST
+                was = (
+                    find_source_change(recorded.items, record.id)
+                    if self.builds_on_records
+                    else SourceChange.RECOVERED
+                )
                 prepare = partial(PreparedItem, record, work.sample.nuance)
                 return _SourceRecords(recorded, was, work.setup, prepare)
             case Response(), ResponseWork():
-                was = made_from(recorded.responses, record.id) if self.builds_on_records else MadeFrom.LOST
+                was = (
+                    find_source_change(recorded.responses, record.id)
+                    if self.builds_on_records
+                    else SourceChange.RECOVERED
+                )
                 source = _SourceRecords(recorded, was, work.setup, lambda: work.prepared)
                 source.load_judged(record.id, record)
                 return source
             case _:
                 return None
 
-    def _list_followers(self, work: Work, anew: Anew, *, waiting: bool = True) -> Iterable[Node]:
+    def _list_followers(self, work: Work, anew: IsOutdated, *, waiting: bool = True) -> Iterable[Node]:
         """What follows from the record that ``work`` makes; see `Walk.below_item`."""
         match work:
             case ItemWork():
-                return self._walks[work.setup.task.name].below_item(
+                return self._walks[work.setup.task.name].walk_answers(
                     work.key, work.model, anew, waiting=waiting
                 )
             case ResponseWork():
                 names = (work.prepared.item.teacher_model_id, work.role_model.name)
-                return self._walks[work.setup.task.name].below_response(work.key, names, anew)
+                return self._walks[work.setup.task.name].walk_judgments(work.key, names, anew)
             case _:
                 return ()
 
@@ -351,7 +367,9 @@ class RunFlow:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
-                tried = tried_before(recorded.responses, key) if self.builds_on_records else NOT_TRIED
+                tried = (
+                    count_earlier_attempts(recorded.responses, key) if self.builds_on_records else NOT_TRIED
+                )
                 yield ResponseWork(self._asking, maker, key, tried, setup, source.item)
                 continue
             if setup.pairs is not None and maker is not None:
@@ -361,7 +379,7 @@ class RunFlow:
             if maker is None and node.name == EXACT_MATCH:
                 yield LabelWork(judged, key)
                 continue
-            if node.entry is not None and self._plan.completes(node.entry, maker):
+            if node.entry is not None and self._plan.can_complete(node.entry, maker):
                 earlier = recorded.evaluations.load(key, Evaluation)
                 judged = Judged(setup, judged.prepared, judged.response, earlier)
             if maker is None:
@@ -369,7 +387,7 @@ class RunFlow:
                 at_once = self._slow[setup.task.name].isdisjoint(factors)
                 yield CheckWork(judged, key, factors, self._checks, at_once)
                 continue
-            tried = tried_before(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
+            tried = count_earlier_attempts(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _load_item(self, key: str) -> PreparedItem:
@@ -417,12 +435,14 @@ class _TaskSamples:
     def _start_samples(self, teacher: str) -> Samples:
         task = self._setup.task
         recorded, about = dict[int, Mapping[str, str]](), dict[int, str]()
-        for key, attributes in self._plan.recorded.by_teacher.get((task.name, teacher), {}).items():
+        for key, attributes in self._plan.recorded.items_by_teacher.get((task.name, teacher), {}).items():
             entry = self._plan.recorded.items.get(key)
             number = item_number(key)
             if entry is not None and entry.good and number is not None:
                 recorded[number] = attributes
-                if (keys := self._plan.recorded.about.get(self._plan.recorded.rows[key])) is not None:
+                if (
+                    keys := self._plan.recorded.passage_keys_by_row.get(self._plan.recorded.rows[key])
+                ) is not None:
                     about[number] = keys
         seed, space = task.sampling.seed, self._setup.space
         return Samples(space, seed=seed, task=task.name, teacher=teacher, recorded=recorded, about=about)

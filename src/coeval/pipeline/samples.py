@@ -16,7 +16,7 @@ import msgspec
 from coeval.core.records import Datapoint, item_id, item_number
 from coeval.core.text import canonical_json, digest
 from coeval.pipeline.config.schema import TaskConfig
-from coeval.pipeline.plan.recipes import base_recipe, item_recipe
+from coeval.pipeline.plan.recipes import hash_item_recipe, strip_item_part
 from coeval.pipeline.prompts import render_attributes
 from coeval.tables.documents import DocumentPassage
 
@@ -544,7 +544,7 @@ class KnownNuance:
         if number is None or not ours or not item.recipe or not self._nuanced:
             return {}
         planned = self._plan(item.teacher_model_id).of(number)
-        made = item_recipe(base_recipe(item.recipe), item.sampled_target_attributes, planned)
+        made = hash_item_recipe(strip_item_part(item.recipe), item.sampled_target_attributes, planned)
         return planned if made == item.recipe else {}
 
     def _plan(self, teacher: str) -> Nuances:

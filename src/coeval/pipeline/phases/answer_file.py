@@ -24,7 +24,7 @@ from coeval.engine.model_work import Recipe
 from coeval.pipeline.config.items_section import AnswerTable
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.item_file import item_map, source_of
-from coeval.pipeline.plan.recipes import answer_input
+from coeval.pipeline.plan.recipes import hash_answer_input
 from coeval.store.jsonl import store_error
 from coeval.store.record_index import NO_LINES, RecordFiles, RecordPart
 from coeval.store.rundir import RunDir
@@ -137,7 +137,7 @@ def _record(item: AskedItem, student: str, answer: str) -> bytes:
         input=item.prompt,
         response=response,
         recipe=GIVEN.hash,
-        input_hash=answer_input(item.prompt or ""),
+        input_hash=hash_answer_input(item.prompt or ""),
         truncated=len(response) < len(answer),
     )
     return _ENCODER.encode(record) + b"\n"

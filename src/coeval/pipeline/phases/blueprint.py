@@ -18,7 +18,7 @@ from coeval.core.records import Completion, Kept, Purpose, Request, Schema, is_g
 from coeval.engine.model_work import Asking, ModelWork, RoleModel, spoken
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
-from coeval.pipeline.plan.task_setup import TaskBlueprint, role_model
+from coeval.pipeline.plan.task_setup import TaskBlueprint, build_role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.record_index import NOT_TRIED, Index, RequestAttempts, attempts_of
@@ -138,7 +138,7 @@ class Blueprint:
             if model.interface != "benchmark":
                 seed = self._config.experiment.seed
                 yield (
-                    role_model(model, "teacher", task, _REQUESTED[kind][1], seed),
+                    build_role_model(model, "teacher", task, _REQUESTED[kind][1], seed),
                     proposal_id(task.name, model.name, kind),
                 )
 

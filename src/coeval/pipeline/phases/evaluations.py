@@ -34,12 +34,12 @@ from coeval.pipeline.phases.proposals import parse_item
 from coeval.pipeline.plan.judge_form import MOST_REASON, PairDesign
 from coeval.pipeline.plan.recipes import (
     CHECK_RECIPE,
-    answer_input,
-    compared_input,
-    item_content,
-    item_recipe,
-    judged_input,
-    label_recipe,
+    hash_answer_input,
+    hash_item_content,
+    hash_item_recipe,
+    hash_judged_input,
+    hash_label_recipe,
+    join_judged_inputs,
 )
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
@@ -62,8 +62,8 @@ class PreparedItem:
         prompt, reference = item.prompt or "", item.reference_response or ""
         self.item, self._nuance = item, nuance
         self._values: Mapping[str, str] = {}
-        self.requested = answer_input(prompt)
-        self.content = item_content(prompt, reference, item.sampled_target_attributes)
+        self.requested = hash_answer_input(prompt)
+        self.content = hash_item_content(prompt, reference, item.sampled_target_attributes)
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -130,7 +130,7 @@ class Judged:
     @property
     def input_hash(self) -> str:
         if not self._hash:
-            self._hash = judged_input(self.prepared.content, self.response.response or "")
+            self._hash = hash_judged_input(self.prepared.content, self.response.response or "")
         return self._hash
 
     def identity(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
@@ -180,10 +180,10 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     def question(self, _: int) -> Request:
         """One for all factors; what its answer leaves out is asked again by itself."""
-        return self._prompt(*self.judged.setup.form.of_all(self._left()))
+        return self._prompt(*self.judged.setup.form.ask_all_factors(self._left()))
 
     def read(self, completion: Completion) -> dict[str, Any]:
-        verdict = self.judged.setup.form.read_all(self._hear(completion), self._left())
+        verdict = self.judged.setup.form.read_joint_reply(self._hear(completion), self._left())
         self._take(verdict)
         if verdict.missing:
             raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=completion.text)
@@ -213,10 +213,10 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     async def _ask_one(self, factor: str, tally: Tally) -> None:
         form = self.judged.setup.form
-        values, schema = form.of_one(factor)
+        values, schema = form.ask_one_factor(factor)
 
         def read(completion: Completion) -> None:
-            self._take(form.read_one(self._hear(completion, factor), factor))
+            self._take(form.read_factor_reply(self._hear(completion, factor), factor))
 
         key = judgment_id(self.key, factor)
         varying = ("factor", "criterion") if len(self.factors) > 1 else ()
@@ -246,7 +246,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         setup, earlier = self.judged.setup, self.judged.earlier
         now_requested, levels = setup.criteria, self.levels
         fields: dict[str, dict[str, Any]] = {"scores": {}, "values": {}, "reasons": {}}
-        made: tuple[dict[str, Any], ...] = (*setup.form.scored(levels), self.reasons)
+        made: tuple[dict[str, Any], ...] = (*setup.form.split_by_scale(levels), self.reasons)
         for name, kept, new in zip(fields, self._kept(earlier), made, strict=True):
             both = {**kept, **new}
             fields[name] = {f: both[f] for f in (*now_requested, *both) if f in both}
@@ -302,7 +302,7 @@ class LabelWork:
         return Evaluation(**self._identity(), status="failed", error=reason(error))
 
     def _identity(self) -> dict[str, Any]:
-        return self.judged.identity(EXACT_MATCH, label_recipe(self.judged.setup.labels))
+        return self.judged.identity(EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
 
 
 # --- Phase 3: items of teachers
@@ -341,7 +341,7 @@ class ItemWork(ModelWork[Datapoint]):
             "task_id": task.name,
             "teacher_model_id": self.role_model.name,
             "sampled_target_attributes": self.sample.target,
-            "recipe": item_recipe(self.role_model.recipe.hash, self.sample.target, self.sample.nuance),
+            "recipe": hash_item_recipe(self.role_model.recipe.hash, self.sample.target, self.sample.nuance),
             "generated_at": now(),
             **stored,
         }
@@ -390,7 +390,7 @@ class PairWork(ModelWork[Preference]):
             "second_model_id": second.student_model_id,
             "judge_model_id": self.role_model.name,
             "recipe": self.role_model.recipe.hash,
-            "input_hash": compared_input(self.first.input_hash, self.second.input_hash),
+            "input_hash": join_judged_inputs(self.first.input_hash, self.second.input_hash),
             "evaluated_at": now(),
         }
 

@@ -277,7 +277,7 @@ def short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
     short, origins = [], read_origins(folder)
     for setup in plan.setups:
         task, total = setup.task.name, setup.task.sampling.most or 0
-        for teacher, missing in plan.unsupplied(setup).items():
+        for teacher, missing in plan.count_unsupplied(setup).items():
             path, taken = folder.datapoints(task, teacher), origins.get(task, {}).get(teacher)
             if teacher == OWN_ITEMS and taken and not path.exists():
                 short.append(ShortSupply(path, task, taken[-1].items, total, gone=True))

@@ -15,9 +15,9 @@ from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
 from coeval.engine.model_work import differences
 from coeval.engine.progress import WorkCounts
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.plan.run_plan import Changed, Node, Plan, Spared
+from coeval.pipeline.plan.run_plan import ChangedRecords, Node, Plan, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.plan.walk import Walk
+from coeval.pipeline.plan.walk import PlanWalk
 from coeval.pipeline.run_options import ChangePolicy
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir
@@ -32,13 +32,13 @@ class PlanCount(WorkCounts):
     for which an answer should exist and does not.
     """
 
-    changed: Counter[Changed] = field(default_factory=Counter)
-    examples: dict[Changed, str] = field(default_factory=dict)
+    changed: Counter[ChangedRecords] = field(default_factory=Counter)
+    examples: dict[ChangedRecords, str] = field(default_factory=dict)
     open_slots: bytearray = field(default_factory=bytearray)
     unsupplied: int = 0
     unanswered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, setup: TaskSetup, node: Node) -> None:
+    def add_node(self, setup: TaskSetup, node: Node) -> None:
         count = self.of(node.phase, setup.task.name, node.name)
         count.planned += node.records
         if node.owed:
@@ -48,30 +48,30 @@ class PlanCount(WorkCounts):
             self.changed[change] += 1
             self.examples.setdefault(change, node.key)
 
-    def spare(self, setup: TaskSetup, spared: Spared) -> None:
+    def add_spared(self, setup: TaskSetup, spared: SparedRecords) -> None:
         count = self.of(spared.phase, setup.task.name, spared.name)
         count.spared += spared.records
         count.spared_calls += spared.calls
 
 
-def count_plan(plan: Plan, found: PlanCount | None = None) -> PlanCount:
+def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
     """Count a whole plan, into ``found`` if given. Nothing is read but the indexes."""
-    found = PlanCount() if found is None else found
+    counts = PlanCount() if counts is None else counts
     for setup in plan.setups:
-        walk, task = Walk(plan, setup), setup.task.name
-        for slot in plan.slots(setup):
+        walk, task = PlanWalk(plan, setup), setup.task.name
+        for slot in plan.list_slots(setup):
             is_open = False
-            for node in walk.of_slot(slot):
-                found.add(setup, node)
+            for node in walk.walk_slot(slot):
+                counts.add_node(setup, node)
                 is_open = is_open or node.owed
-            found.open_slots.append(is_open)
-        for node in walk.alike():
-            found.add(setup, node)
+            counts.open_slots.append(is_open)
+        for node in walk.list_grouped_nodes():
+            counts.add_node(setup, node)
         for spared in walk.spared:
-            found.spare(setup, spared)
-        found.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
-        found.unsupplied += sum(plan.unsupplied(setup).values())
-    return found
+            counts.add_spared(setup, spared)
+        counts.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
+        counts.unsupplied += sum(plan.count_unsupplied(setup).values())
+    return counts
 
 
 # --- Records of another configuration
@@ -85,16 +85,16 @@ NOUN = {
 _SHOWN = 20
 
 
-def mixed_sentence(changed: Mapping[Changed, int]) -> str:
+def describe_mixed_records(changed: Mapping[ChangedRecords, int]) -> str:
     """How many good records of another configuration stand in a run, and so in its scores; empty: none."""
-    counts = {phase: sum(n for of, n in changed.items() if of.phase == phase) for phase in NOUN}
-    shown = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
-    if not shown:
+    counts = {phase: sum(n for changes, n in changed.items() if changes.phase == phase) for phase in NOUN}
+    listing = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
+    if not listing:
         return ""
-    return f"of another configuration, and counted all the same: {shown}; {REDO_CHANGED} makes them again"
+    return f"of another configuration, and counted all the same: {listing}; {REDO_CHANGED} makes them again"
 
 
-def refuse_changed(
+def refuse_changed_records(
     plan_count: PlanCount,
     setups: Sequence[TaskSetup],
     folder: RunDir,
@@ -108,10 +108,14 @@ def refuse_changed(
     """
     if not plan_count.changed or stance is not ChangePolicy.REFUSE:
         return
-    old, new, scales = read_recipes(folder), _recipes(setups), _changed_scales(setups, folder)
+    old, new, scales = (
+        read_recipes(folder),
+        _collect_recipes(setups),
+        _describe_changed_scales(setups, folder),
+    )
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
-        for reason in _reasons(changed, old, new, tables or {}, scales):
+        for reason in _explain_change(changed, old, new, tables or {}, scales):
             before, example = reasons.get(reason, (0, plan_count.examples[changed]))
             reasons[reason] = (before + count, example)
     total = sum(plan_count.changed.values())
@@ -125,8 +129,8 @@ def refuse_changed(
     )
 
 
-def _reasons(
-    changed: Changed,
+def _explain_change(
+    changed: ChangedRecords,
     old: Mapping[str, Mapping[str, str]],
     new: Mapping[str, Mapping[str, str]],
     tables: Mapping[str, str],
@@ -152,18 +156,18 @@ def _reasons(
         yield f"how this version of coeval puts a recipe together ({noun})"
 
 
-def _changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[str, str], str]:
+def _describe_changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[str, str], str]:
     """By task and factor, from which scale to which one it changed, as the run's own configuration tells."""
     try:
         before = {task.name: task for task in load_config(folder.config).tasks}
     except ConfigError:
         return {}
     return {
-        (setup.task.name, factor): f": its scale was {was.levels_text()}, now {now.levels_text()}"
+        (setup.task.name, factor): f": its scale was {old.levels_text()}, now {new.levels_text()}"
         for setup in setups
         if setup.task.name in before
         for factor in setup.criteria
-        if (now := setup.task.scale_of(factor)) != (was := before[setup.task.name].scale_of(factor))
+        if (new := setup.task.scale_of(factor)) != (old := before[setup.task.name].scale_of(factor))
     }
 
 
@@ -172,13 +176,13 @@ def read_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
     return read_json(folder.recipes, dict[str, dict[str, str]], missing={})
 
 
-def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
+def record_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
     """Add the recipes of this start to ``recipes.json``."""
-    known = read_recipes(folder)
-    needed = known | _recipes(setups)
-    if needed != known:
-        write_json_atomic(folder.recipes, needed)
+    recorded = read_recipes(folder)
+    updated = recorded | _collect_recipes(setups)
+    if updated != recorded:
+        write_json_atomic(folder.recipes, updated)
 
 
-def _recipes(setups: Sequence[TaskSetup]) -> dict[str, dict[str, str]]:
+def _collect_recipes(setups: Sequence[TaskSetup]) -> dict[str, dict[str, str]]:
     return dict(recipe for setup in setups for recipe in setup.recipes)

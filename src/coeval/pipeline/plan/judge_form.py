@@ -29,7 +29,7 @@ _REASON = (
 )
 
 
-class FactorsRequested(NamedTuple):
+class FactorQuestion(NamedTuple):
     """What judges are shown of some factors (template variables), and the schema of their reply."""
 
     values: Mapping[str, str]
@@ -50,11 +50,11 @@ class JudgeForm:
         self.criteria = criteria
         self.scales = scales or dict.fromkeys(criteria, HIGH_MEDIUM_LOW)
         self.rationale = rationale
-        self._of_all: dict[tuple[str, ...], FactorsRequested] = {}
+        self._joint_questions: dict[tuple[str, ...], FactorQuestion] = {}
 
-    def of_all(self, factors: tuple[str, ...]) -> FactorsRequested:
+    def ask_all_factors(self, factors: tuple[str, ...]) -> FactorQuestion:
         """How judges are asked for these factors at once; worked out once, for all who are asked the same."""
-        requested = self._of_all.get(factors)
+        requested = self._joint_questions.get(factors)
         if requested is None:
             scales = [self.scales[factor] for factor in factors]
             mixed = len(set(scales)) > 1
@@ -64,36 +64,40 @@ class JudgeForm:
             }
             values = {
                 "rubric": render_rubric(shown),
-                "scale": _described(scales, "each factor"),
-                "answer_format": self._format_of_all(scales),
+                "scale": _describe_levels(scales, "each factor"),
+                "answer_format": self._describe_joint_format(scales),
             }
-            schema = object_schema(**{factor: self._schema(factor) for factor in factors})
-            requested = self._of_all[factors] = FactorsRequested(values, Schema("evaluation", schema))
+            schema = object_schema(**{factor: self._build_factor_schema(factor) for factor in factors})
+            requested = self._joint_questions[factors] = FactorQuestion(values, Schema("evaluation", schema))
         return requested
 
-    def of_one(self, factor: str) -> FactorsRequested:
+    def ask_one_factor(self, factor: str) -> FactorQuestion:
         """How judges are asked for one factor by itself."""
         scale = self.scales[factor]
         values = {
             "factor": factor,
             "criterion": self.criteria[factor],
-            "scale": _described([scale], ""),
-            "answer_format": self._format_of_one(scale),
+            "scale": _describe_levels([scale], ""),
+            "answer_format": self._describe_factor_format(scale),
         }
-        schema = self._schema(factor) if self.rationale else object_schema(score=_level_schema(scale))
-        return FactorsRequested(values, Schema("factor_score", schema))
+        schema = (
+            self._build_factor_schema(factor)
+            if self.rationale
+            else object_schema(score=_build_level_schema(scale))
+        )
+        return FactorQuestion(values, Schema("factor_score", schema))
 
-    def read_all(self, text: str, factors: Sequence[str]) -> Levels:
+    def read_joint_reply(self, text: str, factors: Sequence[str]) -> Levels:
         """Read a reply about these factors. Raises Unparsable: it holds no JSON."""
-        found = parse_levels(text, {factor: self.scales[factor] for factor in factors})
-        return found._replace(reasons=_cut(found.reasons))
+        levels = parse_levels(text, {factor: self.scales[factor] for factor in factors})
+        return levels._replace(reasons=_truncate_reasons(levels.reasons))
 
-    def read_one(self, text: str, factor: str) -> Levels:
+    def read_factor_reply(self, text: str, factor: str) -> Levels:
         """Read a reply about one factor. Raises Unparsable: it is not one level."""
-        found = parse_level(text, self.scales[factor])
-        return Levels({factor: found.level}, (), _cut({factor: found.reason}))
+        reply = parse_level(text, self.scales[factor])
+        return Levels({factor: reply.level}, (), _truncate_reasons({factor: reply.reason}))
 
-    def scored(self, levels: Mapping[str, str]) -> tuple[dict[str, Level], dict[str, float]]:
+    def split_by_scale(self, levels: Mapping[str, str]) -> tuple[dict[str, Level], dict[str, float]]:
         """Split levels by factor into words of the default scale, and numbers from 0 to 1 of other scales."""
         scores: dict[str, Level] = {}
         values: dict[str, float] = {}
@@ -105,25 +109,26 @@ class JudgeForm:
                 values[factor] = scale.value(level)
         return scores, values
 
-    def _schema(self, factor: str) -> dict[str, Any]:
-        level = _level_schema(self.scales[factor])
+    def _build_factor_schema(self, factor: str) -> dict[str, Any]:
+        level = _build_level_schema(self.scales[factor])
         return object_schema(reason={"type": "string"}, score=level) if self.rationale else level
 
-    def _format_of_all(self, scales: Sequence[RubricScale]) -> str:
-        score = _choice(scales)
+    def _describe_joint_format(self, scales: Sequence[RubricScale]) -> str:
+        score = _describe_choice(scales)
         value = f"Its value is {_REASON}{score}." if self.rationale else f"Its value is {score}."
         return (
             "Answer with one JSON object and nothing else: one key for each factor, spelled exactly as above."
             f" {value}"
         )
 
-    def _format_of_one(self, scale: RubricScale) -> str:
+    def _describe_factor_format(self, scale: RubricScale) -> str:
         if self.rationale:
-            return f"Answer with one JSON object and nothing else: {_REASON}{_choice([scale])}."
-        return f'Answer with one JSON object and nothing else; its one key is "score", {_choice([scale])}.'
+            return f"Answer with one JSON object and nothing else: {_REASON}{_describe_choice([scale])}."
+        choice = _describe_choice([scale])
+        return f'Answer with one JSON object and nothing else; its one key is "score", {choice}.'
 
 
-def _described(scales: Sequence[RubricScale], what: str) -> str:
+def _describe_levels(scales: Sequence[RubricScale], what: str) -> str:
     """Say what the levels mean."""
     give = f"Give {what}" if what else "Give"
     if len(set(scales)) > 1:
@@ -145,28 +150,28 @@ def _described(scales: Sequence[RubricScale], what: str) -> str:
     return f"{opening} {best} {_ENDS}; {worst} means that it is not met, or hardly; {between}."
 
 
-def _choice(scales: Sequence[RubricScale]) -> str:
+def _describe_choice(scales: Sequence[RubricScale]) -> str:
     """``one of "High", "Medium", "Low"``, or what else the value of a score is."""
     if len(set(scales)) > 1:
         return "one of its levels, in quotes"
     scale = scales[0]
     if len(scale.levels) > _MOST_LISTED:
         return f"a whole number from {scale.levels[0]} to {scale.levels[-1]}"
-    return "one of " + ", ".join(f'"{level}"' for level in _as_shown(scale))
+    return "one of " + ", ".join(f'"{level}"' for level in _order_levels(scale))
 
 
-def _as_shown(scale: RubricScale) -> tuple[str, ...]:
+def _order_levels(scale: RubricScale) -> tuple[str, ...]:
     return scale.levels[::-1] if scale is HIGH_MEDIUM_LOW else scale.levels
 
 
-def _level_schema(scale: RubricScale) -> dict[str, Any]:
+def _build_level_schema(scale: RubricScale) -> dict[str, Any]:
     """Texts even of numbers, since some hosts admit no other values in a list."""
     if len(scale.levels) > _MOST_LISTED and scale.is_numeric:
         return {"type": "integer"}
-    return {"type": "string", "enum": list(_as_shown(scale))}
+    return {"type": "string", "enum": list(_order_levels(scale))}
 
 
-def _cut(reasons: Mapping[str, str]) -> dict[str, str]:
+def _truncate_reasons(reasons: Mapping[str, str]) -> dict[str, str]:
     return {factor: reason[:MOST_REASON] for factor, reason in reasons.items() if reason}
 
 
@@ -205,7 +210,7 @@ class PairDesign:
         return Schema("pair_verdict", object_schema(**reason, verdict=verdict))
 
 
-def pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
+def build_pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
     """Return the comparisons of a pairwise task, its ``rationale`` settled: with the baseline, or of every
     pair; None for others."""
     if task.judging != "pairwise":
@@ -214,5 +219,7 @@ def pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
         pairs = [(student, task.baseline) for student in students if student != task.baseline]
     else:
         pairs = list(combinations(students, 2))
-    orders = tuple(OrderedPair(*order) for one, other in pairs for order in ((one, other), (other, one)))
+    orders = tuple(
+        OrderedPair(*order) for first, second in pairs for order in ((first, second), (second, first))
+    )
     return PairDesign(orders, bool(task.rationale))

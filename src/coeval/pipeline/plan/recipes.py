@@ -16,7 +16,7 @@ from coeval.pipeline.prompts import COMPARE_PAIR, render_rubric
 _PER_FACTOR = frozenset({"rubric", "factor", "criterion"})
 
 
-def template_parts(
+def hash_template_parts(
     task: str, template_id: str, template: str, fields: Mapping[str, str], role: Role
 ) -> dict[str, str]:
     """A template, and those of a task's ``fields`` that it uses, as parts of a recipe by path in the file."""
@@ -41,7 +41,7 @@ _FIELD_PATH = {
 }
 
 
-def task_fields(task: TaskConfig) -> dict[str, str]:
+def build_task_variables(task: TaskConfig) -> dict[str, str]:
     """The variables of a task that every template may use and that no item changes."""
     rubric = task.declared_rubric
     shown = task.documents is not None and task.documents.show
@@ -54,17 +54,17 @@ def task_fields(task: TaskConfig) -> dict[str, str]:
     }
 
 
-def item_recipe(base: str, target: Mapping[str, str], nuance: Mapping[str, str]) -> str:
+def hash_item_recipe(base: str, target: Mapping[str, str], nuance: Mapping[str, str]) -> str:
     """Phase 3: the teacher's recipe and the sampled attributes."""
     return f"{base}-{digest(canonical_json([dict(target), dict(nuance)]))[:6]}"
 
 
-def base_recipe(recorded: str) -> str:
+def strip_item_part(recorded: str) -> str:
     """The part of a recorded recipe that `Recipe.hash` gave."""
     return recorded.partition("-")[0]
 
 
-def label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
+def hash_label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
     """Of a comparison of labels: its version (which changes when its rules do), and the labels' values."""
     return f"labels-3.{digest(canonical_json(labels))[:6]}"
 
@@ -73,26 +73,26 @@ CHECK_RECIPE = "checks-1"
 """Of checks as a whole: their version, which changes when any kind scores otherwise."""
 
 
-def answer_input(prompt: str) -> str:
+def hash_answer_input(prompt: str) -> str:
     """``input_hash`` of a response: what the student was given."""
     return digest(prompt)
 
 
-def item_content(prompt: str, reference: str, attributes: Mapping[str, str]) -> str:
+def hash_item_content(prompt: str, reference: str, attributes: Mapping[str, str]) -> str:
     """All of an item that a judge may see or a label be held against."""
-    return digest(prompt, reference, _spelled(tuple(attributes.items())))
+    return digest(prompt, reference, _serialise_attributes(tuple(attributes.items())))
 
 
 @lru_cache(maxsize=4096)  # many items share their attributes
-def _spelled(attributes: tuple[tuple[str, str], ...]) -> str:
+def _serialise_attributes(attributes: tuple[tuple[str, str], ...]) -> str:
     return canonical_json(dict(attributes))
 
 
-def judged_input(item: str, response: str) -> str:
+def hash_judged_input(item: str, response: str) -> str:
     """``input_hash`` of an evaluation: the `item_content` and the answer that were judged."""
     return digest(item, response)
 
 
-def compared_input(first: str, second: str) -> str:
+def join_judged_inputs(first: str, second: str) -> str:
     """``input_hash`` of a comparison: the `judged_input` of the answer shown first, and of the other."""
     return f"{first}{PAIR}{second}"

@@ -35,7 +35,12 @@ from coeval.core.records import (
     preference_id,
 )
 from coeval.pipeline.config.schema import PHASES, Phase
-from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
+from coeval.pipeline.plan.recipes import (
+    hash_answer_input,
+    hash_item_content,
+    hash_judged_input,
+    strip_item_part,
+)
 from coeval.store.record_index import (
     NO_LINES,
     NONE,
@@ -64,7 +69,7 @@ Emptiness = Literal["", "ended", "truncated"]
 """How an answer without text came about: the model ended it, or the limit on tokens did; "" for others."""
 
 
-class Entry(msgspec.Struct, frozen=True, eq=False):
+class RecordEntry(msgspec.Struct, frozen=True, eq=False):
     """A recorded item or response; one object for all that are alike, so it is known by its identity.
 
     ``fresh``: made from the content that is there now. ``empty``: how an answer came to have no text.
@@ -76,13 +81,13 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
     fresh: bool = True
     empty: Emptiness = ""
 
-    def change(self, recipe: str) -> Change:
+    def find_change(self, recipe: str) -> Change:
         if self.recipe and self.recipe != recipe:
             return "recipe"
         return "" if self.fresh else "input"
 
 
-class EvaluationEntry(Entry, frozen=True, eq=False):
+class EvaluationEntry(RecordEntry, frozen=True, eq=False):
     """A recorded evaluation; ``scored`` pairs each factor with the hash of its criterion, if known."""
 
     scored: tuple[tuple[str, str], ...] = ()
@@ -103,12 +108,12 @@ class ItemContents(NamedTuple):
 #
 # There may be millions of them, so the loops here call nothing needless.
 
-EntryT = TypeVar("EntryT", Entry, EvaluationEntry)
+EntryT = TypeVar("EntryT", RecordEntry, EvaluationEntry)
 
 _mapping = make_decoder(dict[str, Any])
 
 
-def _valued(part: EvaluationPart) -> tuple[str, ...] | None:
+def _list_valued_factors(part: EvaluationPart) -> tuple[str, ...] | None:
     """The factors of a record that have a value; None where one of them is no value."""
     if part.values is NONE:
         return ()
@@ -116,59 +121,59 @@ def _valued(part: EvaluationPart) -> tuple[str, ...] | None:
     return tuple(values) if len(keep_valid_values(values)) == len(values) else None
 
 
-class _JudgedBy(NamedTuple):
+class _JudgeColumn(NamedTuple):
     """One judge's evaluations of one student's answers; ``inputs`` are what these are made from now."""
 
     column: RecordColumn[int, EvaluationEntry]
     inputs: dict[int, str]
     older: dict[int, set[str]]
-    answers: Mapping[int, Entry]
+    answers: Mapping[int, RecordEntry]
 
 
-class RecordNotes:
+class RecordIndexer:
     """Notes lines in ``indexes``, in the order of the phases.
 
     Contents are those of items by their row; ``_judged``, what judgments are made from, of answers by the end
     of their ids too. ``_older…`` is what stood there before it was made anew: few, however large a run is.
     """
 
-    def __init__(self, indexes: Recorded) -> None:
+    def __init__(self, indexes: RunIndex) -> None:
         self._contents: dict[int, ItemContents] = {}
         self._older_contents: dict[int, list[ItemContents]] = {}
         self._judged: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
         self._indexes = indexes
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        self._entries: dict[tuple[bool, str, RequestAttempts, bool, Emptiness], Entry] = {}
+        self._entries: dict[tuple[bool, str, RequestAttempts, bool, Emptiness], RecordEntry] = {}
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
         indexes, contents = self._indexes, self._contents
-        column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.by_teacher
+        column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.items_by_teacher
         for position, part in lines:
             try:
                 if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
-                    raise _misnamed(part)
+                    raise _misnamed_error(part)
                 row = rows[part.id]
                 if row in column.entries and column.stays(row, part):
                     continue
                 good, attributes, prompt = (
-                    self._judge(part),
+                    self._is_good_or_doubtful(part),
                     part.sampled_target_attributes,
                     part.prompt or "",
                 )
                 shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
                 fellows = by_teacher.setdefault((part.task_id, part.teacher_model_id), {})
                 fellows[part.id] = shared
-                content = item_content(prompt, part.reference_response or "", attributes)
+                content = hash_item_content(prompt, part.reference_response or "", attributes)
                 if (older := contents.get(row)) is not None:
                     self._older_contents.setdefault(row, []).append(older)
-                contents[row] = ItemContents(answer_input(prompt), content)
+                contents[row] = ItemContents(hash_answer_input(prompt), content)
                 if part.input_hash:
-                    indexes.about[row] = part.input_hash
+                    indexes.passage_keys_by_row[row] = part.input_hash
                 if part.filtered:
-                    indexes.filtered[row] = part.filtered
-                entry = self._entry(good, base_recipe(part.recipe), attempts_of(part), fresh=True)
+                    indexes.discarded_by_row[row] = part.filtered
+                entry = self._share_entry(good, strip_item_part(part.recipe), attempts_of(part), fresh=True)
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.items.files.damage(position)
@@ -183,54 +188,65 @@ class RecordNotes:
                 column, inputs = indexes.responses.columns[end], self._judged[end]
             try:
                 if part.id != part.datapoint_id + end:
-                    raise _misnamed(part)
+                    raise _misnamed_error(part)
                 row = rows[part.datapoint_id]
                 if row in column.entries and column.stays(row, part):
                     continue
-                good, fresh, answer = self._judge(part), True, part.response
+                good, fresh, answer = self._is_good_or_doubtful(part), True, part.response
                 if (item := items.get(row)) is None:
-                    indexes.doubtful = True
+                    indexes.may_be_invalid = True
                 else:
                     older = older_items.get(row, ()) if older_items else ()
                     fresh = part.input_hash in ("", item.requested)
                     good = good and (fresh or all(part.input_hash != one.requested for one in older))
                     if answer is not None:
                         if older or row in inputs:
-                            self._note_older_judged(end, row, answer, older)
-                        inputs[row] = judged_input(item.content, answer)
+                            self._note_earlier_inputs(end, row, answer, older)
+                        inputs[row] = hash_judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
-                column.put(row, self._entry(good, part.recipe, attempts_of(part), fresh, how), position)
+                column.put(row, self._share_entry(good, part.recipe, attempts_of(part), fresh, how), position)
             except Undecodable:
                 indexes.responses.files.damage(position)
 
     def evaluations(self, lines: Iterable[tuple[int, EvaluationPart]]) -> None:
         indexes, rows, alike_before = self._indexes, self._indexes.rows, self._evaluation_entries
-        judged_by: dict[tuple[str, str], _JudgedBy] = {}
+        judged_by: dict[tuple[str, str], _JudgeColumn] = {}
         for position, part in lines:
             try:
-                response, judge, made_from = part.response_id, part.judge_model_id, part.input_hash
+                response, judge, find_source_change = part.response_id, part.judge_model_id, part.input_hash
                 if part.id != f"{response}{SEPARATOR}{judge}":
-                    raise _misnamed(part)
+                    raise _misnamed_error(part)
                 item = item_part(response, 1)
                 answered, row = response[len(item) :], rows[item]
-                if (found := judged_by.get((answered, judge))) is None:
-                    found = judged_by[answered, judge] = self._judged_by(answered, judge)
-                column, inputs, older, answers = found
+                if (columns := judged_by.get((answered, judge))) is None:
+                    columns = judged_by[answered, judge] = self._find_judge_column(answered, judge)
+                column, inputs, older, answers = columns
                 if row in column.entries and column.stays(row, part):
                     continue
-                judged, outdated = inputs.get(row), False
+                judged, is_outdated = inputs.get(row), False
                 if judged is None and row not in answers:
-                    indexes.doubtful = True
-                fresh = not made_from or judged is None or judged == made_from
-                if not fresh and made_from in older.get(row, ()):
-                    outdated = True
-                status = "outdated" if outdated else part.status
-                said, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
-                valued = _valued(part)
-                alike = (said, valued, part.recipe, part.task_id, status, attempts_of(part), fresh, labelled)
+                    indexes.may_be_invalid = True
+                fresh = not find_source_change or judged is None or judged == find_source_change
+                if not fresh and find_source_change in older.get(row, ()):
+                    is_outdated = True
+                status = "outdated" if is_outdated else part.status
+                scored, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
+                valued = _list_valued_factors(part)
+                alike = (
+                    scored,
+                    valued,
+                    part.recipe,
+                    part.task_id,
+                    status,
+                    attempts_of(part),
+                    fresh,
+                    labelled,
+                )
                 if (entry := alike_before.get(alike)) is None:  # one for all records that are alike
-                    entry = alike_before[alike] = self._evaluation_entry(part, valued, outdated, fresh)
+                    entry = alike_before[alike] = self._make_evaluation_entry(
+                        part, valued, is_outdated, fresh
+                    )
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.evaluations.files.damage(position)
@@ -243,139 +259,141 @@ class RecordNotes:
             names = (part.first_model_id, part.second_model_id, part.judge_model_id)
             try:
                 if part.id != preference_id(part.datapoint_id, *names):
-                    raise _misnamed(part)
-                row, good = rows[part.datapoint_id], self._judge(part)
+                    raise _misnamed_error(part)
+                row, good = rows[part.datapoint_id], self._is_good_or_doubtful(part)
                 column = indexes.pairs.columns[part.id[len(part.datapoint_id) :]]
                 if row in column.entries and column.stays(row, part):
                     continue
                 fresh = True
                 of_two = part.input_hash.split(PAIR) if part.input_hash else ()
-                for name, made_from in zip(names, of_two, strict=False):
+                for name, find_source_change in zip(names, of_two, strict=False):
                     end = SEPARATOR + name
                     now = judged[end].get(row)
-                    if now is None or now == made_from:
-                        indexes.doubtful |= now is None
+                    if now is None or now == find_source_change:
+                        indexes.may_be_invalid |= now is None
                         continue
                     fresh = False
-                    good = good and made_from not in older[end].get(row, ())
-                column.put(row, self._entry(good, part.recipe, attempts_of(part), fresh), position)
+                    good = good and find_source_change not in older[end].get(row, ())
+                column.put(row, self._share_entry(good, part.recipe, attempts_of(part), fresh), position)
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
-    def _note_older_judged(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
+    def _note_earlier_inputs(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
         """Note what judgments of an answer were made from before."""
         inputs = self._judged[end]
         before = self._older_judged[end].setdefault(row, set())
-        before.update(judged_input(one.content, answer) for one in older)
+        before.update(hash_judged_input(contents.content, answer) for contents in older)
         if row in inputs:
             before.add(inputs[row])
 
-    def _judged_by(self, answered: str, judge: str) -> _JudgedBy:
+    def _find_judge_column(self, answered: str, judge: str) -> _JudgeColumn:
         indexes = self._indexes
-        return _JudgedBy(
+        return _JudgeColumn(
             indexes.evaluations.columns[f"{answered}{SEPARATOR}{judge}"],
             self._judged[answered],
             self._older_judged[answered],
             indexes.responses.columns[answered].entries,
         )
 
-    def _evaluation_entry(
-        self, part: EvaluationPart, valued: tuple[str, ...] | None, outdated: bool, fresh: bool
+    def _make_evaluation_entry(
+        self, part: EvaluationPart, valued: tuple[str, ...] | None, is_outdated: bool, fresh: bool
     ) -> EvaluationEntry:
         """Where a level is none of ours, all factors are scored anew: what repair takes out cannot be
         completed."""
-        good = self._judge(part) and not outdated
+        good = self._is_good_or_doubtful(part) and not is_outdated
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
-        self._indexes.scored.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
+        self._indexes.scored_factors.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
         factors = (*scores, *(valued or ()))
         if valued is None or keep_valid_levels(scores) != scores:
-            factors, self._indexes.doubtful = (), True
+            factors, self._indexes.may_be_invalid = (), True
         scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
         return EvaluationEntry(good, part.recipe, attempts_of(part), fresh, scored=scored)
 
-    def _judge(self, part: RecordPart) -> bool:
+    def _is_good_or_doubtful(self, part: RecordPart) -> bool:
         """Whether a record is good; one that is neither that nor failed is in doubt."""
         good = is_good(part)
         if not good and part.status != "failed":
-            self._indexes.doubtful = True
+            self._indexes.may_be_invalid = True
         return good
 
-    def _entry(
+    def _share_entry(
         self, good: bool, recipe: str, attempts: RequestAttempts, fresh: bool, empty: Emptiness = ""
-    ) -> Entry:
+    ) -> RecordEntry:
         """One entry for all records that are alike."""
         alike = (good, recipe, attempts, fresh, empty)
         entry = self._entries.get(alike)
         if entry is None:
-            entry = self._entries[alike] = Entry(*alike)
+            entry = self._entries[alike] = RecordEntry(*alike)
         return entry
 
 
-def _misnamed(part: RecordPart) -> Misshapen:
+def _misnamed_error(part: RecordPart) -> Misshapen:
     """Of a line whose id is not what it is about: one of them is damaged, and it cannot be told which."""
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-def tried_before(index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry], key: str) -> RequestAttempts:
+def count_earlier_attempts(
+    index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry], key: str
+) -> RequestAttempts:
     """The attempts that all records of an id count; the seed of the next one depends on them."""
     entry = index.get(key)
     return NOT_TRIED if entry is None else max(index.requested_in_vain(key), entry.attempts)
 
 
-class MadeFrom(Enum):
+class SourceChange(Enum):
     """What a record was made from, as it is now."""
 
-    STANDS = "stands"
+    UNCHANGED = "stands"
     """It is the one on record."""
-    LOST = "lost"
+    RECOVERED = "lost"
     """There was none, or no good one, and it was made in this run. What is recorded counts where it was made
     from the same content."""
-    REDONE = "redone"
+    REPLACED = "redone"
     """A good one was made again. Whoever wants that wants what follows from it anew, too."""
 
 
-def made_from(index: PhaseIndex[Entry], key: str) -> MadeFrom:
+def find_source_change(index: PhaseIndex[RecordEntry], key: str) -> SourceChange:
     """What a record that was made now is to those that follow from it."""
     entry = index.get(key)
-    return MadeFrom.REDONE if entry is not None and entry.good else MadeFrom.LOST
+    return SourceChange.REPLACED if entry is not None and entry.good else SourceChange.RECOVERED
 
 
-def outdated(
-    source: MadeFrom,
-    index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry],
+def is_outdated(
+    source: SourceChange,
+    index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry],
     key: str,
     kind: type[ResponsePart | EvaluationPart],
     content: Callable[[], str],
 ) -> bool:
     """Whether the record ``key``, if there is one, was made from something else than ``content()``, which is
     the ``input_hash`` of one made now; nothing is read where its ``source`` answers that."""
-    if source is MadeFrom.STANDS:
+    if source is SourceChange.UNCHANGED:
         return False
     entry = index.get(key)
-    if source is MadeFrom.REDONE or entry is None or not entry.good:
+    if source is SourceChange.REPLACED or entry is None or not entry.good:
         return True
     return index.load(key, kind).input_hash != content()
 
 
-class Recorded:
+class RunIndex:
     """What files hold, each phase read after those before it; comparisons of answers in ``pairs``."""
 
     def __init__(self) -> None:
         self.rows = ItemRows()
         """Item id → its row in the columns of all phases."""
-        self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
-        self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
+        self.items: PhaseIndex[RecordEntry] = PhaseIndex(self.rows, 0)
+        self.responses: PhaseIndex[RecordEntry] = PhaseIndex(self.rows, 1)
         self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
-        self.pairs: PhaseIndex[Entry] = PhaseIndex(self.rows, 2)
-        self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
+        self.pairs: PhaseIndex[RecordEntry] = PhaseIndex(self.rows, 2)
+        self.items_by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
-        self.about: dict[int, str] = {}
+        self.passage_keys_by_row: dict[int, str] = {}
         """Row of an item made from documents → the `passage_keys` of its passages."""
-        self.filtered: dict[int, dict[str, int]] = {}
+        self.discarded_by_row: dict[int, dict[str, int]] = {}
         """Row of such an item → the replies that were discarded before it, by reason."""
-        self.scored: set[tuple[str, str]] = set()
+        self.scored_factors: set[tuple[str, str]] = set()
         """(task, factor) of all scores on record."""
-        self.doubtful = False
+        self.may_be_invalid = False
         """Whether a line may be no valid record, by what is read of it here, or follow from none."""
         self.assumed: set[str] = set()
         """Items that a count takes to be there, though nobody has supplied them yet."""
@@ -396,17 +414,20 @@ class Recorded:
         phases: Iterable[Phase] = PHASES[2:],
         without: Mapping[Path, Collection[int]] = NOTHING,
         supplied: Mapping[Path, list[bytes]] = NO_LINES,
-    ) -> Recorded:
+    ) -> RunIndex:
         """Take in what the folder holds of these phases; ``without`` names lines to leave out, by offset.
 
         ``supplied`` are items and answers as they are to stand in files that do not hold them so yet, or are
         not there.
         """
-        notes, needed = RecordNotes(self), set(phases)
+        notes, needed = RecordIndexer(self), set(phases)
 
         def files(phase: Phase) -> list[Path]:
-            there, place = folder.files(phase), folder.folder(phase)
-            return [*there, *(path for path in supplied if path not in there and path.parent == place)]
+            existing, directory = folder.files(phase), folder.folder(phase)
+            return [
+                *existing,
+                *(path for path in supplied if path not in existing and path.parent == directory),
+            ]
 
         if "data_generation" in needed:
             notes.items(self.items.files.lines(files("data_generation"), ItemPart, without, supplied))
@@ -421,19 +442,19 @@ class Recorded:
 
     def assume_items(self, task: str, teacher: str, total: int) -> None:
         """Count ``total`` items of a benchmark teacher that supplies none yet."""
-        if (task, teacher) not in self.by_teacher:
+        if (task, teacher) not in self.items_by_teacher:
             ids = [item_id(task, teacher, n) for n in range(1, total + 1)]
-            self.by_teacher[task, teacher] = {key: {} for key in ids}
+            self.items_by_teacher[task, teacher] = {key: {} for key in ids}
             self.assumed.update(ids)
 
-    def filtered_note(self) -> tuple[str, ...]:
+    def describe_discarded_replies(self) -> tuple[str, ...]:
         """How many replies of teachers were discarded, in words."""
         counts = Counter[str]()
-        for of in self.filtered.values():
-            counts.update(of)
+        for reasons in self.discarded_by_row.values():
+            counts.update(reasons)
         return filtered_note(dict(counts.most_common()))
 
-    def empty_answers(self) -> list[EmptyAnswers]:
+    def count_empty_answers(self) -> list[EmptyAnswers]:
         """Of each student, how many of its good answers hold nothing."""
         of_student: dict[str, Counter[Emptiness]] = {}
         for end, column in self.responses.columns.items():

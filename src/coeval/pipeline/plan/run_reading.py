@@ -18,7 +18,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.training.checkpoint_scores import sample_notes
 from coeval.core.errors import CoevalError, ConfigError, StoreError, Undecodable
 from coeval.core.foreign import decode
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.start.inherit import copy_if_absent
 from coeval.store.jsonl import append_lines, whole_lines
 from coeval.store.rundir import RunDir, now
@@ -57,29 +57,29 @@ def open_run_reader(folder: RunDir, *, shown: bool = False) -> Iterator[RunReadi
     Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
     """
     planned: Planned | None = None
-    notes = list(_lost(folder))
+    notes = list(_describe_lost_files(folder))
     try:
-        planned = planned_names(folder)
+        planned = read_planned_names(folder)
     except (ConfigError, StoreError) as error:
         notes.append(f"{_UNTOLD_REMOVED}: {str(error).splitlines()[0]}")
     with RunReader(folder.path, planned) as reader:
         looks = RecordedLooks(folder, reader)
-        reader.looks = looks.now
-        if said := looks.note(reader.looks):
-            notes.append(said)
-        if shown and (unwritten := looks.record()):
+        reader.looks = looks.current_look
+        if sentence := looks.describe_look(reader.looks):
+            notes.append(sentence)
+        if shown and (unwritten := looks.record_look()):
             notes.append(unwritten)
         yield RunReading(reader, tuple(notes))
 
 
-def record_extension(source: RunDir, target: RunDir, planned: int) -> str:
+def record_look_before_extension(source: RunDir, target: RunDir, planned: int) -> str:
     """Write down in ``target`` what looks at ``source`` have shown, whose scores it goes on from with
     ``planned`` items; return why that failed, if so."""
     try:
         if source.path != target.path and source.looks.exists():
             copy_if_absent(source.looks, target.looks)
         with open_run_reader(source) as (reader, _):
-            return RecordedLooks(source, reader).record_extension(planned, target)
+            return RecordedLooks(source, reader).record_before_extension(planned, target)
     except CoevalError as error:
         return f"that the results of {source.path.name} were shown is not recorded as a look: {error}"
 
@@ -88,7 +88,7 @@ _UNTOLD_REMOVED = "what was removed from the configuration is unknown and counts
 _UNTOLD_SIMULATED = "whether simulated models took part is unknown"
 
 
-def _lost(folder: RunDir) -> Iterator[str]:
+def _describe_lost_files(folder: RunDir) -> Iterator[str]:
     """What is gone of the files that a run keeps about itself, and what cannot be told without it."""
     try:
         meta = folder.read_meta()
@@ -136,71 +136,71 @@ class RecordedLooks:
 
     def __init__(self, folder: RunDir, reader: RunReader) -> None:
         self._folder, self._reader = folder, reader
-        self._status = _status(folder)
-        self._seen = _recorded(folder)
+        self._status = _read_status(folder)
+        self._recorded_looks = _read_looks(folder)
 
     @property
-    def now(self) -> Looks:
+    def current_look(self) -> Looks:
         """Return which look a reading of the run is, whether or not it will be recorded.
 
         The plan that tests are tuned to is that of the first recorded look: tuned again to what later plans
         came to, looks would not be paid for together.
         """
         growing = self._status in _AT_WORK
-        if not self._seen and not growing:
+        if not self._recorded_looks and not growing:
             return Looks(1, 1.0)  # as nearly always; nothing needs to be counted
-        tuned = (self._seen[0].planned if self._seen else 0) or self._present.planned
-        share = self._present.items / tuned if tuned else 1.0
-        return Looks(len(self._earlier) + 1, max(share, 1e-6), growing)
+        tuned = (self._recorded_looks[0].planned if self._recorded_looks else 0) or self._new_look.planned
+        share = self._new_look.items / tuned if tuned else 1.0
+        return Looks(len(self._earlier_looks) + 1, max(share, 1e-6), growing)
 
-    def note(self, looks: Looks) -> str:
+    def describe_look(self, looks: Looks) -> str:
         """Say of a look that is one of several how its tests are meant; empty: it is the only one."""
         if not looks.many:
             return ""
         only = "a difference is called significant only if it would be at any look"
-        after = ", ".join(f"{one.items:,}" for one in self._earlier)
+        after = ", ".join(f"{look.items:,}" for look in self._earlier_looks)
         name = f"{looks.name[0].upper()}{looks.name[1:]}"
         return f"{name} at a run as it grows{f' (after {after} items)' if after else ''}: {only}"
 
-    def record(self) -> str:
+    def record_look(self) -> str:
         """Write down that the results of a run which is not finished were shown, unless they were before.
 
         Return why that could not be written, empty if it was or need not be: who may only read may look.
         """
-        if self._status in ("", _FINISHED) or self._known:
+        if self._status in ("", _FINISHED) or self._is_recorded:
             return ""
-        return _append(self._folder, self._present)
+        return _append_look(self._folder, self._new_look)
 
-    def record_extension(self, planned: int, target: RunDir) -> str:
+    def record_before_extension(self, planned: int, target: RunDir) -> str:
         """Write into ``target`` that a finished run was looked at, if ``planned`` items are more than it has;
         return as `record` does."""
-        if self._status != _FINISHED or self._known:
+        if self._status != _FINISHED or self._is_recorded:
             return ""
         [(items,)] = self._reader.rows("SELECT count(*) FROM items")
         if planned <= int(items):  # what failed is asked for again: no more is bought than was planned
             return ""
-        return _append(target, msgspec.structs.replace(self._present, planned=planned, finished=True))
+        return _append_look(target, msgspec.structs.replace(self._new_look, planned=planned, finished=True))
 
     @cached_property
-    def _present(self) -> Look:
+    def _new_look(self) -> Look:
         [(scores, items)] = self._reader.rows(
             "SELECT count(*), count(DISTINCT (task, item)) FROM "
             "(SELECT task, item FROM scores WHERE value IS NOT NULL UNION ALL SELECT task, item FROM labels)"
         )
-        return Look(now(), int(scores), int(items), _planned_items(self._reader.planned))
+        return Look(now(), int(scores), int(items), _count_planned_items(self._reader.planned))
 
     @cached_property
-    def _earlier(self) -> list[Look]:
-        return [one for one in self._seen if one.is_before(self._present)]
+    def _earlier_looks(self) -> list[Look]:
+        return [look for look in self._recorded_looks if look.is_before(self._new_look)]
 
     @property
-    def _known(self) -> bool:
+    def _is_recorded(self) -> bool:
         """Whether no look at these scores need be recorded."""
-        present = self._present
-        return not present.scores or any(one.scores == present.scores for one in self._seen)
+        present = self._new_look
+        return not present.scores or any(look.scores == present.scores for look in self._recorded_looks)
 
 
-def _append(folder: RunDir, look: Look) -> str:
+def _append_look(folder: RunDir, look: Look) -> str:
     try:
         append_lines(folder.looks, [look])
     except StoreError as error:
@@ -208,7 +208,7 @@ def _append(folder: RunDir, look: Look) -> str:
     return ""
 
 
-def _planned_items(planned: Planned | None) -> int:
+def _count_planned_items(planned: Planned | None) -> int:
     """Those of all tasks; 0 where a task says no number."""
     found = 0
     for task in planned.tasks.values() if planned is not None else ():
@@ -218,17 +218,17 @@ def _planned_items(planned: Planned | None) -> int:
     return found
 
 
-def _recorded(folder: RunDir) -> list[Look]:
+def _read_looks(folder: RunDir) -> list[Look]:
     """In their order; lines that are none count as none. Two who looked at once recorded one look."""
-    found: dict[tuple[int, int], Look] = {}
+    looks_by_size: dict[tuple[int, int], Look] = {}
     for _, text in whole_lines(folder.looks):
         with suppress(Undecodable):
             look = decode(text, Look)
-            found.setdefault((look.scores, look.items), look)
-    return [*found.values()]
+            looks_by_size.setdefault((look.scores, look.items), look)
+    return [*looks_by_size.values()]
 
 
-def _status(folder: RunDir) -> str:
+def _read_status(folder: RunDir) -> str:
     """Empty where the run says none."""
     try:
         return folder.status(folder.read_meta())

@@ -14,22 +14,22 @@ from coeval.judging.verdict import criterion_hash
 from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, ReasonSetting, TaskConfig
 from coeval.pipeline.phases.answer_file import GIVEN
-from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, pair_design
-from coeval.pipeline.plan.recipes import task_fields, template_parts
+from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, build_pair_design
+from coeval.pipeline.plan.recipes import build_task_variables, hash_template_parts
 from coeval.pipeline.prompts import COMPARE_PAIR, FROM_DOCUMENTS, find_template
 from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
 from coeval.tables.documents import CutDocuments
 
 
-def role_model(
+def build_role_model(
     model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int | None
 ) -> RoleModel:
     """Who plays ``role`` at a task, asked by the template of this id."""
     described = bool(task.output_description.strip())
     template = find_template(task.prompt_library, template_id, model.name, described=described)
     spec, sampling, system = model.spec(), model.sampling(role), model.system_prompt(role)
-    fields = task_fields(task)
-    shown = template_parts(task.name, template_id, template, fields, role)
+    fields = build_task_variables(task)
+    shown = hash_template_parts(task.name, template_id, template, fields, role)
     if "answer_format" in placeholders(template):
         shown[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
     return RoleModel(
@@ -47,7 +47,7 @@ def role_model(
     )
 
 
-FORESEEN = "(proposed "
+PROPOSED_PREFIX = "(proposed "
 """Begins the name of a factor that teachers are still to propose."""
 
 
@@ -75,7 +75,7 @@ class TaskSetup:
     criteria: dict[str, str]
     form: JudgeForm
     reasons: ReasonSetting
-    given: frozenset[str] = frozenset()
+    answered_students: frozenset[str] = frozenset()
     checks: Mapping[str, RubricCheck] = field(default_factory=dict)
     check_hashes: Mapping[str, str] = field(default_factory=dict)
     pairs: PairDesign | None = None
@@ -84,7 +84,7 @@ class TaskSetup:
     def recipes(self) -> list[Recipe]:
         return [cast.recipe for cast in (*self.teachers, *self.students, *self.judges)]
 
-    def as_recorded(self, known: Mapping[str, Mapping[str, str]]) -> TaskSetup:
+    def with_recorded_recipes(self, known: Mapping[str, Mapping[str, str]]) -> TaskSetup:
         """Return the setup with the recipes of ``known``, parts by hash, where functions are not here."""
 
         def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
@@ -104,10 +104,10 @@ class TaskSetup:
         """Whether a student or a judge is shown what nuance an item has."""
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
-    def clippings(self) -> Iterator[str]:
+    def describe_clipped_ranges(self) -> Iterator[str]:
         """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each; and
         that judges give no reasons, for want of room, once their factors are known."""
-        are_known = not any(factor.startswith(FORESEEN) for factor in self.criteria)
+        are_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
         problem = self.reasons.limit_problem
         if self.judges and are_known and self.reasons.stated is None and problem:
             yield f"{self.task.name}: judges give no reasons: {problem}, or set `rationale`"
@@ -117,16 +117,16 @@ class TaskSetup:
             "target": (task.target_attributes, space.chosen_range, others),
             "nuance": (task.nuanced_attributes, space.nuance_range, list(space.nuance)),
         }
-        for kind, (declared, requested, there) in proposed.items():
-            if isinstance(declared, str) and requested is not None and there and requested[1] > len(there):
-                yield f"tasks.{task.name}.sampling.{kind} {clipping(requested, there)}"
+        for kind, (declared, requested, names) in proposed.items():
+            if isinstance(declared, str) and requested is not None and names and requested[1] > len(names):
+                yield f"tasks.{task.name}.sampling.{kind} {clipping(requested, names)}"
 
-    def shortfalls(self) -> Iterator[str]:
+    def describe_shortfalls(self) -> Iterator[str]:
         """What of the target attributes the items of one teacher cannot cover, a sentence each."""
         total = self.task.sampling.most
         if self.teachers and total is not None and self.space.target:
-            each = "of each teacher alone: " if len(self.teachers) > 1 else ""
-            yield from (f"{each}{sentence}" for sentence in coverage_shortfall(self.space, total))
+            prefix = "of each teacher alone: " if len(self.teachers) > 1 else ""
+            yield from (f"{prefix}{sentence}" for sentence in coverage_shortfall(self.space, total))
 
     @property
     def response_weight(self) -> int:
@@ -179,7 +179,9 @@ def build_setup(
     def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
         # what nobody judges is no criterion of a comparison
         shown = settled.model_copy(update={"rubric": judged}) if template == COMPARE_PAIR else settled
-        return tuple(role_model(model, role, shown, template, config.experiment.seed) for model in models)
+        return tuple(
+            build_role_model(model, role, shown, template, config.experiment.seed) for model in models
+        )
 
     students = (
         *(
@@ -193,16 +195,16 @@ def build_setup(
         teachers=cast(writers, "teacher", "sample" if task.documents is None else FROM_DOCUMENTS),
         sources=list_item_suppliers(config, task),
         students=students,
-        given=frozenset(given),
+        answered_students=frozenset(given),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
-        space=_space(task, blueprint, documents),
+        space=_build_item_space(task, blueprint, documents),
         criteria=criteria,
         form=form,
         reasons=reasons,
         checks=checks,
         check_hashes={factor: check.fingerprint() for factor, check in checks.items()},
-        pairs=pair_design(task, [student.name for student in students]) if criteria else None,
+        pairs=build_pair_design(task, [student.name for student in students]) if criteria else None,
     )
 
 
@@ -212,7 +214,9 @@ def build_judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm
     return JudgeForm(criteria, scales, rationale=bool(task.rationale))
 
 
-def _space(task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None) -> ItemSpace:
+def _build_item_space(
+    task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None
+) -> ItemSpace:
     sampling = task.sampling
     return ItemSpace(
         target=blueprint.target,

@@ -58,7 +58,7 @@ request, so that their values cannot stand in its text."""
 
 
 @cache
-def builtin(template_id: str) -> str:
+def read_builtin_template(template_id: str) -> str:
     """The built-in template of this id, without its final line break.
 
     Raises UsageError: there is no such template.
@@ -79,7 +79,7 @@ def find_template(
     for key in (f"{template_id}.{model_name}", f"{template_id}.{model_of(model_name)}", template_id):
         if key in library:
             return library[key]
-    template = builtin(template_id)
+    template = read_builtin_template(template_id)
     return template if described else template.replace(_HEADING, "")
 
 
@@ -106,14 +106,14 @@ def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
 _STRING: dict[str, Any] = {"type": "string"}
 
 
-def _attribute_list() -> dict[str, Any]:
+def _build_attribute_schema() -> dict[str, Any]:
     """A list of named entries, because strict structured output admits no open keys."""
     entry = object_schema(name=_STRING, values={"type": "array", "items": _STRING})
     return object_schema(attributes={"type": "array", "items": entry})
 
 
-TARGET_ATTRIBUTES = Schema("target_attributes", _attribute_list())
-NUANCED_ATTRIBUTES = Schema("nuanced_attributes", _attribute_list())
+TARGET_ATTRIBUTES = Schema("target_attributes", _build_attribute_schema())
+NUANCED_ATTRIBUTES = Schema("nuanced_attributes", _build_attribute_schema())
 RUBRIC = Schema(
     "rubric",
     object_schema(factors={"type": "array", "items": object_schema(name=_STRING, criterion=_STRING)}),

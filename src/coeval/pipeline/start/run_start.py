@@ -22,9 +22,9 @@ from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.supplied import with_found_labels
 from coeval.pipeline.plan.count_plan import read_recipes
-from coeval.pipeline.plan.preview import Preview, preview_run, supply_of
+from coeval.pipeline.plan.preview import Preview, preview_run, read_start_supply
 from coeval.pipeline.plan.run_plan import FLOWING
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession
 from coeval.pipeline.start.checks import refuse_bad_start
@@ -85,7 +85,7 @@ async def start_run(
         refuse_bad_start(config, options)  # another folder now than the one that was checked
     config, choices = resolve_hosts(config, options, context.keys, prices)
     context = replace(context, batching=_choose_batching(config, options.batches, watcher))
-    supply = supply_of(config, options)
+    supply = read_start_supply(config, options)
     supply.need_items()
     opening = SessionOptions([model.spec() for model in options.models_to_open(config)], log=True)
     async with lock_and_open_session(config, prices, context, opening) as session:
@@ -94,7 +94,7 @@ async def start_run(
         if not options.overwrite:
             read_recipes(folder)  # where they cannot be read, it is told before anything is asked
         preview = preview_run(config, options, supply)
-        preview.refuse(options)
+        preview.refuse_start(options)
         for remark in supply.remarks():
             watcher.warn(remark)
         _refuse_unaffordable(config, preview, prices, session, options)
@@ -166,10 +166,10 @@ def _record_look(config: Config, options: RunOptions, preview: Preview, watcher:
         return
     if source is not folder and "evaluation" not in list_inherited_phases(config):
         return  # its scores are not among those to come
-    from coeval.pipeline.plan.run_reading import record_extension
+    from coeval.pipeline.plan.run_reading import record_look_before_extension
 
     planned = preview.plan_count.total("data_generation").planned
-    if unwritten := record_extension(source, folder, planned):
+    if unwritten := record_look_before_extension(source, folder, planned):
         watcher.warn(unwritten)
 
 
@@ -235,6 +235,6 @@ def _sum_inherited_usage(config: Config, folder: RunDir, *, copying: bool) -> di
 def _read_planned_names(source: RunDir) -> Planned | None:
     """Read which names count in a source run; None (all of them) if its configuration cannot be read."""
     try:
-        return planned_names(source)
+        return read_planned_names(source)
     except (ConfigError, StoreError):
         return None

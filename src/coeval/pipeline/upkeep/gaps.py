@@ -19,10 +19,10 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
 from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
-from coeval.pipeline.plan.count_plan import PlanCount, count_plan, mixed_sentence, read_recipes
-from coeval.pipeline.plan.preview import make_plan
-from coeval.pipeline.plan.recorded import Recorded
-from coeval.pipeline.plan.run_plan import Node, Spared
+from coeval.pipeline.plan.count_plan import PlanCount, count_plan, describe_mixed_records, read_recipes
+from coeval.pipeline.plan.preview import build_plan
+from coeval.pipeline.plan.recorded import RunIndex
+from coeval.pipeline.plan.run_plan import Node, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup, build_setup
 from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
 from coeval.pipeline.start.inherit import find_source_run
@@ -96,7 +96,7 @@ def describe_missing_records(counts: Mapping[Phase, int]) -> str:
     return f"missing from the plan: {join_names(parts)}" if parts else ""
 
 
-def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Collection[Path] = ()) -> Gaps:
+def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Collection[Path] = ()) -> Gaps:
     """Hold what is ``recorded`` in ``folder`` against the whole plan of ``config``.
 
     Documents of phases 1–2 that are ``damaged`` do not count. Reads, and changes nothing.
@@ -110,8 +110,8 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
         if drawn is None:
             gaps.unsettled.append(task.name)
         else:
-            setups.append(build_setup(config, task, drawn).as_recorded(known))
-    plan = make_plan(
+            setups.append(build_setup(config, task, drawn).with_recorded_recipes(known))
+    plan = build_plan(
         config, RunOptions(continue_run=True, change_policy=ChangePolicy.REPORT), setups, recorded
     )
     gaps.short = short_supplies(plan, folder)
@@ -122,7 +122,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
         path = folder.responses(of, student)
         gaps.files.setdefault(path, FileGap("response_collection")).planned += missing
     gaps.short += short_answers(found.unanswered, config)
-    gaps.mixed = mixed_sentence(found.changed)
+    gaps.mixed = describe_mixed_records(found.changed)
     return gaps
 
 
@@ -135,18 +135,18 @@ class _FileCount(PlanCount):
         self._gaps = gaps
         self._known: dict[tuple[str, Phase, str, str], FileGap] = {}
 
-    def add(self, setup: TaskSetup, node: Node) -> None:
-        super().add(setup, node)
+    def add_node(self, setup: TaskSetup, node: Node) -> None:
+        super().add_node(setup, node)
         gap = self._gap(setup, node)
         gap.planned += node.records
         gap.there += 0 if node.owed else node.records
 
-    def spare(self, setup: TaskSetup, spared: Spared) -> None:
+    def add_spared(self, setup: TaskSetup, spared: SparedRecords) -> None:
         """What follows from a record that was lost is there all the same."""
-        super().spare(setup, spared)
+        super().add_spared(setup, spared)
         self._gap(setup, spared).there += spared.records
 
-    def _gap(self, setup: TaskSetup, record: Node | Spared) -> FileGap:
+    def _gap(self, setup: TaskSetup, record: Node | SparedRecords) -> FileGap:
         place = (setup.task.name, record.phase, record.teacher, record.name)
         if place not in self._known:
             path = self._path(setup, *place[1:])

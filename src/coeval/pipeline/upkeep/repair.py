@@ -40,7 +40,7 @@ from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
 from coeval.pipeline.phases.item_file import read_item
 from coeval.pipeline.phases.supplied import ShortSupply, stored_supply
-from coeval.pipeline.plan.recorded import Recorded
+from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
 from coeval.store.legacy import is_legacy
@@ -344,7 +344,7 @@ def inspect_run(folder: RunDir, needed: RepairOptions) -> RepairReport:
         return report
     report = examine(folder, needed, config)
     supplied = stored_supply(config, folder).rewritten
-    recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
+    recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
     count_gaps(folder, config, report, recorded, needed.phases)
     return report
 
@@ -496,7 +496,7 @@ def count_gaps(
     folder: RunDir,
     config: Config,
     report: RepairReport,
-    recorded: Recorded,
+    recorded: RunIndex,
     phases: Collection[Phase] = PHASES,
 ) -> Gaps:
     """Add to the report what is owed by the plan of the run's own configuration."""
@@ -524,7 +524,7 @@ class QuickInspection(NamedTuple):
     """``report``: what the files hold and lack; None of a run that has not been started, or is of the older
     layout."""
 
-    recorded: Recorded
+    recorded: RunIndex
     report: RepairReport | None
     gaps: Gaps | None = None
 
@@ -558,12 +558,12 @@ def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
     Raises StoreError: a file cannot be read.
     """
     supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten
-    recorded = Recorded().read(folder, supplied=supplied)
+    recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickInspection(recorded, None)
     if _doubtful(folder, recorded):
         report = examine(folder, RepairOptions(), config)
-        recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
+        recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
     else:
         report = examine(folder, RepairOptions(PHASES[:2]), config)
     if isinstance(config, str):
@@ -572,7 +572,7 @@ def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
     return QuickInspection(recorded, report, count_gaps(folder, config, report, recorded))
 
 
-def _doubtful(folder: RunDir, recorded: Recorded) -> bool:
+def _doubtful(folder: RunDir, recorded: RunIndex) -> bool:
     """Whether lines have to be examined one by one.
 
     Of a run at work they are not where each by itself is a record: it has written others since those that
@@ -583,6 +583,6 @@ def _doubtful(folder: RunDir, recorded: Recorded) -> bool:
     if folder.writer() is not None:
         return False
     factors = dict(rubrics(folder))
-    unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored)
+    unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored_factors)
     files = (path for kind in RECORD_FILES for path in folder.files(kind))
-    return recorded.doubtful or unknown or any(map(torn_tail, files))
+    return recorded.may_be_invalid or unknown or any(map(torn_tail, files))

@@ -216,10 +216,10 @@ class _LiveSamples:
         places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
         for setup in possible:
             for role_model in cast_of(setup, phase):
-                if role_model.asked in self._left and self._calls(phase, setup, role_model.name):
+                if role_model.asked in self._left and self._count_calls(phase, setup, role_model.name):
                     places.setdefault(role_model.asked, []).append((setup, role_model))
         for at, (name, of_model) in enumerate(places.items()):
-            calls = sum(self._calls(phase, setup, each.name) for setup, each in of_model)
+            calls = sum(self._count_calls(phase, setup, each.name) for setup, each in of_model)
             cells = [Cell(setup.task.name, each.name) for setup, each in of_model]
             shown = sum(self._lengths.count_values(_SHOWN_BY[phase], cell) for cell in cells)
             needed = max(0, min(self._share(phase, name), self._each - shown, calls))
@@ -227,7 +227,7 @@ class _LiveSamples:
             for number in range(at, at + needed):
                 yield *of_model[number % len(of_model)], number
 
-    def _calls(self, phase: Phase, setup: TaskSetup, name: str) -> int:
+    def _count_calls(self, phase: Phase, setup: TaskSetup, name: str) -> int:
         counts = self._preview.plan_count.by_model.get((phase, setup.task.name, name))
         return counts.calls if counts is not None else 0
 
@@ -239,11 +239,11 @@ class _LiveSamples:
 
     def _works_in(self, phase: Phase, name: str) -> bool:
         casts = ((setup, each) for setup in self._setups for each in cast_of(setup, phase))
-        return any(self._calls(phase, setup, each.name) for setup, each in casts if each.asked == name)
+        return any(self._count_calls(phase, setup, each.name) for setup, each in casts if each.asked == name)
 
     def _recorded_items(self, setup: TaskSetup) -> Iterator[PreparedItem]:
         recorded = self._preview.plan.recorded
-        for (task, _), items in recorded.by_teacher.items():
+        for (task, _), items in recorded.items_by_teacher.items():
             for key in islice(items, _FEW) if task == setup.task.name else ():
                 if (entry := recorded.items.get(key)) is not None and entry.good:
                     item = recorded.items.load(key, Datapoint)

@@ -178,7 +178,7 @@ class _TaskShapes:
             made = self.texts["item"][cell] + self.texts["reference"][cell] + exact(_JSON_OF_ITEM)
             yield self._shape("data_generation", teacher, self._item_prompt(teacher), made)
         for student in setup.students:
-            if student.name in setup.given:
+            if student.name in setup.answered_students:
                 continue  # nobody is asked
             reply = self.texts["answer"][Cell(task.name, student.name)]
             size = _size(student, [student.prompt(self._values())])
@@ -263,9 +263,9 @@ class _TaskShapes:
         )
         if setup.task.evaluation_mode == "per_factor":
             varying = ("factor", "criterion") if len(factors) > 1 else ()
-            asked = [form.of_one(factor) for factor in factors]
+            asked = [form.ask_one_factor(factor) for factor in factors]
             return [judge.prompt({**values, **each.values}, each.schema, varying) for each in asked]
-        shown = form.of_all(tuple(factors))
+        shown = form.ask_all_factors(tuple(factors))
         return [judge.prompt({**values, **shown.values}, shown.schema)]
 
     def _values(self) -> dict[str, str]:

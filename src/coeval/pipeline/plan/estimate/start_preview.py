@@ -35,7 +35,7 @@ def preview_valid_start(config: Config, options: RunOptions, keys: Keys, prices:
     Raises UsageError: it would not start, for another reason than that a credential is lacking.
     """
     start = preview_any_start(config, options, keys, prices)
-    start.preview.refuse(options)
+    start.preview.refuse_start(options)
     return start
 
 
