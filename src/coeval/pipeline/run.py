@@ -253,7 +253,7 @@ async def _run_round(
             done.work, done.record, regenerated_ids
         )
         if not (replaces and run_session.options.phase_barriers):  # behind a barrier, it is counted again
-            for spared in flow.spared(done.work, done.record):
+            for spared in flow.list_spared(done.work, done.record):
                 run_session.board.stands(spared.phase, spared.records, spared.calls)
         if replaces and regenerated_ids is not None:
             regenerated_ids.add(done.record.id)
@@ -281,8 +281,11 @@ def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     responses = summary.phases["response_collection"]
     responses.unsupplied = counts.unanswered.total()
     responses.planned += counts.unanswered.total()
-    shown = run_folder(run_session.config)
-    summary.short = [*short_supplies(plan, shown), *short_answers(counts.unanswered, run_session.config)]
+    named_folder = run_folder(run_session.config)
+    summary.short = [
+        *short_supplies(plan, named_folder),
+        *short_answers(counts.unanswered, run_session.config),
+    ]
     summary.mixed = _describe_mixed_records(run_session, plan)
     summary.notes += [summary.mixed] if summary.mixed else []
     if run_session.session.batches is not None:

@@ -28,7 +28,7 @@ def sides_of(
         raise UsageError("there is nothing to compare: name a folder, or several")
     found = [existing_results(Path(folder)) for folder in folders]
     with ExitStack() as stack:
-        read = [stack.enter_context(open_folder_reader(folder, shown=True)) for folder in found]
+        read = [stack.enter_context(open_folder_reader(folder, is_look=True)) for folder in found]
         several = len(set(found)) > 1
         notes = [
             note

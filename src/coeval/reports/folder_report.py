@@ -76,7 +76,7 @@ def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterato
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read.
     """
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         yield reported(reader, notes, options)
 
 

@@ -594,10 +594,10 @@ def _check_simulated_ranges(path: KeyPath, parameters: dict[str, Any]) -> Iterat
 
 def _check_simulated_keys(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
     """Find parameters that simulated models do not have; other hosts report theirs themselves."""
-    known = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
+    known_keys = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
     own = ", ".join(sorted(OPTIONS["simulated"]))
     otherwise = f"it has {own}, and takes the usual sampling parameters"
     for key in parameters:
-        if key not in known and not is_credential_name(key):
-            way = Suggestion(key, known, otherwise)
+        if key not in known_keys and not is_credential_name(key):
+            way = Suggestion(key, known_keys, otherwise)
             yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'", way)

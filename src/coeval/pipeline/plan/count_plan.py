@@ -1,7 +1,7 @@
-"""A whole plan in numbers: what is planned and owed of each phase, task and model, and what no longer stands.
+"""Counts of a whole plan: records planned, owed and changed, by phase, task and model.
 
-It decides the counts that ``--dry-run`` and the progress bars show, the refusal where records of
-another configuration stand, and which items the run has to look at again.
+They decide what ``--dry-run`` and the progress bars show, whether a run with records of another
+configuration is refused, and which items the run has to visit.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from coeval.store.rundir import RunDir
 
 @dataclass(slots=True)
 class PlanCount(WorkCounts):
-    """``open_slots`` has one byte per slot of the plan, in order: 1 where something is owed of it.
+    """Counts of a plan. ``open_slots`` has one byte per slot, in order: 1 if anything of it is owed.
 
-    ``examples`` holds the first record of each kind of change. ``unsupplied`` items lack to the totals of
-    benchmark teachers, and are not among the planned ones; nor are ``unanswered`` items, by task and student,
-    for which an answer should exist and does not.
+    ``examples`` holds the first record of each kind of change. ``unsupplied`` items, which benchmark
+    teachers have yet to supply, are not planned; nor are ``unanswered`` ones, by task and student, that
+    should have an existing answer.
     """
 
     changed: Counter[ChangedRecords] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class PlanCount(WorkCounts):
 
 
 def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
-    """Count a whole plan, into ``found`` if given. Nothing is read but the indexes."""
+    """Count a whole plan, into ``counts`` if given. Only the indexes are read."""
     counts = PlanCount() if counts is None else counts
     for setup in plan.setups:
         walk, task = PlanWalk(plan, setup), setup.task.name
@@ -86,7 +86,7 @@ _SHOWN = 20
 
 
 def describe_mixed_records(changed: Mapping[ChangedRecords, int]) -> str:
-    """How many good records of another configuration stand in a run, and so in its scores; empty: none."""
+    """Say how many good records of another configuration a run's scores include; empty if none."""
     counts = {phase: sum(n for changes, n in changed.items() if changes.phase == phase) for phase in NOUN}
     listing = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
     if not listing:
@@ -101,10 +101,11 @@ def refuse_changed_records(
     stance: ChangePolicy,
     tables: Mapping[str, str] | None = None,
 ) -> None:
-    """``tables`` says of tasks how the table of their items has changed.
+    """Refuse records of another configuration under `ChangePolicy.REFUSE`. ``tables`` says, by task, how a
+    table of items has changed.
 
-    Raises RecordsChanged: good records stand in ``folder`` that would be made otherwise now. It counts
-    them by what differs, and names the ways on. Not where ``stance`` says what to do with them.
+    Raises RecordsChanged: good records in ``folder`` would be made otherwise now. It counts them by
+    difference.
     """
     if not plan_count.changed or stance is not ChangePolicy.REFUSE:
         return
@@ -136,6 +137,7 @@ def _explain_change(
     tables: Mapping[str, str],
     scales: Mapping[tuple[str, str], str],
 ) -> Iterator[str]:
+    """Name the settings or content by which records of another configuration differ."""
     noun = NOUN[changed.phase]
     if changed.factor:
         scale = scales.get((changed.task, changed.factor), "")
@@ -157,7 +159,7 @@ def _explain_change(
 
 
 def _describe_changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[str, str], str]:
-    """By task and factor, from which scale to which one it changed, as the run's own configuration tells."""
+    """Describe factors whose scale has changed since the run's last start, by task and factor."""
     try:
         before = {task.name: task for task in load_config(folder.config).tasks}
     except ConfigError:
@@ -172,7 +174,7 @@ def _describe_changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dic
 
 
 def read_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
-    """The parts of every recipe that made something here, by hash."""
+    """Read the parts of every recipe that made records in this folder, by hash."""
     return read_json(folder.recipes, dict[str, dict[str, str]], missing={})
 
 

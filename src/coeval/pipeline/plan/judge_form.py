@@ -1,4 +1,4 @@
-"""What judges are shown of a rubric or a pair, the shape of their reply, and how it is read."""
+"""What judges are shown of a rubric or a pair, the schema of their reply, and how it is parsed."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _REASON = (
 
 
 class FactorQuestion(NamedTuple):
-    """What judges are shown of some factors (template variables), and the schema of their reply."""
+    """Template variables about some factors, and the schema of the reply."""
 
     values: Mapping[str, str]
     schema: Schema
 
 
 class JudgeForm:
-    """A task's judged factors. ``criteria``: factor → criterion; ``scales``: of each factor, the default one
-    where nothing is said; ``rationale``: whether judges give reasons."""
+    """The judged factors of a task. ``criteria``: factor → criterion; ``scales``: factor → scale, by default
+    High, Medium, Low; ``rationale``: whether judges give reasons."""
 
     def __init__(
         self,
@@ -53,17 +53,18 @@ class JudgeForm:
         self._joint_questions: dict[tuple[str, ...], FactorQuestion] = {}
 
     def ask_all_factors(self, factors: tuple[str, ...]) -> FactorQuestion:
-        """How judges are asked for these factors at once; worked out once, for all who are asked the same."""
+        """Return the question about all these factors at once; cached, since it is the same for every
+        answer."""
         requested = self._joint_questions.get(factors)
         if requested is None:
             scales = [self.scales[factor] for factor in factors]
             mixed = len(set(scales)) > 1
-            shown = {
+            criteria_with_levels = {
                 factor: self.criteria[factor] + (f" (levels: {scale.levels_text()})" if mixed else "")
                 for factor, scale in zip(factors, scales, strict=True)
             }
             values = {
-                "rubric": render_rubric(shown),
+                "rubric": render_rubric(criteria_with_levels),
                 "scale": _describe_levels(scales, "each factor"),
                 "answer_format": self._describe_joint_format(scales),
             }
@@ -72,7 +73,7 @@ class JudgeForm:
         return requested
 
     def ask_one_factor(self, factor: str) -> FactorQuestion:
-        """How judges are asked for one factor by itself."""
+        """Return the question about a single factor."""
         scale = self.scales[factor]
         values = {
             "factor": factor,
@@ -88,12 +89,12 @@ class JudgeForm:
         return FactorQuestion(values, Schema("factor_score", schema))
 
     def read_joint_reply(self, text: str, factors: Sequence[str]) -> Levels:
-        """Read a reply about these factors. Raises Unparsable: it holds no JSON."""
+        """Parse a reply about these factors. Raises Unparsable: it holds no JSON."""
         levels = parse_levels(text, {factor: self.scales[factor] for factor in factors})
         return levels._replace(reasons=_truncate_reasons(levels.reasons))
 
     def read_factor_reply(self, text: str, factor: str) -> Levels:
-        """Read a reply about one factor. Raises Unparsable: it is not one level."""
+        """Parse a reply about one factor. Raises Unparsable: it is not one level."""
         reply = parse_level(text, self.scales[factor])
         return Levels({factor: reply.level}, (), _truncate_reasons({factor: reply.reason}))
 
@@ -151,7 +152,7 @@ def _describe_levels(scales: Sequence[RubricScale], what: str) -> str:
 
 
 def _describe_choice(scales: Sequence[RubricScale]) -> str:
-    """``one of "High", "Medium", "Low"``, or what else the value of a score is."""
+    """Describe the value of a score: ``one of "High", "Medium", "Low"``, or a range."""
     if len(set(scales)) > 1:
         return "one of its levels, in quotes"
     scale = scales[0]
@@ -165,7 +166,8 @@ def _order_levels(scale: RubricScale) -> tuple[str, ...]:
 
 
 def _build_level_schema(scale: RubricScale) -> dict[str, Any]:
-    """Texts even of numbers, since some hosts admit no other values in a list."""
+    """Build the schema of a level; numbers are text too, since some hosts allow no other values in an
+    enum."""
     if len(scale.levels) > _MOST_LISTED and scale.is_numeric:
         return {"type": "integer"}
     return {"type": "string", "enum": list(_order_levels(scale))}
@@ -194,7 +196,7 @@ class PairDesign:
 
     @property
     def answer_format(self) -> str:
-        """What judges are told of the shape of their reply."""
+        """Describe the format of the reply."""
         verdict = '"verdict", one of "A", "B" or "tie"'
         if not self.rationale:
             return f"Answer with one JSON object and nothing else; its one key is {verdict}."
@@ -211,8 +213,8 @@ class PairDesign:
 
 
 def build_pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
-    """Return the comparisons of a pairwise task, its ``rationale`` settled: with the baseline, or of every
-    pair; None for others."""
+    """Return the comparisons of a pairwise task, whose ``rationale`` is settled: with the baseline, or of
+    every pair; None for other tasks."""
     if task.judging != "pairwise":
         return None
     if task.baseline is not None:

@@ -1,4 +1,4 @@
-"""What a run that starts now will find, and what it will owe: worked out before anything is changed."""
+"""A preview of a run that starts now: what it will find, and what it will owe. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from coeval.tables.documents import CutDocuments
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """``unsettled``: the tasks whose blueprint phases 1–2 have yet to draw; their setups stand in for it.
+    """What a start would find. ``unsettled``: tasks whose blueprint phases 1–2 have yet to settle.
 
-    Teachers may add nothing to the rubric of such a task, or a great deal. ``plan_count`` (and ``plan``) hold
-    the most that may be owed then, ``least`` the least; they are one where every rubric is known.
-    ``standing`` is the folder whose records these are: the run's own, or the one it takes over;
-    ``supply`` what benchmark teachers have put there.
+    Teachers may add nothing to the rubric of such a task, or a lot: ``plan`` and ``plan_count`` hold the
+    most that may be owed, ``least`` the least; they are equal if every rubric is known. ``records_folder``
+    holds the records: the run's own folder, or that of the source it inherits from; ``supply`` is what
+    benchmark teachers supplied.
     """
 
     blueprint: Blueprint
@@ -54,9 +54,10 @@ class Preview:
     supply: Supply
 
     def refuse_start(self, options: RunOptions) -> None:
-        """
-        Raises UsageError: good records stand that would be made otherwise now, whatever teachers propose; or
-        what stands would be moved away for a run that could not do anything.
+        """Refuse a start that cannot do what it should.
+
+        Raises UsageError: good records are outdated whatever teachers propose, documents are missing, or
+        records would be moved away for a run that could do nothing.
         """
         changed = self.supply.changed_tables()
         refuse_changed_records(
@@ -84,7 +85,7 @@ def build_plan(
     recorded: RunIndex,
     regenerated_ids: Set[str] = frozenset(),
 ) -> Plan:
-    """The plan of phases 3–5 under the run's modes; ``regenerated_ids``: see `Plan`."""
+    """Build the plan of phases 3–5 under the run's modes; ``regenerated_ids``: see `Plan`."""
     plan = Plan(
         setups,
         recorded,
@@ -98,13 +99,13 @@ def build_plan(
 
 
 def _with_variant_names(config: Config, names: Sequence[str]) -> frozenset[str]:
-    """Return these names, and those of the variants of these models."""
+    """Return these names, and those of these models' variants."""
     students = (student.name for student in config.with_role("student"))
     return frozenset([*names, *(student for student in students if model_of(student) in names)])
 
 
 def read_start_supply(config: Config, options: RunOptions) -> Supply:
-    """What benchmark teachers and tables supply to a run that starts now; nothing is changed.
+    """Read what benchmark teachers and tables supply to a run that starts now; nothing is changed.
 
     Raises ConfigError: some of it cannot be used.
     """
@@ -125,13 +126,13 @@ def read_start_supply(config: Config, options: RunOptions) -> Supply:
 
 
 def preview_run(config: Config, options: RunOptions, supply: Supply | None = None) -> Preview:
-    """Read what there is; nothing is asked, created or changed. A start reads and counts this once.
+    """Preview a run that starts now. Nothing is requested or changed; a start does this once.
 
-    Benchmark teachers without items yet count with ``sampling.total`` of them. ``supply``: as `supply_of`
-    read it.
+    Benchmark teachers without items count with ``sampling.total``. ``supply``: as `read_start_supply` read
+    it.
 
-    Raises ConfigError: items that benchmark teachers supply cannot be used; UsageError: part of what the
-    run's folder held has moved to ``replaced/``, and part of it has not.
+    Raises ConfigError: supplied items cannot be used; UsageError: a move of the folder's records to
+    ``replaced/`` was interrupted.
     """
     folder = run_folder(config)
     folder.refuse_unreadable()
@@ -167,8 +168,8 @@ def _build_setup_bounds(
     recorded: RunIndex,
     documents: CutDocuments | None,
 ) -> tuple[TaskSetup, TaskSetup]:
-    """A task whose blueprint is open, with the smallest and with the largest rubric that may come of what
-    teachers are still to propose."""
+    """Build the setups of an unsettled task with the smallest and the largest rubric that teachers may
+    propose."""
     target, nuanced = (blueprint.known_part(task, kind) or {} for kind in KINDS[:2])
 
     def setup(rubric: dict[str, str]) -> TaskSetup:
@@ -189,7 +190,8 @@ def _build_setup_bounds(
 
 
 def _with_scored_criteria(setup: TaskSetup, recorded: RunIndex) -> TaskSetup:
-    """A task whose teachers propose just what the most judgments on record have scored already."""
+    """Copy a setup with the criteria that most recorded judgments have scored: the fewest calls that may be
+    owed."""
     scored: Counter[tuple[str, str]] = Counter()
     for key in recorded.evaluations:
         entry = recorded.evaluations.get(key)
@@ -201,7 +203,7 @@ def _with_scored_criteria(setup: TaskSetup, recorded: RunIndex) -> TaskSetup:
 def _read_records(
     config: Config, options: RunOptions, folder: RunDir, source: RunDir | None, supply: Supply
 ) -> RunIndex:
-    """Those of the run that goes on; else what is taken over, and what stands in the folder and stays."""
+    """Index the records of a continued run; else inherited ones, and those in the folder that stay."""
     recorded = RunIndex()
     if options.continue_run:
         recorded.read(folder, supplied=supply.rewritten)
@@ -219,7 +221,7 @@ def _read_records(
 
 
 class _InheritedFolder(RunDir):
-    """A source as a run takes it over: of files that the run's own folder has, its own are used."""
+    """A source run as it is inherited: files that the run's own folder has are taken from there."""
 
     def __init__(self, path: Path, own: RunDir) -> None:
         super().__init__(path)
@@ -231,8 +233,8 @@ class _InheritedFolder(RunDir):
 
 
 class _FutureBlueprint(Blueprint):
-    """The blueprint as the run will find it: artifacts that it takes over lie in ``source`` still, and
-    those that ``--overwrite`` moves away are gone."""
+    """The blueprint as the run will find it: inherited artifacts are still in ``source``, and those that
+    ``--overwrite`` moves away are gone."""
 
     def __init__(self, config: Config, options: RunOptions, folder: RunDir, source: RunDir | None) -> None:
         left = foresee_cleared_folder(config, folder) if options.overwrite else folder
@@ -260,9 +262,11 @@ PhaseOfTask: TypeAlias = tuple[Phase, str]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Calls, and the records of the plan of which so many are owed; of phases 1–2 a record is a teacher's
-    proposal. ``warnings`` say what of the file is not carried out as it stands; ``preview``: what they were
-    counted in."""
+    """Forecast of a start: calls and records by phase and task; in phases 1–2 a record is a teacher's
+    proposal.
+
+    ``warnings`` name settings that will not be followed as written.
+    """
 
     preview: Preview
     calls: Mapping[PhaseOfTask, Calls]
@@ -271,16 +275,16 @@ class Forecast:
     warnings: Sequence[str]
 
     def sum_phase_calls(self, phase: Phase) -> Calls:
-        return sum((calls for (phase_, _), calls in self.calls.items() if phase_ == phase), NO_CALLS)
+        return sum((calls for (p, _), calls in self.calls.items() if p == phase), NO_CALLS)
 
     def sum_task_calls(self, task: str) -> Calls:
-        return sum((calls for (_, of), calls in self.calls.items() if of == task), NO_CALLS)
+        return sum((calls for (_, name), calls in self.calls.items() if name == task), NO_CALLS)
 
     def sum_phase_planned(self, phase: Phase) -> int:
-        return sum(records for (of, _), records in self.planned.items() if of == phase)
+        return sum(records for (p, _), records in self.planned.items() if p == phase)
 
     def sum_phase_owed(self, phase: Phase) -> Calls:
-        return sum((records for (of, _), records in self.owed.items() if of == phase), NO_CALLS)
+        return sum((records for (p, _), records in self.owed.items() if p == phase), NO_CALLS)
 
     @property
     def total(self) -> Calls:
@@ -292,9 +296,9 @@ class Forecast:
 
 
 def forecast_start(config: Config, options: RunOptions) -> Forecast:
-    """Count the calls of a run that starts now; nothing is asked, created or changed.
+    """Forecast the calls of a run that starts now; nothing is requested or changed.
 
-    Raises UsageError: it would not start: see `Preview.refuse`.
+    Raises UsageError: it would not start: see `Preview.refuse_start`.
     """
     preview = preview_run(config, options)
     preview.refuse_start(options)
@@ -302,7 +306,7 @@ def forecast_start(config: Config, options: RunOptions) -> Forecast:
 
 
 def build_forecast(config: Config, preview: Preview) -> Forecast:
-    """The forecast of a run that finds what ``preview`` says."""
+    """Build the forecast of a run that finds what ``preview`` says."""
     calls: dict[PhaseOfTask, Calls] = {}
     owed: dict[PhaseOfTask, Calls] = {}
     planned: Counter[PhaseOfTask] = Counter()
@@ -323,6 +327,6 @@ def build_forecast(config: Config, preview: Preview) -> Forecast:
     for short in short_answers(preview.plan_count.unanswered, config):
         answers = pluralize(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
-    if said := empty_answers_sentence(preview.plan.recorded.count_empty_answers(), "of"):
-        warnings.append(said)
+    if empty_note := empty_answers_sentence(preview.plan.recorded.count_empty_answers(), "of"):
+        warnings.append(empty_note)
     return Forecast(preview, calls, planned, owed, warnings)

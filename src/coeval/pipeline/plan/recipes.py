@@ -1,4 +1,4 @@
-"""What a task adds to a recipe, and what records are made from, as short hashes.
+"""What a task adds to recipes, and the input hashes of records.
 
 Rubric text counts per factor, in `criterion_hash`.
 """
@@ -19,7 +19,7 @@ _PER_FACTOR = frozenset({"rubric", "factor", "criterion"})
 def hash_template_parts(
     task: str, template_id: str, template: str, fields: Mapping[str, str], role: Role
 ) -> dict[str, str]:
-    """A template, and those of a task's ``fields`` that it uses, as parts of a recipe by path in the file."""
+    """Hash a template, and the task variables that it uses, as recipe parts by path in the file."""
     parts = {f"tasks.{task}.prompt_library.{template_id}": digest(template)}
     for name in sorted(fields.keys() & placeholders(template)):
         if role != "judge" or name not in _PER_FACTOR or template_id == COMPARE_PAIR:
@@ -42,30 +42,30 @@ _FIELD_PATH = {
 
 
 def build_task_variables(task: TaskConfig) -> dict[str, str]:
-    """The variables of a task that every template may use and that no item changes."""
+    """Return the template variables of a task that do not change from item to item."""
     rubric = task.declared_rubric
-    shown = task.documents is not None and task.documents.show
+    shows_passages = task.documents is not None and task.documents.show
     return {
         "task_name": task.name,
         "task_description": task.description.strip(),
         "output_description": task.output_description.strip(),
         "rubric": render_rubric(rubric) if isinstance(rubric, dict) else "",
-        "student_sees": _SHOWN if shown else _NOT_SHOWN,
+        "student_sees": _SHOWN if shows_passages else _NOT_SHOWN,
     }
 
 
 def hash_item_recipe(base: str, target: Mapping[str, str], nuance: Mapping[str, str]) -> str:
-    """Phase 3: the teacher's recipe and the sampled attributes."""
+    """Return the recipe of an item: the teacher's, and a hash of the sampled attributes."""
     return f"{base}-{digest(canonical_json([dict(target), dict(nuance)]))[:6]}"
 
 
 def strip_item_part(recorded: str) -> str:
-    """The part of a recorded recipe that `Recipe.hash` gave."""
+    """Return the teacher's part of a recorded item's recipe."""
     return recorded.partition("-")[0]
 
 
 def hash_label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
-    """Of a comparison of labels: its version (which changes when its rules do), and the labels' values."""
+    """Return the recipe of label scores: the version of their rules, and the labels' values."""
     return f"labels-3.{digest(canonical_json(labels))[:6]}"
 
 
@@ -74,12 +74,12 @@ CHECK_RECIPE = "checks-1"
 
 
 def hash_answer_input(prompt: str) -> str:
-    """``input_hash`` of a response: what the student was given."""
+    """Return the ``input_hash`` of a response, from the prompt."""
     return digest(prompt)
 
 
 def hash_item_content(prompt: str, reference: str, attributes: Mapping[str, str]) -> str:
-    """All of an item that a judge may see or a label be held against."""
+    """Hash all of an item that a judge may see or a label be compared with."""
     return digest(prompt, reference, _serialise_attributes(tuple(attributes.items())))
 
 
@@ -89,10 +89,10 @@ def _serialise_attributes(attributes: tuple[tuple[str, str], ...]) -> str:
 
 
 def hash_judged_input(item: str, response: str) -> str:
-    """``input_hash`` of an evaluation: the `item_content` and the answer that were judged."""
+    """Return the ``input_hash`` of an evaluation, from `hash_item_content` and the answer."""
     return digest(item, response)
 
 
 def join_judged_inputs(first: str, second: str) -> str:
-    """``input_hash`` of a comparison: the `judged_input` of the answer shown first, and of the other."""
+    """Return the ``input_hash`` of a comparison, from those of the answers, the one shown first leading."""
     return f"{first}{PAIR}{second}"

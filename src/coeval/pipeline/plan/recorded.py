@@ -1,10 +1,9 @@
-"""What the run folder holds of phases 3–5, and whether each record still stands.
+"""An index of a run's records of phases 3–5, and whether each is still current.
 
-A record stands when it is good, was made by the recipe that would make it now, and from the
-content that is there now. What to do with one that does not is the `Stance` of the run. But one that was
-made from an earlier record of its item or answer (which has been made anew since, and the run ended before
-anything could follow) is not good, whatever the stance: it is about something else. That is decided by
-content and by the order of lines, never by times.
+A record is current if it is good, and recipe and content that it was made from are those of now; the
+`ChangePolicy` decides about others. But a record made from an earlier version of its item or answer, since
+regenerated in a run that ended before its followers, is never good: it is about something else. Content
+and the order of lines decide that, never times.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ Emptiness = Literal["", "ended", "truncated"]
 
 
 class RecordEntry(msgspec.Struct, frozen=True, eq=False):
-    """A recorded item or response; one object for all that are alike, so it is known by its identity.
+    """A recorded item or response; records that are alike share one object, so it is compared by identity.
 
-    ``fresh``: made from the content that is there now. ``empty``: how an answer came to have no text.
+    ``fresh``: made from the content of now. ``empty``: why an answer has no text.
     """
 
     good: bool
@@ -97,8 +96,8 @@ class EvaluationEntry(RecordEntry, frozen=True, eq=False):
 
 
 class ItemContents(NamedTuple):
-    """What an item's answers and judgments are made from. Older layouts recorded no ``input_hash``:
-    their records, and those of items that are not there, are taken as they are."""
+    """Hashes of what an item's answers and judgments are made from. Records of older layouts have no
+    ``input_hash``: these, and records of absent items, are taken as current."""
 
     requested: str
     content: str
@@ -114,7 +113,7 @@ _mapping = make_decoder(dict[str, Any])
 
 
 def _list_valued_factors(part: EvaluationPart) -> tuple[str, ...] | None:
-    """The factors of a record that have a value; None where one of them is no value."""
+    """Return the factors of a record that have a value; None if some value is invalid."""
     if part.values is NONE:
         return ()
     values = _mapping(part.values)
@@ -122,7 +121,7 @@ def _list_valued_factors(part: EvaluationPart) -> tuple[str, ...] | None:
 
 
 class _JudgeColumn(NamedTuple):
-    """One judge's evaluations of one student's answers; ``inputs`` are what these are made from now."""
+    """One judge's evaluations of one student's answers; ``inputs`` are their input hashes of now."""
 
     column: RecordColumn[int, EvaluationEntry]
     inputs: dict[int, str]
@@ -131,10 +130,11 @@ class _JudgeColumn(NamedTuple):
 
 
 class RecordIndexer:
-    """Notes lines in ``indexes``, in the order of the phases.
+    """Adds lines to ``indexes``, phase by phase in order.
 
-    Contents are those of items by their row; ``_judged``, what judgments are made from, of answers by the end
-    of their ids too. ``_older…`` is what stood there before it was made anew: few, however large a run is.
+    ``_contents`` are those of items by row; ``_judged``, the input hashes of judgments, by suffix of the
+    answer's id and row. ``_older…`` holds what was there before a record was regenerated: little, even in
+    a large run.
     """
 
     def __init__(self, indexes: RunIndex) -> None:
@@ -148,6 +148,7 @@ class RecordIndexer:
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
+        """Index lines of items."""
         indexes, contents = self._indexes, self._contents
         column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.items_by_teacher
         for position, part in lines:
@@ -179,6 +180,7 @@ class RecordIndexer:
                 indexes.items.files.damage(position)
 
     def responses(self, lines: Iterable[tuple[int, ResponsePart]]) -> None:
+        """Index lines of answers; one made from an earlier version of its item is not good."""
         indexes, items, older_items = self._indexes, self._contents, self._older_contents
         rows, answered = indexes.rows, None
         for position, part in lines:
@@ -198,7 +200,7 @@ class RecordIndexer:
                 else:
                     older = older_items.get(row, ()) if older_items else ()
                     fresh = part.input_hash in ("", item.requested)
-                    good = good and (fresh or all(part.input_hash != one.requested for one in older))
+                    good = good and (fresh or all(part.input_hash != earlier.requested for earlier in older))
                     if answer is not None:
                         if older or row in inputs:
                             self._note_earlier_inputs(end, row, answer, older)
@@ -210,6 +212,7 @@ class RecordIndexer:
                 indexes.responses.files.damage(position)
 
     def evaluations(self, lines: Iterable[tuple[int, EvaluationPart]]) -> None:
+        """Index lines of judgments; one of an earlier version of its answer is outdated."""
         indexes, rows, alike_before = self._indexes, self._indexes.rows, self._evaluation_entries
         judged_by: dict[tuple[str, str], _JudgeColumn] = {}
         for position, part in lines:
@@ -252,7 +255,7 @@ class RecordIndexer:
                 indexes.evaluations.files.damage(position)
 
     def pairs(self, lines: Iterable[tuple[int, PreferencePart]]) -> None:
-        """Note comparisons: made from two answers as they are now, from older ones, or from others."""
+        """Index lines of comparisons; one of an earlier version of its answers is not good."""
         indexes, rows = self._indexes, self._indexes.rows
         judged, older = self._judged, self._older_judged
         for position, part in lines:
@@ -279,7 +282,7 @@ class RecordIndexer:
                 indexes.pairs.files.damage(position)
 
     def _note_earlier_inputs(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
-        """Note what judgments of an answer were made from before."""
+        """Note the input hashes that judgments of an answer had before."""
         inputs = self._judged[end]
         before = self._older_judged[end].setdefault(row, set())
         before.update(hash_judged_input(contents.content, answer) for contents in older)
@@ -298,8 +301,8 @@ class RecordIndexer:
     def _make_evaluation_entry(
         self, part: EvaluationPart, valued: tuple[str, ...] | None, is_outdated: bool, fresh: bool
     ) -> EvaluationEntry:
-        """Where a level is none of ours, all factors are scored anew: what repair takes out cannot be
-        completed."""
+        """Make the entry of an evaluation. With an invalid level it has no scores, so that all factors are
+        scored again: repair removes the whole record."""
         good = self._is_good_or_doubtful(part) and not is_outdated
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
         self._indexes.scored_factors.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
@@ -310,7 +313,7 @@ class RecordIndexer:
         return EvaluationEntry(good, part.recipe, attempts_of(part), fresh, scored=scored)
 
     def _is_good_or_doubtful(self, part: RecordPart) -> bool:
-        """Whether a record is good; one that is neither that nor failed is in doubt."""
+        """Check whether a record is good; note one that is neither good nor failed."""
         good = is_good(part)
         if not good and part.status != "failed":
             self._indexes.may_be_invalid = True
@@ -319,7 +322,7 @@ class RecordIndexer:
     def _share_entry(
         self, good: bool, recipe: str, attempts: RequestAttempts, fresh: bool, empty: Emptiness = ""
     ) -> RecordEntry:
-        """One entry for all records that are alike."""
+        """Return the one entry that all records like this share."""
         alike = (good, recipe, attempts, fresh, empty)
         entry = self._entries.get(alike)
         if entry is None:
@@ -328,32 +331,32 @@ class RecordIndexer:
 
 
 def _misnamed_error(part: RecordPart) -> Misshapen:
-    """Of a line whose id is not what it is about: one of them is damaged, and it cannot be told which."""
+    """Return the error for a line whose id and fields contradict each other."""
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
 def count_earlier_attempts(
     index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry], key: str
 ) -> RequestAttempts:
-    """The attempts that all records of an id count; the seed of the next one depends on them."""
+    """Count the attempts of all records of an id; the seed of the next attempt depends on it."""
     entry = index.get(key)
     return NOT_TRIED if entry is None else max(index.requested_in_vain(key), entry.attempts)
 
 
 class SourceChange(Enum):
-    """What a record was made from, as it is now."""
+    """How the source of a record differs from the one on disk."""
 
     UNCHANGED = "stands"
-    """It is the one on record."""
+    """The source is the one on record."""
     RECOVERED = "lost"
-    """There was none, or no good one, and it was made in this run. What is recorded counts where it was made
-    from the same content."""
+    """The source was missing or not good, and this run made it. Records count if made from the same
+    content."""
     REPLACED = "redone"
-    """A good one was made again. Whoever wants that wants what follows from it anew, too."""
+    """A good source was made again; what was made from it is to be made again too."""
 
 
 def find_source_change(index: PhaseIndex[RecordEntry], key: str) -> SourceChange:
-    """What a record that was made now is to those that follow from it."""
+    """Return whether a record made now replaces a good one or a missing one."""
     entry = index.get(key)
     return SourceChange.REPLACED if entry is not None and entry.good else SourceChange.RECOVERED
 
@@ -365,8 +368,8 @@ def is_outdated(
     kind: type[ResponsePart | EvaluationPart],
     content: Callable[[], str],
 ) -> bool:
-    """Whether the record ``key``, if there is one, was made from something else than ``content()``, which is
-    the ``input_hash`` of one made now; nothing is read where its ``source`` answers that."""
+    """Check whether a record, if it exists, was made from something else than ``content()``, the
+    ``input_hash`` of one made now. Nothing is read if ``source`` decides."""
     if source is SourceChange.UNCHANGED:
         return False
     entry = index.get(key)
@@ -376,7 +379,7 @@ def is_outdated(
 
 
 class RunIndex:
-    """What files hold, each phase read after those before it; comparisons of answers in ``pairs``."""
+    """An index of a run's records: read phase after phase; comparisons of answers are in ``pairs``."""
 
     def __init__(self) -> None:
         self.rows = ItemRows()
@@ -394,9 +397,9 @@ class RunIndex:
         self.scored_factors: set[tuple[str, str]] = set()
         """(task, factor) of all scores on record."""
         self.may_be_invalid = False
-        """Whether a line may be no valid record, by what is read of it here, or follow from none."""
+        """Whether a line may be no valid record, or made from none, judging by the fields read here."""
         self.assumed: set[str] = set()
-        """Items that a count takes to be there, though nobody has supplied them yet."""
+        """Items counted as existing, though nobody has supplied them yet."""
 
     @property
     def files(self) -> tuple[RecordFiles, ...]:
@@ -405,7 +408,7 @@ class RunIndex:
 
     @property
     def damaged(self) -> list[tuple[Path, int]]:
-        """Lines that are no records, by file and offset."""
+        """Return lines that are no records, by file and offset."""
         return [line for files in self.files for line in files.damaged]
 
     def read(
@@ -415,10 +418,9 @@ class RunIndex:
         without: Mapping[Path, Collection[int]] = NOTHING,
         supplied: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> RunIndex:
-        """Take in what the folder holds of these phases; ``without`` names lines to leave out, by offset.
+        """Index the records of these phases; ``without`` names lines to skip, by offset.
 
-        ``supplied`` are items and answers as they are to stand in files that do not hold them so yet, or are
-        not there.
+        ``supplied`` are items and answers that will be written to files before a run starts.
         """
         notes, needed = RecordIndexer(self), set(phases)
 
@@ -441,21 +443,21 @@ class RunIndex:
         return self
 
     def assume_items(self, task: str, teacher: str, total: int) -> None:
-        """Count ``total`` items of a benchmark teacher that supplies none yet."""
+        """Count ``total`` items of a benchmark teacher that has supplied none yet."""
         if (task, teacher) not in self.items_by_teacher:
             ids = [item_id(task, teacher, n) for n in range(1, total + 1)]
             self.items_by_teacher[task, teacher] = {key: {} for key in ids}
             self.assumed.update(ids)
 
     def describe_discarded_replies(self) -> tuple[str, ...]:
-        """How many replies of teachers were discarded, in words."""
+        """Say how many replies of teachers were discarded."""
         counts = Counter[str]()
         for reasons in self.discarded_by_row.values():
             counts.update(reasons)
         return filtered_note(dict(counts.most_common()))
 
     def count_empty_answers(self) -> list[EmptyAnswers]:
-        """Of each student, how many of its good answers hold nothing."""
+        """Count for each student the good answers without text."""
         of_student: dict[str, Counter[Emptiness]] = {}
         for end, column in self.responses.columns.items():
             good = Counter(entry.empty for entry in column.entries.values() if entry.good)

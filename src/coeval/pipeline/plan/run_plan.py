@@ -1,4 +1,5 @@
-"""What a run is to hold: the items of its tasks, under its modes and its stance. `walk` goes over it."""
+"""The planned records of a run: the items of its tasks, under its modes and its policy. `walk` visits
+them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from coeval.store.rundir import RunDir
 
 
 class ChangedRecords(NamedTuple):
-    """Good records that no longer stand: why, by which recipes (hashes) they were and would be made."""
+    """Good records that are outdated: why, and the hashes of their recipes then and now."""
 
     phase: Phase
     task: str
@@ -32,7 +33,7 @@ class ChangedRecords(NamedTuple):
 
 
 class RecordStatus(NamedTuple):
-    """Whether a record is to be made (again), and why a good one would be made otherwise now.
+    """Whether a record is to be made (again), and how a good one differs from one made now.
 
     ``factors`` are those of an evaluation that are still to be scored.
     """
@@ -43,15 +44,14 @@ class RecordStatus(NamedTuple):
 
 
 UP_TO_DATE = RecordStatus(owed=False)
-"""Good, and just what would be made now: there is one such object."""
+"""The status of a good record that is what would be made now: there is one such object."""
 
 
 EntryT = TypeVar("EntryT", bound=RecordEntry)
 
 
 class _StatusCache(dict[EntryT | None, RecordStatus]):
-    """Where records stand, by their entry (None: not recorded): worked out once for all that are alike, which
-    share their entry."""
+    """Statuses by entry (None: not recorded), computed once for all records that share an entry."""
 
     def __missing__(self, entry: EntryT | None) -> RecordStatus:
         status = self._find_status(entry)
@@ -66,8 +66,8 @@ class _StatusCache(dict[EntryT | None, RecordStatus]):
 
 
 class RecordStatuses(_StatusCache[RecordEntry]):
-    """Those of what ``part`` makes in a phase of a task. ``redo``: good records that would be made otherwise
-    now are made again; ``accepts``: they are taken as they are."""
+    """Statuses of what ``part`` makes in a phase of a task. ``redo``: changed records are made again;
+    ``accepts``: they are taken as they are."""
 
     def __init__(self, phase: Phase, setup: TaskSetup, part: RoleModel, *, redo: bool, accepts: bool) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class RecordStatuses(_StatusCache[RecordEntry]):
 
 
 class EvaluationStatuses(RecordStatuses):
-    """Those of a judge's evaluations, which may hold some of the factors and lack others."""
+    """Statuses of a judge's evaluations, which may have some of the factors and lack others."""
 
     def _find_status(self, entry: RecordEntry | None) -> RecordStatus:
         criteria, redo = self._setup.criteria, self._redo
@@ -116,10 +116,10 @@ class EvaluationStatuses(RecordStatuses):
 
 
 class ComputedStatuses(_StatusCache[EvaluationEntry]):
-    """Those of records that are computed without a model, by the judge ``name``.
+    """Statuses of records that the rule-based judge ``name`` computes without a model.
 
-    ``criteria`` are the factors of checks with their hashes; labels have none, and their ``recipe``
-    alone tells. Computing costs nothing: with ``redo``, what no longer stands is computed again unasked.
+    ``criteria`` are the factors of checks with their hashes; labels have none, and only their ``recipe``
+    counts. Computing is free: with ``redo``, outdated records are computed again without being asked for.
     """
 
     def __init__(self, name: str, recipe: str, criteria: Mapping[str, str], *, redo: bool) -> None:
@@ -144,9 +144,9 @@ class ComputedStatuses(_StatusCache[EvaluationEntry]):
 def find_current_rows(
     rows: Iterable[int], columns: Iterable[tuple[Mapping[int, RecordEntry], Callable[[Any], bool]]]
 ) -> set[int]:
-    """Those of the ``rows`` of which the record in every column stands, or (None) is not wanted.
+    """Return the rows whose record in every column is current, or absent where None counts as current.
 
-    Each column comes with how to tell that. Records that are alike share an entry, which is asked about once.
+    Each column comes with its check. Records that are alike share an entry, which is checked once.
     """
     current_rows = set(rows)
     for entries, is_current in columns:
@@ -170,7 +170,7 @@ FED_BY: Mapping[str, str] = {
 
 
 class Slot(NamedTuple):
-    """An item of the plan: ``n`` counts from 1; ``teacher`` is None for items that are used as they lie."""
+    """A planned item: ``n`` counts from 1; ``teacher`` is None if the item is used as it is."""
 
     id: str
     n: int
@@ -179,11 +179,11 @@ class Slot(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A planned record, or (``key`` is empty) so many ``records`` that are alike.
+    """A planned record, or (``key`` is empty) a group of ``records`` that are alike.
 
-    ``name`` is its model's, and ``maker`` that model in its role; None where nobody is asked: for items as
-    they lie, labels and checks. ``calls`` are those of each owed record. ``waits``: it is made from
-    a record that is itself owed. ``entry``: the evaluation on record that it is held against.
+    ``name`` is its model's, ``maker`` that model in its role; None if no model is called: supplied items,
+    labels, checks. ``calls`` are per owed record. ``waits``: it is made from a record that is itself owed.
+    ``entry``: the evaluation on record.
     """
 
     phase: Phase
@@ -200,7 +200,7 @@ class Node(NamedTuple):
 
 
 class SparedRecords(NamedTuple):
-    """What is among the owed and is there already: it stays if what it was made from comes again the same."""
+    """Owed records that are on disk: they stay if what they were made from comes again unchanged."""
 
     phase: Phase
     teacher: str
@@ -210,7 +210,7 @@ class SparedRecords(NamedTuple):
 
 
 class KeptCombinations:
-    """Which combinations a phase's mode leaves as they are: those with any record."""
+    """The combinations of task and models that a phase's mode leaves as they are: those with any record."""
 
     _FIELDS: Mapping[str, tuple[int, ...]] = {
         # ids are task__teacher__n__student__judge: the places that name a combination
@@ -227,7 +227,8 @@ class KeptCombinations:
         return tuple(student_of(fields[index]) for index in self._places)
 
     def keeps(self, key: str) -> bool:
-        """Whether the record ``key``, present or not, belongs to a combination left as it is."""
+        """Check whether the record ``key``, present or not, belongs to a combination that is left as it
+        is."""
         return bool(self._left) and self._combination(id_fields(key)) in self._left
 
 
@@ -250,7 +251,7 @@ class Plan:
     ) -> None:
         self.setups = setups
         self.scores_by_rule = True
-        """Whether labels and checks have work too; set before anything is walked over."""
+        """Whether labels and checks are scored too; set before the plan is walked."""
         self.regenerated_ids = regenerated_ids
         self.recorded = recorded
         self.change_policy = stance
@@ -264,12 +265,12 @@ class Plan:
         self._grain = {phase: KeptCombinations(phase, modes[phase], ids[phase]) for phase in FLOWING}
         self._kept_phases = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
         self.selective = only_models is not None or bool(self._kept_phases)
-        """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
+        """Whether names or modes leave out work, so that each id has to be checked."""
         self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
     def reread_records(self, folder: RunDir, regenerated_ids: Set[str]) -> None:
-        """Hold the plan against what is recorded now. What its modes left as it was at first, they leave
-        still: what has been made since is not for that reason left by them."""
+        """Read the records again, and keep what the modes left as it was at first: later records do not count
+        there."""
         self.recorded = RunIndex()  # what was read before goes first: it may be a million records
         self._statuses.clear()
         self.regenerated_ids = regenerated_ids
@@ -281,7 +282,7 @@ class Plan:
     # --- items -------------------------------------------------------------------------------
 
     def list_slots(self, setup: TaskSetup) -> Iterator[Slot]:
-        """The items of a task: its teachers take turns, so that all of them are busy."""
+        """Yield the items of a task; teachers take turns, so that all are busy."""
         name, most = setup.task.name, setup.task.sampling.most
         status = self._list_kept_teachers(setup)
         for source in (*setup.sources, *status):
@@ -294,14 +295,14 @@ class Plan:
                 yield Slot(item_id(name, teacher.name, n), n, teacher, teacher.name)
 
     def count_unsupplied(self, setup: TaskSetup) -> dict[str, int]:
-        """How many items of a task each of its benchmark teachers has yet to supply."""
+        """Count the items of a task that each benchmark teacher has yet to supply."""
         name, most = setup.task.name, setup.task.sampling.most or 0
         supplied = {s: len(self.recorded.items_by_teacher.get((name, s), ())) for s in setup.sources}
         return {s: max(0, most - count) for s, count in supplied.items() if self.includes_any(s)}
 
     def _list_kept_teachers(self, setup: TaskSetup) -> list[str]:
-        """Teachers whose items are used as they lie on disk: where the mode says that the items are
-        left as they are, or where the configuration names no teacher for the task."""
+        """List teachers whose recorded items are used as they are: the mode keeps them, or the file names no
+        teacher."""
         recorded = [t for task, t in self.recorded.items_by_teacher if task == setup.task.name]
         grain = self._grain["data_generation"]
         if setup.teachers or setup.sources:
@@ -311,24 +312,26 @@ class Plan:
         return recorded
 
     def includes_record(self, phase: Phase, key: str, *models: str) -> bool:
-        """Whether names and modes leave the record ``key``, in which ``models`` take part, to this run."""
+        """Check whether names and modes leave the record ``key``, in which ``models`` take part, to this
+        run."""
         return not self.selective or (self.includes_any(*models) and not self._grain[phase].keeps(key))
 
     # --- responses and evaluations -----------------------------------------------------------
 
     def has_outdated_answer(self, item: str, response: str) -> bool:
-        """Whether an earlier phase of this run has made the item anew, and not its response."""
+        """Check whether this run has regenerated the item, but not its response."""
         return item in self.regenerated_ids and response not in self.regenerated_ids
 
     def can_complete(self, entry: EvaluationEntry | None, judge: RoleModel | None) -> bool:
-        """Whether what the judge gave before stays, so that only what it lacks is due; None: a check."""
+        """Check whether a judge's earlier scores stay, so that only missing factors are due; ``judge`` None:
+        a check."""
         if entry is None or not entry.good or not entry.scored:
             return False
         recipe = CHECK_RECIPE if judge is None else judge.recipe.hash
         return self.change_policy is not ChangePolicy.REDO or not entry.find_change(recipe)
 
     def list_rule_statuses(self, setup: TaskSetup) -> Iterator[ComputedStatuses]:
-        """Those of a task's labels and of its checks, where it has any."""
+        """Yield the statuses of a task's labels and of its checks, if it has any."""
         if not self.scores_by_rule:
             return
         accepted = self.change_policy is ChangePolicy.REPORT or self._accepts_changed("evaluation")
@@ -339,7 +342,8 @@ class Plan:
             yield ComputedStatuses(CHECK, CHECK_RECIPE, setup.check_hashes, redo=redo)
 
     def find_statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
-        """Those of what ``part`` makes in a phase of a task; `requested_for` is apart from them."""
+        """Return the statuses of what ``part`` makes in a phase of a task; `includes_record` is a separate
+        question."""
         key = (phase, setup.task.name, part.name)
         statuses = self._statuses.get(key)
         if statuses is None:
@@ -355,5 +359,5 @@ class Plan:
         return statuses
 
     def _accepts_changed(self, phase: Phase) -> bool:
-        """Whether good records of another configuration are taken as they are."""
+        """Check whether good records of another configuration are taken as they are."""
         return self.change_policy is ChangePolicy.KEEP or phase in self._kept_phases

@@ -1,4 +1,4 @@
-"""Who plays what: a configuration and a finished blueprint make a task's setup, ready to be asked."""
+"""The setup of a task: its configuration and finished blueprint, with each model in its roles."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from coeval.tables.documents import CutDocuments
 def build_role_model(
     model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int | None
 ) -> RoleModel:
-    """Who plays ``role`` at a task, asked by the template of this id."""
+    """Build a model in a role at a task, with its template and recipe."""
     described = bool(task.output_description.strip())
     template = find_template(task.prompt_library, template_id, model.name, described=described)
     spec, sampling, system = model.spec(), model.sampling(role), model.system_prompt(role)
     fields = build_task_variables(task)
-    shown = hash_template_parts(task.name, template_id, template, fields, role)
+    template_hashes = hash_template_parts(task.name, template_id, template, fields, role)
     if "answer_format" in placeholders(template):
-        shown[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
+        template_hashes[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
     return RoleModel(
         name=model.name,
         model=spec.model,
         role=role,
         sampling=sampling,
-        recipe=recipe(spec, role, sampling, system, shown),
+        recipe=recipe(spec, role, sampling, system, template_hashes),
         system=system,
         seed=base_seed(spec, sampling, run_seed if model.accepts_run_seed(role) else None),
         template=template,
@@ -53,16 +53,14 @@ PROPOSED_PREFIX = "(proposed "
 
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
-    """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done; ``reasons`` says
-    whether judges give any, as the ``rationale`` of ``task`` does then.
+    """One task with its models. ``rubric`` and ``space`` are known once phases 1–2 are done; ``reasons`` says
+    whether judges give reasons, as the ``rationale`` of ``task`` then does.
 
-    ``teachers`` are the models that write items for it; ``sources`` the benchmark teachers whose
-    items it uses as well. Students that are ``given`` are not asked: their answers exist.
-    ``criteria`` maps each factor that judges score to the hash of
-    its criterion and scale; factors named like a label attribute are compared, not judged, and a setup
-    without criteria has no judges. ``form`` is what judges are asked; ``pairs`` what they compare, where they
-    score nothing.
-    ``checks`` are the factors that are computed, ``check_hashes`` what their scores follow from.
+    ``teachers`` are the models that write its items; ``sources`` the benchmark teachers that supply some.
+    ``answered_students`` have existing answers and are not called. ``criteria`` maps each judged factor to
+    the hash of its criterion and scale; factors named like a label are compared, not judged, and without
+    criteria there are no judges. ``form`` is what judges are asked; ``pairs`` what they compare if they
+    score nothing. ``checks`` are the computed factors, ``check_hashes`` what their scores depend on.
     """
 
     task: TaskConfig
@@ -84,11 +82,14 @@ class TaskSetup:
     def recipes(self) -> list[Recipe]:
         return [cast.recipe for cast in (*self.teachers, *self.students, *self.judges)]
 
-    def with_recorded_recipes(self, known: Mapping[str, Mapping[str, str]]) -> TaskSetup:
-        """Return the setup with the recipes of ``known``, parts by hash, where functions are not here."""
+    def with_recorded_recipes(self, recipes_by_hash: Mapping[str, Mapping[str, str]]) -> TaskSetup:
+        """Copy the setup with the recipes of ``known`` (parts by hash) for functions whose source is not
+        here."""
 
         def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
-            return tuple(replace(each, recipe=as_recorded(each.recipe, known)) for each in players)
+            return tuple(
+                replace(player, recipe=as_recorded(player.recipe, recipes_by_hash)) for player in players
+            )
 
         return replace(
             self, teachers=cast(self.teachers), students=cast(self.students), judges=cast(self.judges)
@@ -96,20 +97,20 @@ class TaskSetup:
 
     @property
     def labels(self) -> dict[str, list[str]]:
-        """Each label attribute with the values that an answer may give to it."""
+        """Return each label attribute with the values that an answer may give."""
         return {name: self.space.target.get(name, []) for name in self.task.label_attributes}
 
     @property
     def shows_nuance(self) -> bool:
-        """Whether a student or a judge is shown what nuance an item has."""
+        """Check whether a student or a judge is shown an item's nuance."""
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
     def describe_clipped_ranges(self) -> Iterator[str]:
-        """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each; and
-        that judges give no reasons, for want of room, once their factors are known."""
-        are_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
+        """Say which sampling ranges exceed the proposed attributes, and that limits leave no room for judges'
+        reasons."""
+        factors_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
         problem = self.reasons.limit_problem
-        if self.judges and are_known and self.reasons.stated is None and problem:
+        if self.judges and factors_known and self.reasons.stated is None and problem:
             yield f"{self.task.name}: judges give no reasons: {problem}, or set `rationale`"
         task, space = self.task, self.space
         others = [name for name in space.target if name not in space.labels]
@@ -122,7 +123,7 @@ class TaskSetup:
                 yield f"tasks.{task.name}.sampling.{kind} {clipping(requested, names)}"
 
     def describe_shortfalls(self) -> Iterator[str]:
-        """What of the target attributes the items of one teacher cannot cover, a sentence each."""
+        """Say which target attributes the items of one teacher cannot cover."""
         total = self.task.sampling.most
         if self.teachers and total is not None and self.space.target:
             prefix = "of each teacher alone: " if len(self.teachers) > 1 else ""
@@ -130,7 +131,7 @@ class TaskSetup:
 
     @property
     def response_weight(self) -> int:
-        """Records that one response may bring about, itself included."""
+        """Return how many records one response may lead to, itself included."""
         judgments = len(self.judges)
         if self.pairs is not None:  # a comparison comes of two answers
             judgments *= len(self.pairs.orders)
@@ -156,7 +157,7 @@ UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
 def build_setup(
     config: Config, task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None = None
 ) -> TaskSetup:
-    """A task with its cast, attributes and rubric; its ``documents`` where items may be written."""
+    """Build a task's setup; ``documents`` are needed only where items may be written."""
     names = list_item_writers(config, task)
     writers = [model for model in config.with_role("teacher") if model.name in names]
     judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
@@ -172,15 +173,15 @@ def build_setup(
     form = build_judge_form(task, judged)
     criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
-    given = config.students_with_answers(task)
+    answered = config.students_with_answers(task)
     checks = {name: read_check(options) for name, options in task.checks.items() if name not in labels}
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
     def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
         # what nobody judges is no criterion of a comparison
-        shown = settled.model_copy(update={"rubric": judged}) if template == COMPARE_PAIR else settled
+        task_as_shown = settled.model_copy(update={"rubric": judged}) if template == COMPARE_PAIR else settled
         return tuple(
-            build_role_model(model, role, shown, template, config.experiment.seed) for model in models
+            build_role_model(model, role, task_as_shown, template, config.experiment.seed) for model in models
         )
 
     students = (
@@ -188,14 +189,14 @@ def build_setup(
             replace(student, labels=declared)
             for student in cast(config.with_role("student"), "student", "test")
         ),
-        *(RoleModel(name=name, model=name, role="student", recipe=GIVEN) for name in given),
+        *(RoleModel(name=name, model=name, role="student", recipe=GIVEN) for name in answered),
     )
     return TaskSetup(
         task=task,
         teachers=cast(writers, "teacher", "sample" if task.documents is None else FROM_DOCUMENTS),
         sources=list_item_suppliers(config, task),
         students=students,
-        answered_students=frozenset(given),
+        answered_students=frozenset(answered),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
         space=_build_item_space(task, blueprint, documents),
@@ -209,7 +210,7 @@ def build_setup(
 
 
 def build_judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm:
-    """What judges of a task, its ``rationale`` settled, are asked about these factors."""
+    """Return what judges are asked about these factors of a task, whose ``rationale`` is settled."""
     scales = {factor: task.scale_of(factor) for factor in criteria}
     return JudgeForm(criteria, scales, rationale=bool(task.rationale))
 

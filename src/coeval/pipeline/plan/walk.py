@@ -1,9 +1,9 @@
-"""The one walk over a plan: its records as nodes, each with who makes it, where it stands and what it takes.
+"""The one walk over a plan: its records as nodes, each with its maker, its status and its calls.
 
-Counting (`count_plan`), running (`coeval.pipeline.run_flow`) and telling what is missing
-(`coeval.pipeline.upkeep.gaps`) fold these nodes, so they agree. A plan may have a million of them: what
-stands, and what follows from records that are all owed, is counted, and comes at the end as one node for all
-that are group.
+Counting (`count_plan`), running (`coeval.pipeline.run_flow`) and reporting gaps
+(`coeval.pipeline.upkeep.gaps`) all fold these nodes, so they agree. A plan may have a million records:
+those that are up to date, and those that follow from owed ones, are only counted, and come at the end as
+one node per group of equals.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.record_index import NO_ROW
 
 IsOutdated: TypeAlias = Callable[[Phase, str], bool]
-"""Whether what is recorded by an id was made from something else than what there is now."""
+"""Tells whether the record of an id was made from something else than its source of now."""
 
 
 def assume_outdated(_: Phase, __: str) -> bool:
-    """What it is made from is to be made first, and will be another."""
+    """Take every record as outdated: its source will be made again, with other content."""
     return True
 
 
 def assume_current(_: Phase, __: str) -> bool:
-    """What it is made from is there, or comes again the same."""
+    """Take every record as current: its source exists, or comes again unchanged."""
     return False
 
 
 def find_spared(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[SparedRecords]:
-    """What of the nodes that were to follow need not be made, since what they follow from is the same."""
+    """Yield what of the nodes ``foreseen`` need not be made, by those that are ``real``: their sources are
+    unchanged."""
     owed = {node.key: node.calls for node in real if node.owed}
     for node in foreseen:
         left = owed.get(node.key)
@@ -59,8 +60,8 @@ def find_spared(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[Spar
 
 
 class _ModelColumn(NamedTuple):
-    """What one model makes (of a student, one of its samples): its name, how its records' ids end, where
-    those that are recorded stand."""
+    """What one model makes (of a student, one sample): its name, the suffix of its records' ids, the statuses
+    of recorded ones."""
 
     name: str
     suffix: str
@@ -69,7 +70,7 @@ class _ModelColumn(NamedTuple):
 
 
 class _RuleColumn(NamedTuple):
-    """What is computed of each answer without a model: comparisons of labels, or checks."""
+    """What is computed of each answer without a model: label scores, or checks."""
 
     name: str
     suffix: str
@@ -77,9 +78,10 @@ class _RuleColumn(NamedTuple):
 
 
 class _PairColumn(NamedTuple):
-    """One comparison of every item: the places of its students and judge, how ids end, what is recorded."""
+    """One comparison of every item: indices of its students and judge, suffix of ids, getter of recorded
+    ones."""
 
-    of: OrderedPair
+    pair: OrderedPair
     first: int
     second: int
     judge: int
@@ -88,12 +90,12 @@ class _PairColumn(NamedTuple):
 
 
 AnswerStates: TypeAlias = Sequence[bool | None]
-"""Of each answer to an item: whether it is there, or is owed (False), or will not come (None)."""
+"""For each answer to an item: True: on record, False: owed, None: will not come."""
 
 
 class _GroupCounts:
-    """Of a teacher's items and what follows from them: how many records stand, and how many are made anew;
-    ``whole``: the items that stand with all that follows from them."""
+    """Counts of a teacher's records that need no node each: up to date, or to be regenerated; ``whole`` are
+    items up to date with everything that follows from them."""
 
     def __init__(self, students: int, judges: int, computed: int) -> None:
         self.whole = self.items = self.fresh_items = self.fresh_answers = 0
@@ -102,25 +104,28 @@ class _GroupCounts:
 
 
 class PlanWalk:
-    """The walk over one task. ``each``: every node that is owed comes by itself, so work can begin."""
+    """The walk over one task. ``each``: every owed node comes by itself, so work can begin."""
 
-    def __init__(self, plan: Plan, setup: TaskSetup, *, each: bool = False) -> None:
+    def __init__(self, plan: Plan, setup: TaskSetup, *, yield_each: bool = False) -> None:
         self._plan = plan
         self._recorded, self._includes_record = plan.recorded, plan.includes_record
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._computed = [_RuleColumn(s.name, SEPARATOR + s.name, s) for s in plan.list_rule_statuses(setup)]
-        self._gathers = not each and not plan.selective
+        self._gathers = not yield_each and not plan.selective
         self._answered_students = setup.answered_students
         self.unanswered: Counter[str] = Counter()
-        """Answers that exist and are not there, by student; complete once `alike` was walked over."""
+        """Missing existing answers, by student; complete once `list_grouped_nodes` was consumed."""
 
         def makers(phase: Phase, parts: Iterable[RoleModel]) -> list[_ModelColumn]:
             return [
                 _ModelColumn(
-                    p.name, SEPARATOR + answer_name(p.name, k), plan.find_statuses(phase, setup, p), each
+                    p.name,
+                    SEPARATOR + answer_name(p.name, k),
+                    plan.find_statuses(phase, setup, p),
+                    yield_each,
                 )
                 for p in parts
-                for k, each in enumerate(p.sampled())
+                for k, yield_each in enumerate(p.sampled())
             ]
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
@@ -146,24 +151,25 @@ class PlanWalk:
         self._passages = frozenset(passage.key for passage in setup.space.passages)
         self._outdated: dict[RecordEntry, RecordEntry] = {}
         self._setup = setup
-        by_row = not (each or plan.selective or plan.regenerated_ids)
+        by_row = not (yield_each or plan.selective or plan.regenerated_ids)
         self._current_rows = (
             find_current_rows(self._recorded.rows.values(), self._list_columns()) if by_row else set[int]()
         )
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
 
     def _list_pair_columns(self, design: PairDesign) -> Iterator[_PairColumn]:
-        place = {student.name: at for at, student in reversed([*enumerate(self._students)])}  # of sample 0
-        for of in design.orders:
+        index_of = {student.name: at for at, student in reversed([*enumerate(self._students)])}  # of sample 0
+        for pair in design.orders:
             for at, judge in enumerate(self._judges):
-                suffix = SEPARATOR + pair_name(*of) + judge.suffix
+                suffix = SEPARATOR + pair_name(*pair) + judge.suffix
                 entry = self._recorded.pairs.entry_getter(suffix)
-                yield _PairColumn(of, place[of.first], place[of.second], at, suffix, entry)
+                yield _PairColumn(pair, index_of[pair.first], index_of[pair.second], at, suffix, entry)
 
     # --- items -------------------------------------------------------------------------------
 
     def walk_slot(self, slot: Slot) -> Iterator[Node]:
-        """What is owed, or to be told, of an item and of what follows from it; the rest is in `alike`."""
+        """Yield the owed or changed records of an item and its followers; the others come by
+        `list_grouped_nodes`."""
         row = self._recorded.rows.get(slot.id, NO_ROW)
         entry, teacher = self._item(row), slot.teacher_name
         if entry is not None and self._passages and not self._has_current_passages(row):
@@ -196,13 +202,13 @@ class PlanWalk:
             yield from self.walk_answers(slot.id, teacher, assume_outdated, waits=True)
 
     def _has_current_passages(self, row: int) -> bool:
-        """Whether the passages that an item was made from, if any, are still there."""
+        """Check whether the passages that an item was made from, if any, still exist."""
         about = self._recorded.passage_keys_by_row.get(row)
         keys = about.split("+") if about else []
         return about is None or (len(keys) == self._setup.space.per_item and self._passages.issuperset(keys))
 
     def _list_columns(self) -> Iterator[tuple[Mapping[int, RecordEntry], Callable[[Any], bool]]]:
-        """What may follow from items: records by the item's row, and how to tell whether one stands."""
+        """Yield the recorded followers of items by row, each with the check whether one is current."""
         answers, verdicts = self._recorded.responses.columns, self._recorded.evaluations.columns
         for student in self._students:
             yield answers[student.suffix].entries, student.statuses.is_current
@@ -210,9 +216,9 @@ class PlanWalk:
                 yield verdicts[student.suffix + judge.suffix].entries, judge.statuses.is_current
             for computed in self._computed:
                 yield verdicts[student.suffix + computed.suffix].entries, computed.statuses.is_current
-        for each in self._comparisons:
-            settles = self._judges[each.judge].statuses.is_current
-            yield self._recorded.pairs.columns[each.suffix].entries, settles
+        for column in self._comparisons:
+            settles = self._judges[column.judge].statuses.is_current
+            yield self._recorded.pairs.columns[column.suffix].entries, settles
 
     # --- responses and evaluations -----------------------------------------------------------
 
@@ -226,13 +232,13 @@ class PlanWalk:
         group: _GroupCounts | None = None,
         waiting: bool = True,
     ) -> Iterator[Node]:
-        """What is owed, or to be told, of the answers to an item and of what follows from them; without
-        ``waiting``, not what follows from answers that are themselves owed."""
+        """Yield the owed or changed answers to an item, and their followers; without ``waiting``, not the
+        followers of owed answers."""
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
         ready: list[bool | None] = [None] * len(self._students)
-        for place, student in enumerate(self._students):
+        for index, student in enumerate(self._students):
             key, names = item + student.suffix, (teacher, student.name)
-            entry = held = self._answers[place](row)
+            entry = held = self._answers[index](row)
             if entry is not None and (
                 is_outdated("response_collection", key) or plan.has_outdated_answer(item, key)
             ):
@@ -247,14 +253,14 @@ class PlanWalk:
             good = entry is not None and entry.good
             if not owed and not good:
                 continue
-            ready[place] = not owed
+            ready[index] = not owed
             if owed or status is not UP_TO_DATE:
                 part, calls = student.part, int(owed)
                 yield Node(
                     "response_collection", key, teacher, student.name, part, status, owed, calls, waits
                 )
             elif group is not None:
-                group.answers[place] += 1
+                group.answers[index] += 1
             if not owed:
                 yield from self.walk_judgments(key, names, is_outdated, group=group)
                 continue
@@ -270,10 +276,10 @@ class PlanWalk:
             )
 
     def find_answer_states(self, item: str) -> AnswerStates:
-        """Whether the answers to an item are there, as they are on record; None where one is not."""
+        """Return for each answer to an item whether it is on record: True or None."""
         row = self._recorded.rows.get(item, NO_ROW)
-        found = (get(row) for get in self._answers)
-        return [True if entry is not None and entry.good else None for entry in found]
+        entries = (get(row) for get in self._answers)
+        return [True if entry is not None and entry.good else None for entry in entries]
 
     def walk_pairs(
         self,
@@ -284,17 +290,19 @@ class PlanWalk:
         outdated: bool,
         group: _GroupCounts | None = None,
     ) -> Iterator[Node]:
-        """What is owed, or to be told, of the comparisons of answers to an item; ``anew``: none on record
-        counts. A comparison whose answer is made again is made again too, whatever the answer says."""
+        """Yield the owed or changed comparisons of answers to an item; ``outdated``: none on record counts.
+
+        A comparison is made again whenever one of its answers is, even if that answer comes out the same.
+        """
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
-        for of, first, second, at, suffix, get in self._comparisons:
+        for pair, first, second, at, suffix, get in self._comparisons:
             if ready[first] is None or ready[second] is None:
                 continue
             waits = not (ready[first] and ready[second])
             judge, key = self._judges[at], item + suffix
             entry = None if outdated or waits else get(row)
             if entry is not None and plan.regenerated_ids and key not in plan.regenerated_ids:
-                answers = {item + self._students[place].suffix for place in (first, second)}
+                answers = {item + self._students[index].suffix for index in (first, second)}
                 entry = None if not answers.isdisjoint(plan.regenerated_ids) else entry
             status = judge.statuses[entry]
             if status is UP_TO_DATE:
@@ -303,7 +311,7 @@ class PlanWalk:
             elif waits and group is not None and self._gathers:
                 group.fresh_pairs[at] += 1
             else:
-                owed = status.owed and self._includes_record("evaluation", key, teacher, *of, judge.name)
+                owed = status.owed and self._includes_record("evaluation", key, teacher, *pair, judge.name)
                 if owed or (entry is not None and entry.good):
                     yield Node(
                         "evaluation", key, teacher, judge.name, judge.part, status, owed, int(owed), waits
@@ -318,13 +326,13 @@ class PlanWalk:
         waits: bool = False,
         group: _GroupCounts | None = None,
     ) -> Iterator[Node]:
-        """What is owed, or to be told, of the judgments of an answer; ``names``: its teacher and student."""
+        """Yield the owed or changed judgments of an answer; ``names``: its teacher and student."""
         plan, teacher, item = self._plan, names[0], item_part(response, 1)
         row = self._recorded.rows.get(item, NO_ROW)
         is_regenerated = bool(plan.regenerated_ids) and response in plan.regenerated_ids
         held = [get(row) for get in self._verdicts[response[len(item) :]]]
-        for place, (name, suffix, statuses, part) in enumerate(self._scoring):
-            entry = held[place]
+        for index, (name, suffix, statuses, part) in enumerate(self._scoring):
+            entry = held[index]
             stale = is_regenerated and response + suffix not in plan.regenerated_ids
             if entry is not None and (
                 stale or (is_outdated is not assume_current and is_outdated("evaluation", response + suffix))
@@ -333,7 +341,7 @@ class PlanWalk:
             status = statuses[entry]
             if status is UP_TO_DATE:  # nearly always, in a run that goes on
                 if group is not None:
-                    group.verdicts[place] += 1
+                    group.verdicts[index] += 1
                 continue
             key = response + suffix
             owed = status.owed and (
@@ -342,46 +350,47 @@ class PlanWalk:
             if owed or (entry is not None and entry.good):
                 calls = (len(status.factors) if self._per_factor else 1) if owed else 0
                 yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, 1, entry)
-        for place, (name, suffix, computed) in enumerate(self._computed):
+        for index, (name, suffix, computed) in enumerate(self._computed):
             key = response + suffix
-            entry = known = held[len(self._scoring) + place]
+            entry = recorded = held[len(self._scoring) + index]
             stale = is_regenerated and key not in plan.regenerated_ids
-            if known is not None and (stale or is_outdated("evaluation", key)):
+            if recorded is not None and (stale or is_outdated("evaluation", key)):
                 entry = None
             status = computed[entry]
             if status.owed and (not plan.selective or self._includes_record("evaluation", key, *names, name)):
                 yield Node("evaluation", key, teacher, name, None, status, True, 0, waits, 1, entry)
-            elif group is not None and known is not None:
-                group.computed[place] += 1
+            elif group is not None and recorded is not None:
+                group.computed[index] += 1
 
     def list_answer_ids(self, item: str) -> list[str]:
-        """The ids of the answers to an item."""
+        """List the ids of the answers to an item."""
         return [item + student.suffix for student in self._students]
 
     def list_judgment_ids(self, response: str) -> list[str]:
-        """The ids of the judgments of an answer, its labels and checks among them."""
-        suffixes = (*(judge.suffix for judge in self._scoring), *(each.suffix for each in self._computed))
+        """List the ids of the judgments of an answer, label scores and checks included."""
+        suffixes = (*(judge.suffix for judge in self._scoring), *(column.suffix for column in self._computed))
         return [response + suffix for suffix in suffixes]
 
     def list_pair_ids(self, response: str) -> Iterator[str]:
-        """The ids of the comparisons of an answer with others."""
+        """Yield the ids of the comparisons of an answer with others."""
         item = item_part(response, 1)
-        for each in self._comparisons:
-            if response[len(item) :] in (self._students[at].suffix for at in (each.first, each.second)):
-                yield item + each.suffix
+        for column in self._comparisons:
+            if response[len(item) :] in (self._students[at].suffix for at in (column.first, column.second)):
+                yield item + column.suffix
 
     def _count_calls(self, status: RecordStatus) -> int:
         return len(status.factors) if self._per_factor else 1
 
-    # --- what is alike -----------------------------------------------------------------------
+    # --- groups of equal records -----------------------------------------------------------------------
 
     @property
     def spared(self) -> Iterable[SparedRecords]:
-        """Of what was walked over: a sum for each phase, teacher and model."""
+        """Return the sums of spared records so far, by phase, teacher and model."""
         return self._spared.values()
 
     def list_grouped_nodes(self) -> Iterator[Node]:
-        """What was walked over and did not come by itself: one node for all that are group."""
+        """Yield what did not come by itself: one node for all records of a phase, teacher and model that are
+        alike."""
         return (node for node in self._group_nodes() if node.records)
 
     def _group_nodes(self) -> Iterator[Node]:
@@ -394,7 +403,7 @@ class PlanWalk:
                 yield self._make_group_node(
                     "response_collection", teacher, student, UP_TO_DATE, count + counts.whole
                 )
-            pairs = Counter(each.judge for each in self._comparisons)
+            pairs = Counter(column.judge for column in self._comparisons)
             for at, (judge, count) in enumerate(zip(self._judges, counts.verdicts, strict=True)):
                 whole = counts.whole * pairs[at] if self._comparisons else answers
                 yield self._make_group_node("evaluation", teacher, judge, UP_TO_DATE, count + whole)
@@ -403,7 +412,8 @@ class PlanWalk:
             yield from self._group_regenerated_nodes(teacher, counts)
 
     def _group_regenerated_nodes(self, teacher: str, counts: _GroupCounts) -> Iterator[Node]:
-        """What follows from items and answers that are made anew: all is owed, whatever is recorded."""
+        """Yield the followers of items and answers that will be regenerated: all are owed, whatever is
+        recorded."""
         items, answers = counts.fresh_items, counts.fresh_answers
         self.unanswered.update(dict.fromkeys(self._answered_students, items))
         for student in self._called_students:
@@ -411,8 +421,8 @@ class PlanWalk:
                 "response_collection", teacher, student, student.statuses[None], items
             )
         answers += items * len(self._called_students)
-        asked = {student.name for student in self._called_students}
-        pairs = Counter(each.judge for each in self._comparisons if asked.issuperset(each.of))
+        called = {student.name for student in self._called_students}
+        pairs = Counter(column.judge for column in self._comparisons if called.issuperset(column.pair))
         for at, judge in enumerate(self._judges):
             made = items * pairs[at] + counts.fresh_pairs[at] if self._comparisons else answers
             yield self._make_group_node("evaluation", teacher, judge, judge.statuses[None], made)
@@ -427,6 +437,7 @@ class PlanWalk:
         status: RecordStatus,
         records: int,
     ) -> Node:
+        """Make one node for this many records that are alike."""
         name, part, calls = teacher if maker is None else maker.name, None, 0
         if isinstance(maker, _ModelColumn):
             part = maker.part
@@ -435,7 +446,7 @@ class PlanWalk:
         return Node(phase, "", teacher, name, part, status, status.owed, calls, status.owed, records)
 
     def _note_spared(self, response: str, names: tuple[str, str], student: _ModelColumn) -> None:
-        """Note what is not made where an item, or an answer, that was lost comes again the same."""
+        """Note which followers need not be made if a lost item or answer comes again unchanged."""
         entry = self._recorded.responses.get(response)
         left = self._includes_record("response_collection", response, *names)
         if entry is not None and entry.good:
@@ -453,7 +464,7 @@ class PlanWalk:
             self._add_spared(spared)
 
     def _add_spared(self, more: SparedRecords) -> None:
-        known = self._spared.get(more[:3])
-        if known is not None:
-            more = more._replace(records=known.records + more.records, calls=known.calls + more.calls)
+        total = self._spared.get(more[:3])
+        if total is not None:
+            more = more._replace(records=total.records + more.records, calls=total.calls + more.calls)
         self._spared[more[:3]] = more

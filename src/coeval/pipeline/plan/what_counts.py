@@ -1,5 +1,5 @@
-"""What counts in a run's tables and measures: it follows from what lies in its folder alone, the
-configuration and what was taken over, and never from how the run was last started."""
+"""What counts in a run's tables: it follows from the configuration and inherited names in its folder, never
+from how the run was last started."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from coeval.store.rundir import RunDir
 
 
 def read_planned_names(folder: RunDir) -> Planned | None:
-    """What counts: the names that the run's ``config.yaml`` holds, and those that ``resume_from`` took
-    over. None where there is no such file (older layouts).
+    """Read the names that count: those in the run's ``config.yaml``, and inherited ones. None without such a
+    file (older layouts).
 
-    Where no model plays a role, whoever is on record counts; where phase 3 leaves the items that are there
-    (Keep, Model), no total cuts them off. The rules of a start (does the source still exist?) are not asked
-    of what has run.
+    If no model plays a role, everybody on record counts; if phase 3 keeps existing items (Keep, Model), no
+    total limits them. Rules of a start (does the source still exist?) are not applied.
 
-    Raises ConfigError: the file is there and is no configuration; StoreError: a rubric that teachers wrote,
-    or what was taken over, cannot be read.
+    Raises ConfigError: the file is no configuration; StoreError: a rubric by teachers, or the inherited
+    names, cannot be read.
     """
     if not folder.config.exists():
         return None
@@ -42,10 +41,10 @@ def read_planned_names(folder: RunDir) -> Planned | None:
     students = frozenset({model.name for model in config.with_role("student")} | answered) or None
     players = [*config.models, *config.with_role("student")]
     families = {
-        each.name: str(each.parameters.get("family") or each.parameters.get("model") or each.name)
-        for each in players
+        player.name: str(player.parameters.get("family") or player.parameters.get("model") or player.name)
+        for player in players
     }
-    simulated = frozenset(each.name for each in players if each.interface == "simulated")
+    simulated = frozenset(player.name for player in players if player.interface == "simulated")
     labels = {model.name: model.label for model in config.models if model.label is not None}
     labels |= {student.name: student.label for student in config.students if student.label is not None}
     counted_students = _add_names(students, _select_names(inherited, "student"))
@@ -56,7 +55,7 @@ def read_planned_names(folder: RunDir) -> Planned | None:
         for name in answered - everybody
     }
     some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
-    requested = {each.name: each.spec().open_names for each in players}
+    requested = {player.name: player.spec().open_names for player in players}
     return Planned(counted_students, named | others, families, simulated, labels, samples, some, requested)
 
 
@@ -101,8 +100,10 @@ def _list_teachers(config: Config, task: TaskConfig) -> Names:
 
 
 def _read_factors(task: TaskConfig, folder: RunDir) -> Names:
-    """The factors that the file declares; those of phase 2 where teachers write them. A declared rubric
-    keeps there what the file has lost."""
+    """Return the factors of a declared rubric, else those of phase 2; None if there are none yet.
+
+    A declared rubric's file of phase 2 keeps factors that the configuration has dropped.
+    """
     rubric = task.declared_rubric
     if not isinstance(rubric, dict):
         try:

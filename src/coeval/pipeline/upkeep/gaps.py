@@ -43,7 +43,7 @@ class FileGap:
 class Gaps:
     """``files`` in the order of the plan; ``unsettled`` are tasks whose phases 1–2 are not finished;
     ``short`` the files of items that people have to add to; ``mixed`` tells of records that are there and of
-    another configuration (`mixed_sentence`)."""
+    another configuration (`describe_mixed_records`)."""
 
     files: dict[Path, FileGap] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)
