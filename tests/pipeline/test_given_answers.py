@@ -129,7 +129,7 @@ def test_what_has_no_answer_is_missing_and_told(lab: Lab) -> None:
     assert (outcome.planned, outcome.missing, outcome.unsupplied) == (4, 2, 2)
     assert run.summary.phases["evaluation"].missing == 0
     (short,) = run.summary.short
-    assert short.way_out == "add 2 answers of prod-v7 to answers.csv"
+    assert short.remedy == "add 2 answers of prod-v7 to answers.csv"
     assert gaps(lab) == [("phase4_responses/sentiment.prod-v7.responses.jsonl", 2)]
     assert "response_collection" not in lab.meta()["phases_completed"]
     answers(lab.folder, [(text, mood) for _, text, mood in ROWS])
@@ -245,7 +245,7 @@ def test_the_table_of_the_items_holds_answers_too(lab: Lab, numbered: bool) -> N
     run = lab.run()
     assert run.exit_code == 3, "one cell is empty"
     assert run.summary is not None
-    assert [s.way_out for s in run.summary.short] == ["add 1 answer of prod-v8 to reviews.csv"]
+    assert [s.remedy for s in run.summary.short] == ["add 1 answer of prod-v8 to reviews.csv"]
     found = {label.student: (label.correct, label.n) for label in run.results().labels}
     assert found == {"prod-v7": (3, 3), "prod-v8": (0, 2)}
 

@@ -22,7 +22,7 @@ from coeval.models.transport.http import Http
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import ProposalWork
-from coeval.pipeline.phases.supplied import short_answers, short_supplies
+from coeval.pipeline.phases.supplied import find_short_answers, find_short_supplies
 from coeval.pipeline.plan.count_plan import (
     PlanCount,
     count_plan,
@@ -156,13 +156,13 @@ async def _run_with_barriers(run_session: RunSession, setups: list[TaskSetup]) -
 async def _settle_blueprints(start: StartedRun) -> list[TaskSetup]:
     """Run phases 1–2; return the setups of the tasks that can continue."""
     run_session, blueprint = start.run_session, start.blueprint
-    works = list(blueprint.works(run_session.asking))
+    works = list(blueprint.make_works(run_session.asking))
     if works:
         _show_forecast(start)
     proposals = await run_session.collect_proposals(works, blueprint.path)
     setups = []
     for task in run_session.config.tasks:
-        settled = None if run_session.interrupted else blueprint.settle(task, proposals)
+        settled = None if run_session.interrupted else blueprint.settle_task(task, proposals)
         if settled is not None:
             documents = start.preview.supply.documents.get(task.name)
             setups.append(build_setup(run_session.config, task, settled, documents))
@@ -283,8 +283,8 @@ def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     responses.planned += counts.unanswered.total()
     named_folder = run_folder(run_session.config)
     summary.short = [
-        *short_supplies(plan, named_folder),
-        *short_answers(counts.unanswered, run_session.config),
+        *find_short_supplies(plan, named_folder),
+        *find_short_answers(counts.unanswered, run_session.config),
     ]
     summary.mixed = _describe_mixed_records(run_session, plan)
     summary.notes += [summary.mixed] if summary.mixed else []

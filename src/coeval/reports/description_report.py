@@ -131,7 +131,7 @@ def attributes_table(preview: Preview) -> ReportTable:
 def _attributes(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
     kinds: tuple[Kind, ...] = KINDS[:2]
     for kind in kinds:
-        known: Mapping[str, list[str]] | None = preview.blueprint.known_part(task, kind)
+        known: Mapping[str, list[str]] | None = preview.blueprint.read_part(task, kind)
         if known is None:
             seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
             yield task.name, f"({PROPOSED})", kind, None
@@ -144,10 +144,10 @@ def rubric_table(preview: Preview) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for setup in preview.plan.setups:
         task = setup.task
-        known: Mapping[str, str] | None = preview.blueprint.known_part(task, "rubric")
+        known: Mapping[str, str] | None = preview.blueprint.read_part(task, "rubric")
         if known is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
-            known = preview.blueprint.heard_rubric(task)
+            known = preview.blueprint.read_rubric_so_far(task)
         for factor, criterion in known.items():
             compared = factor in task.label_attributes
             said = "compared with the item's value, without a judge" if compared else criterion

@@ -106,14 +106,14 @@ class _TaskPrompts:
 
     def __init__(self, setup: TaskSetup, preview: Preview) -> None:
         self._setup, self._preview = setup, preview
-        known = {kind: preview.blueprint.known_part(setup.task, kind) for kind in KINDS}
+        known = {kind: preview.blueprint.read_part(setup.task, kind) for kind in KINDS}
         self._known: Mapping[Kind, object | None] = known
         self._stand_ins = _StandIns()
 
     def all(self) -> Iterator[PlannedPrompt]:
         setup = self._setup
         for kind in KINDS:
-            owed = self._preview.blueprint.owed_proposals(setup.task, kind)
+            owed = self._preview.blueprint.list_owed_proposals(setup.task, kind)
             for alike in _alike([teacher for teacher, _ in owed]):
                 noun = "rubric" if kind == "rubric" else f"{kind} attributes"
                 requested = alike[0].prompt({}, None)

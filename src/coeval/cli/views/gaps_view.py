@@ -60,7 +60,7 @@ def tell_way_on(
     has something to ask before there are more items if more is ``owed``."""
     for supply in short:
         noun = "answers" if supply.student else "items"
-        say(console, f"No model makes the {noun} that are missing: {supply.way_out}.")
+        say(console, f"No model makes the {noun} that are missing: {supply.remedy}.")
     asks = not short or owed > sum(supply.missing for supply in short if not supply.gone)
     if first:
         say(console, first)

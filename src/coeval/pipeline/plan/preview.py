@@ -19,7 +19,7 @@ from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.answer_file import read_answer_files
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind
 from coeval.pipeline.phases.proposals import MOST_NAMES
-from coeval.pipeline.phases.supplied import Supply, read_supply, short_answers, with_found_labels
+from coeval.pipeline.phases.supplied import Supply, declare_item_labels, find_short_answers, read_supply
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan, refuse_changed_records
 from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
@@ -59,7 +59,7 @@ class Preview:
         Raises UsageError: good records are outdated whatever teachers propose, documents are missing, or
         records would be moved away for a run that could do nothing.
         """
-        changed = self.supply.changed_tables()
+        changed = self.supply.describe_changed_tables()
         refuse_changed_records(
             self.least, self.plan.setups, self.records_folder, options.change_policy, changed
         )
@@ -138,13 +138,13 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     folder.refuse_unreadable()
     source = None if options.continue_run else find_source_run(config)
     supply = read_start_supply(config, options) if supply is None else supply
-    config = with_found_labels(config, supply)
+    config = declare_item_labels(config, supply)
     recorded = _read_records(config, options, folder, source, supply)
     blueprint = _FutureBlueprint(config, options, folder, source)
     unsettled: set[str] = set()
     least, most = [], []
     for task in config.tasks:
-        drawn = blueprint.known(task)
+        drawn = blueprint.read_blueprint(task)
         if drawn is None:
             unsettled.add(task.name)
             small, large = _build_setup_bounds(
@@ -170,16 +170,16 @@ def _build_setup_bounds(
 ) -> tuple[TaskSetup, TaskSetup]:
     """Build the setups of an unsettled task with the smallest and the largest rubric that teachers may
     propose."""
-    target, nuanced = (blueprint.known_part(task, kind) or {} for kind in KINDS[:2])
+    target, nuanced = (blueprint.read_part(task, kind) or {} for kind in KINDS[:2])
 
     def setup(rubric: dict[str, str]) -> TaskSetup:
         return build_setup(config, task, TaskBlueprint(target, nuanced, rubric), documents)
 
-    if (known_rubric := blueprint.known_part(task, "rubric")) is not None:
+    if (known_rubric := blueprint.read_part(task, "rubric")) is not None:
         settled = setup(known_rubric)
         return settled, settled
-    rubric_so_far = blueprint.heard_rubric(task)
-    proposals = len(blueprint.owed_proposals(task, "rubric"))
+    rubric_so_far = blueprint.read_rubric_so_far(task)
+    proposals = len(blueprint.list_owed_proposals(task, "rubric"))
     proposed = {f"{PROPOSED_PREFIX}{n})": "" for n in range(1, MOST_NAMES * proposals + 1)}
     least = (
         setup(rubric_so_far)
@@ -243,12 +243,12 @@ class _FutureBlueprint(Blueprint):
         self._taken = frozenset(list_inherited_phases(config)) if source is not None else frozenset()
         self._extended = {task.name for task in config.tasks if task.rubric == "extend"}
 
-    def artifact(self, task: str, kind: Kind) -> Path:
-        own = super().artifact(task, kind)
+    def artifact_path(self, task: str, kind: Kind) -> Path:
+        own = super().artifact_path(task, kind)
         extended = kind == "rubric" and task in self._extended
         if self._source is None or PHASE_OF[kind] not in self._taken or extended or own.exists():
             return own
-        theirs = Blueprint(self._config, self._source, follow_file=False).artifact(task, kind)
+        theirs = Blueprint(self._config, self._source, follow_file=False).artifact_path(task, kind)
         older = theirs.with_name(theirs.name.replace(f"{task}_", f"{task}.", 1))
         return older if older.exists() and not theirs.exists() else theirs
 
@@ -312,7 +312,7 @@ def build_forecast(config: Config, preview: Preview) -> Forecast:
     planned: Counter[PhaseOfTask] = Counter()
     for task in config.tasks:
         for kind in KINDS:
-            proposals = len(preview.blueprint.owed_proposals(task, kind))
+            proposals = len(preview.blueprint.list_owed_proposals(task, kind))
             key = (PHASE_OF[kind], task.name)
             calls[key] = owed[key] = calls.get(key, NO_CALLS) + Calls(proposals, proposals)
             planned[key] += proposals
@@ -324,7 +324,7 @@ def build_forecast(config: Config, preview: Preview) -> Forecast:
             owed[key] = Calls(few.owed - few.spared, many.owed)
     warnings = [sentence for setup in preview.plan.setups for sentence in setup.describe_clipped_ranges()]
     warnings += preview.supply.remarks()
-    for short in short_answers(preview.plan_count.unanswered, config):
+    for short in find_short_answers(preview.plan_count.unanswered, config):
         answers = pluralize(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
     if empty_note := empty_answers_sentence(preview.plan.recorded.count_empty_answers(), "of"):

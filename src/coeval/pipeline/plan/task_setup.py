@@ -13,7 +13,7 @@ from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.verdict import criterion_hash
 from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, ReasonSetting, TaskConfig
-from coeval.pipeline.phases.answer_file import GIVEN
+from coeval.pipeline.phases.answer_file import EXISTING_ANSWERS
 from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, build_pair_design
 from coeval.pipeline.plan.recipes import build_task_variables, hash_template_parts
 from coeval.pipeline.prompts import COMPARE_PAIR, FROM_DOCUMENTS, find_template
@@ -189,7 +189,7 @@ def build_setup(
             replace(student, labels=declared)
             for student in cast(config.with_role("student"), "student", "test")
         ),
-        *(RoleModel(name=name, model=name, role="student", recipe=GIVEN) for name in answered),
+        *(RoleModel(name=name, model=name, role="student", recipe=EXISTING_ANSWERS) for name in answered),
     )
     return TaskSetup(
         task=task,

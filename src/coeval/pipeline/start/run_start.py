@@ -20,7 +20,7 @@ from coeval.models.batch.job_list import Batching, BatchMode, PollPace
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
-from coeval.pipeline.phases.supplied import with_found_labels
+from coeval.pipeline.phases.supplied import declare_item_labels
 from coeval.pipeline.plan.count_plan import read_recipes
 from coeval.pipeline.plan.preview import Preview, preview_run, read_start_supply
 from coeval.pipeline.plan.run_plan import FLOWING
@@ -86,7 +86,7 @@ async def start_run(
     config, choices = resolve_hosts(config, options, context.keys, prices)
     context = replace(context, batching=_choose_batching(config, options.batches, watcher))
     supply = read_start_supply(config, options)
-    supply.need_items()
+    supply.refuse_missing_items()
     opening = SessionOptions([model.spec() for model in options.models_to_open(config)], log=True)
     async with lock_and_open_session(config, prices, context, opening) as session:
         for choice in choices:
@@ -106,19 +106,19 @@ async def start_run(
 
             await estimate_at_start(config, preview, session, prices, phase_barriers=options.phase_barriers)
         _record_look(config, options, preview, watcher)
-        supply.put(folder)
+        supply.write_items(folder)
         meta = _prepare_folder(config, options, folder, watcher)
-        settled = with_found_labels(config, supply)
+        settled = declare_item_labels(config, supply)
         if preview.records_folder.path == folder.path:
             for files in preview.plan.recorded.files:
                 files.written()
-        supply.forget()
+        supply.drop_lines()
         anchored = folder.anchored()
         blueprint = Blueprint(
             settled, anchored, follow_file=options.continue_run, inherited=find_source_run(config)
         )
         run_session = RunSession(settled, options, anchored, session)
-        run_session.summary.notes += [remark for answers in supply.answers for remark in answers.said]
+        run_session.summary.notes += [remark for answers in supply.answers for remark in answers.notes]
         yield StartedRun(run_session, blueprint, meta, preview)
 
 

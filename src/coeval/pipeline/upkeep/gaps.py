@@ -18,7 +18,7 @@ from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
-from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
+from coeval.pipeline.phases.supplied import ShortSupply, find_short_answers, find_short_supplies
 from coeval.pipeline.plan.count_plan import PlanCount, count_plan, describe_mixed_records, read_recipes
 from coeval.pipeline.plan.preview import build_plan
 from coeval.pipeline.plan.recorded import RunIndex
@@ -105,8 +105,8 @@ def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Colle
     blueprint = Blueprint(config, folder, follow_file=True, inherited=find_source_run(config))
     setups, known = [], read_recipes(folder)
     for task in config.tasks:
-        unusable = any(blueprint.artifact(task.name, kind) in damaged for kind in KINDS)
-        drawn = None if unusable else blueprint.known(task)
+        unusable = any(blueprint.artifact_path(task.name, kind) in damaged for kind in KINDS)
+        drawn = None if unusable else blueprint.read_blueprint(task)
         if drawn is None:
             gaps.unsettled.append(task.name)
         else:
@@ -114,14 +114,14 @@ def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Colle
     plan = build_plan(
         config, RunOptions(continue_run=True, change_policy=ChangePolicy.REPORT), setups, recorded
     )
-    gaps.short = short_supplies(plan, folder)
+    gaps.short = find_short_supplies(plan, folder)
     for lacking in gaps.short:
         gaps.files[lacking.path] = FileGap("data_generation", planned=lacking.missing)
     found = count_plan(plan, _FileCount(folder, gaps))
     for (of, student), missing in found.unanswered.items():
         path = folder.responses(of, student)
         gaps.files.setdefault(path, FileGap("response_collection")).planned += missing
-    gaps.short += short_answers(found.unanswered, config)
+    gaps.short += find_short_answers(found.unanswered, config)
     gaps.mixed = describe_mixed_records(found.changed)
     return gaps
 

@@ -19,7 +19,7 @@ from coeval.pipeline.config.findings import Suggestion
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
-from coeval.pipeline.phases.item_file import made_item
+from coeval.pipeline.phases.item_file import build_item
 from coeval.pipeline.run_options import run_folder
 from coeval.store.jsonl import replaced_whole
 from coeval.store.output_folder import existing_run
@@ -210,7 +210,7 @@ def _put(
         with replaced_whole(place.path) as file:
             for found in stream:
                 items += 1
-                file.write(made_item(found.item, prefix, names, found.place).line)
+                file.write(build_item(found.item, prefix, names, found.place).line)
             _refuse_flawed(harvest, needed, items)
             file.flush()
             if stands:

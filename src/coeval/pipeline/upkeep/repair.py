@@ -38,8 +38,8 @@ from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, locate_item_file
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
-from coeval.pipeline.phases.item_file import read_item
-from coeval.pipeline.phases.supplied import ShortSupply, stored_supply
+from coeval.pipeline.phases.item_file import parse_item_line
+from coeval.pipeline.phases.supplied import ShortSupply, read_stored_supply
 from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
@@ -111,7 +111,7 @@ class Examiner:
         A benchmark's items (those of ``source``) are read as they were written by hand.
         """
         if source is not None:
-            found = read_item(line, source.task.name, source.teacher)
+            found = parse_item_line(line, source.task.name, source.teacher)
             return Flaw("item", found) if isinstance(found, str) else self._flaw(found.item) or found.item
         try:
             decode_utf8(line)
@@ -126,7 +126,7 @@ class Examiner:
     def know_replaced(self, line: bytes, source: ItemSource) -> None:
         """Take note of an item of one's own that gave way to others: answers to it are records of this run
         that no longer count, and none of them is damaged."""
-        found = read_item(line, source.task.name, source.teacher)
+        found = parse_item_line(line, source.task.name, source.teacher)
         if not isinstance(found, str):
             self._replaced.add(found.item.id)
 
@@ -343,7 +343,7 @@ def inspect_run(folder: RunDir, needed: RepairOptions) -> RepairReport:
         report.no_plan = config
         return report
     report = examine(folder, needed, config)
-    supplied = stored_supply(config, folder).rewritten
+    supplied = read_stored_supply(config, folder).rewritten
     recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
     count_gaps(folder, config, report, recorded, needed.phases)
     return report
@@ -557,7 +557,7 @@ def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
 
     Raises StoreError: a file cannot be read.
     """
-    supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten
+    supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).rewritten
     recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickInspection(recorded, None)

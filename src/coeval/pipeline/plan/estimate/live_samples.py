@@ -43,7 +43,7 @@ from coeval.pipeline.phases.document_items import DocumentItemWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
-    Judged,
+    JudgedAnswer,
     PairWork,
     PreparedItem,
     ResponseWork,
@@ -201,7 +201,7 @@ class _LiveSamples:
             factors = tuple(setup.criteria)
             if setup.task.evaluation_mode == "per_factor":
                 factors = (factors[number % len(factors)],)
-            judged, key = Judged(setup, prepared, response), evaluation_id(response.id, judge.name)
+            judged, key = JudgedAnswer(setup, prepared, response), evaluation_id(response.id, judge.name)
             if setup.pairs is not None:  # compared with itself: as long as any comparison
                 yield PairWork(asking, judge, key, NOT_TRIED, setup.pairs, judged, judged)
                 continue
@@ -263,10 +263,10 @@ class _LiveSamples:
         """The task with as many factors as are expected, where teachers are yet to propose its rubric:
         those that are known, then stand-ins."""
         task = setup.task
-        owed = len(self._preview.blueprint.owed_proposals(task, "rubric"))
+        owed = len(self._preview.blueprint.list_owed_proposals(task, "rubric"))
         if task.name not in self._preview.unsettled or not owed or not setup.judges:
             return setup
-        heard = self._preview.blueprint.heard_rubric(task)
+        heard = self._preview.blueprint.read_rubric_so_far(task)
         possible = merge_rubrics(heard, _STAND_IN)
         rubric = dict(islice(possible.items(), len(heard) + round(new_factors(owed).central)))
         form = build_judge_form(task, rubric)

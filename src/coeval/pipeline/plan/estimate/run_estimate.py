@@ -165,7 +165,7 @@ class _TaskShapes:
     def all(self) -> Iterator[CallShape]:
         setup, task = self.setup, self.setup.task
         proposals = [
-            (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.owed_proposals(task, kind)
+            (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.list_owed_proposals(task, kind)
         ]
         for kind, teacher in proposals:
             requested = self.requested_in(PHASE_OF[kind], teacher)._replace(role="proposing teacher")
@@ -240,7 +240,7 @@ class _TaskShapes:
         setup, task = self.setup, self.setup.task
         if task.name not in self.preview.unsettled or not proposing:
             return tuple(setup.criteria), exact(len(setup.criteria))
-        heard = self.preview.blueprint.heard_rubric(task)
+        heard = self.preview.blueprint.read_rubric_so_far(task)
         known = tuple(factor for factor in setup.criteria if factor in heard)
         new = new_factors(proposing)
         if known:  # it may be that nothing is added
