@@ -124,15 +124,15 @@ def test_what_repair_finds_nothing_wrong_with_is_good_or_failed(
     answers: list[Line], verdicts: list[Line]
 ) -> None:
     examiner = Examiner({})
-    examiner.examine("data_generation", json.dumps(WHOLE_ITEM).encode())
+    examiner.examine_line("data_generation", json.dumps(WHOLE_ITEM).encode())
     for phase, found in (("response_collection", answers), ("evaluation", verdicts)):
         for line in found:
-            record = examiner.examine(phase, json.dumps(line).encode())  # type: ignore[arg-type]
+            record = examiner.examine_line(phase, json.dumps(line).encode())  # type: ignore[arg-type]
             if isinstance(record, Flaw):
                 assert record.reason in ("value", "level", "origin")
             else:
                 assert is_good(record) is (line.get("status") != "failed")
-        examiner.examine("response_collection", json.dumps(WHOLE_ANSWER).encode())
+        examiner.examine_line("response_collection", json.dumps(WHOLE_ANSWER).encode())
 
 
 @given(STATUS, text("response"), st.sampled_from([{}, {"value": None}, {"value": {}}]))

@@ -24,7 +24,7 @@ from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.preview import forecast_start, preview_run
 from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.run_options import ChangePolicy, RunOptions
-from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, repair_run
 from coeval.store.rundir import RunDir
 
 ROWS = [
@@ -86,7 +86,7 @@ def warnings(lab: Lab, **how: Any) -> list[str]:
 def gaps(lab: Lab) -> list[tuple[str, int]]:
     found = find_missing_records(RunDir(lab.path)).gaps
     assert found is not None
-    return found.lacking
+    return found.lacking_files
 
 
 def test_answers_and_labels_need_no_model(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,12 +183,12 @@ def test_judgments_of_answers_that_a_table_no_longer_gives_are_not_damaged(lab: 
     answers(lab.folder, [(text, "good" if n == "4" else mood) for n, text, mood in ROWS[1:]])
     assert lab.run(continue_run=True, changed="redo").exit_code == 3
     assert len(lab.lines("evaluation")) == 8
-    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    found = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     assert not found.reasons
     assert coeval("repair", "--run", lab.path, "--dry-run").code == 0
     assert "not counted: 2 judgments without a good answer" in open_run(lab.path).results().notes
     lab.edit("evaluation", "sentiment__items__2__prod-v7__cat", datapoint_id="sentiment__items__9")
-    assert sum(repair(RunDir(lab.path), RepairOptions(dry_run=True)).reasons.values()) == 1
+    assert sum(repair_run(RunDir(lab.path), RepairOptions(dry_run=True)).reasons.values()) == 1
 
 
 def test_blanks_in_a_prompt_do_not_matter(lab: Lab) -> None:

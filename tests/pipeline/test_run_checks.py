@@ -19,7 +19,7 @@ from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import RepairOptions, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair_run
 from coeval.store.rundir import RunDir
 
 SHORT = {"check": "length", "most": 50_000}
@@ -152,11 +152,11 @@ def test_where_all_checks_fail_the_record_is_a_failure(tmp_path: Path) -> None:
 def test_records_of_checks_survive_repair(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, {"plot": "Things happen.", "short": SHORT, "mood": MOOD})
     lab.run()
-    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    found = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     assert not found.flaws
     assert [file.owed for file in found.files if file.phase == "evaluation"] == [0, 0]
     lab.lose("evaluation", next(iter(checked(lab).values()))["id"])
-    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    found = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     assert found.owed("evaluation") == 1
     assert lab.run(continue_run=True).exit_code == 0
 

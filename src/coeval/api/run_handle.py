@@ -87,7 +87,7 @@ class Run:
         with open_folder_reader(self.path, is_look=True) as (reader, notes):
             found = results(reader, notes)
         missing, mixed = self._standing()
-        return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
+        return msgspec.structs.replace(found, count_missing=missing, notes=(*found.notes, *mixed))
 
     def measures(self) -> dict[str, Any]:
         """All measures of the folder, the content of ``measures.json`` (docs/measures.md): of students,

@@ -159,10 +159,6 @@ class Blueprint:
                     tried = entry.attempts if entry else NOT_TRIED
                     yield ProposalWork(asking, teacher, key, tried, task.name, kind, PHASE_OF[kind])
 
-    def complete(self, task: TaskConfig) -> bool:
-        """Whether nothing is to be asked for this task any more."""
-        return not any(self.list_owed_proposals(task, kind) for kind in KINDS)
-
     def settle_task(self, task: TaskConfig, made_now: Mapping[str, Proposal]) -> TaskBlueprint | None:
         """Write the task's artifacts if they are missing or follow the file, and return them; None if no
         teacher has proposed something that is needed.

@@ -18,7 +18,7 @@ from coeval.core.records import Completion, Datapoint, Message, Request
 from coeval.pipeline.phases.evaluations import ItemWork
 from coeval.pipeline.phases.proposals import parse_evidence
 from coeval.pipeline.prompts import QUOTED_ITEM
-from coeval.pipeline.samples import passage_keys
+from coeval.pipeline.samples import join_passage_keys
 
 Filter: TypeAlias = Literal["invented quote", "copied passage", "answer in question", "duplicate"]
 
@@ -224,7 +224,7 @@ class DocumentItemWork(ItemWork):
             return "copied passage"
         if not self.setup.labels and gives_answer_away(question, answer):
             return "answer in question"
-        about = passage_keys(self.sample.passages)
+        about = join_passage_keys(self.sample.passages)
         return None if self.accepted.accept(self.key, question, answer, evidence, about) else "duplicate"
 
     def _prepend_passages(self, question: str) -> dict[str, Any]:
@@ -238,7 +238,7 @@ class DocumentItemWork(ItemWork):
     def identity(self) -> dict[str, Any]:
         return {
             **ItemWork.identity(self),
-            "input_hash": passage_keys(self.sample.passages),
+            "input_hash": join_passage_keys(self.sample.passages),
             "source": "; ".join(passage.source for passage in self.sample.passages),
             "filtered": dict(self.filtered),
         }

@@ -17,7 +17,7 @@ from coeval.pipeline.phases.answer_file import EXISTING_ANSWERS
 from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, build_pair_design
 from coeval.pipeline.plan.recipes import build_task_variables, hash_template_parts
 from coeval.pipeline.prompts import COMPARE_PAIR, FROM_DOCUMENTS, find_template
-from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
+from coeval.pipeline.samples import ItemSpace, describe_clipped_range, describe_coverage_shortfall
 from coeval.tables.documents import CutDocuments
 
 
@@ -120,14 +120,14 @@ class TaskSetup:
         }
         for kind, (declared, requested, names) in proposed.items():
             if isinstance(declared, str) and requested is not None and names and requested[1] > len(names):
-                yield f"tasks.{task.name}.sampling.{kind} {clipping(requested, names)}"
+                yield f"tasks.{task.name}.sampling.{kind} {describe_clipped_range(requested, names)}"
 
     def describe_shortfalls(self) -> Iterator[str]:
         """Say which target attributes the items of one teacher cannot cover."""
         total = self.task.sampling.most
         if self.teachers and total is not None and self.space.target:
             prefix = "of each teacher alone: " if len(self.teachers) > 1 else ""
-            yield from (f"{prefix}{sentence}" for sentence in coverage_shortfall(self.space, total))
+            yield from (f"{prefix}{sentence}" for sentence in describe_coverage_shortfall(self.space, total))
 
     @property
     def response_weight(self) -> int:

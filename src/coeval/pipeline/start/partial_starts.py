@@ -26,7 +26,7 @@ from coeval.pipeline.phases.blueprint import (
     ProposalWork,
     find_declared_part,
 )
-from coeval.pipeline.plan.estimate.live_samples import add_samples, sampled_models
+from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_sampled_models
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
@@ -84,7 +84,7 @@ async def sample_for_estimate(
     be written; Draining: interrupted.
     """
     folder = run_folder(config)
-    needed = sampled_models(preview)
+    needed = list_sampled_models(preview)
     askable = []
     for spec in (model.spec() for model in config.models if model.name in needed):
         if HOSTS[spec.interface].dialect == OWN_CODE:
@@ -102,7 +102,7 @@ async def sample_for_estimate(
         )
     async with lock_and_open_session(config, prices, context, SessionOptions(askable)) as session:
         before = _sum_spent_usd(askable, session)
-        await add_samples(config, preview, lengths, [spec.name for spec in askable], session)
+        await add_live_samples(config, preview, lengths, [spec.name for spec in askable], session)
         if cost := _sum_spent_usd(askable, session) - before:
             context.watcher.note(
                 f"samples cost {dollars(cost)}: {folder.usage} keeps it, and it counts towards the "

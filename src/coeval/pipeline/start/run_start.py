@@ -102,9 +102,11 @@ async def start_run(
         requested = list_role_requests(config) if options.batches.asks else ()
         await probe_models(session, probing, find_models_with_work(preview), requested)
         if config.experiment.estimate_cost:
-            from coeval.pipeline.plan.estimate.live_samples import estimate_at_start
+            from coeval.pipeline.plan.estimate.live_samples import write_start_estimate
 
-            await estimate_at_start(config, preview, session, prices, phase_barriers=options.phase_barriers)
+            await write_start_estimate(
+                config, preview, session, prices, phase_barriers=options.phase_barriers
+            )
         _record_look(config, options, preview, watcher)
         supply.write_items(folder)
         meta = _prepare_folder(config, options, folder, watcher)
@@ -150,9 +152,9 @@ def _refuse_unaffordable(
     budget = config.experiment.budget_usd
     if budget is None or options.continue_run or session.accounts.jobs.exists():
         return
-    from coeval.pipeline.plan.estimate.run_estimate import least_cost_usd
+    from coeval.pipeline.plan.estimate.run_estimate import estimate_least_cost_usd
 
-    least = least_cost_usd(config, preview, prices)
+    least = estimate_least_cost_usd(config, preview, prices)
     if least is not None:
         as_started = f" {OVERWRITE.flag}" if options.overwrite else ""
         refuse_least(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")

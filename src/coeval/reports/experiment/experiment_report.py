@@ -363,7 +363,7 @@ def _alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         yield Alert("The run is at work: these figures are of what it has so far.", "")
     elif missing.gaps is not None and missing.gaps.owed:
         phases = ("data_generation", "response_collection", "evaluation")
-        counts = [missing.gaps.missing(phase) for phase in phases]  # type: ignore[arg-type]
+        counts = [missing.gaps.count_missing(phase) for phase in phases]  # type: ignore[arg-type]
         nouns = ("items", "answers", "judgments")
         parts = [f"{count:,} {noun}" for count, noun in zip(counts, nouns, strict=True) if count]
         what = f"{' and '.join(parts)} are missing" if parts else "phases 1 and 2 are not finished"
