@@ -17,7 +17,7 @@ from cli.eval_process import COMMAND, surroundings
 from cli.terminal import on_terminal
 from fakes.simulated_host import simulated_host
 
-from coeval.benchmarks.run.eval_choice import evaluation_of
+from coeval.benchmarks.run.eval_choice import make_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, TaskSummary
@@ -69,7 +69,7 @@ def requested(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpe
     command = typer.main.get_command(eval_framework())
     context: Any = command.make_context("eval-framework", [str(argument) for argument in arguments])
     found = Keys.load(None, env=keys or {}, cwd=Path.cwd(), home=Path.cwd())
-    return evaluation_of(EvalSettings(**set_flags(context, EvalSettings)), found)
+    return make_evaluation(EvalSettings(**set_flags(context, EvalSettings)), found)
 
 
 def test_the_defaults_are_those_of_the_guide() -> None:

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from coeval import __version__
-from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.benchmarks.run.eval_settings import split_names
 from coeval.core.entry_points import install_command
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.foreign import decode
@@ -74,7 +74,7 @@ class Destination(NamedTuple):
 def destinations(given: Iterable[str] | str) -> list[Destination]:
     """Read ``wandb:my-project`` and such. Raises UsageError: no such tracker, or it is not installed."""
     found = []
-    for text in listed_names(given):
+    for text in split_names(given):
         tracker, _, project = text.partition(":")
         if tracker not in TRACKERS:
             raise UsageError(

@@ -22,7 +22,7 @@ import msgspec
 from coeval.analysis.run_results import model_costs
 from coeval.benchmarks.benchmark import count_failures
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
+from coeval.benchmarks.run.runner import Prepared, ask_owed, lock_task_folders, prepare_evaluation, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.core.errors import CoevalError, Undecodable, WindowExceeded
@@ -161,8 +161,8 @@ class _Judging:
             evaluation = order.evaluation
             if self._met:  # a judge that answered an evaluation before needs not be tried for this one
                 evaluation = msgspec.structs.replace(evaluation, probing=Probing("disable"))
-            prepared = await asyncio.to_thread(prepare, evaluation, onlooker)
-        with held(prepared):
+            prepared = await asyncio.to_thread(prepare_evaluation, evaluation, onlooker)
+        with lock_task_folders(prepared):
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
             async with self._processor:
                 outcome = await asyncio.to_thread(conclude, prepared, ended)
@@ -190,7 +190,7 @@ def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Con
         if missed := _missed(task_run, outcome):
             away.update(missed)
             continue
-        counts = task_run.counts()
+        counts = task_run.count_records()
         unanswered = counts.prompts - counts.answers
         missing = sum(task.summary.missing.values()) if task.summary is not None else 0
         samples.append(

@@ -382,5 +382,5 @@ def foreign_shards_taken_in(sweep: Sweep, checkpoint: Checkpoint, labels: Mappin
             shards = output / f"run_{run}" / label / SHARDS
             if shards.is_dir() and any(not part.name.endswith(ours) for part in shards.iterdir()):
                 folder = TaskFolder(shards.parent)
-                with folder.locked():
-                    folder.take_in_shards()
+                with folder.hold_lock():
+                    folder.merge_shards()

@@ -11,8 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.run.eval_choice import evaluation_of, task_name, task_names, task_options
-from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
+from coeval.benchmarks.run.eval_choice import (
+    check_task_names,
+    make_evaluation,
+    normalise_task_name,
+    read_task_options,
+)
+from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, split_names
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.task_registry import TASKS, benchmark_class
 from coeval.core.errors import UsageError
@@ -182,7 +187,7 @@ def _evaluation(
         judge_base_url=settings.judge_base_url,
         judge_api_key=settings.judge_api_key,
     )
-    evaluation = evaluation_of(requested, keys)
+    evaluation = make_evaluation(requested, keys)
     tasks = tuple(
         msgspec.structs.replace(request, runs=tuple(range(samples[request.name])))
         for request in evaluation.tasks
@@ -192,7 +197,7 @@ def _evaluation(
 
 def _options(settings: SweepSettings) -> dict[str, object]:
     """The options of tasks, but for answers that are there already: a sweep asks its checkpoints."""
-    values = task_options(settings)
+    values = read_task_options(settings)
     for row in TASKS.values():
         if row.responses is not None and values[row.responses.name] is not None:
             name = row.responses.name
@@ -209,14 +214,14 @@ def samples_of(settings: SweepSettings) -> dict[str, int]:
     numbers: dict[str, int] = {}
     if isinstance(given, Mapping):
         numbers = dict(given)
-    tasks = task_names(SAMPLES if given is None else listed_names(given))
+    tasks = check_task_names(SAMPLES if given is None else split_names(given))
     more = settings.n_samples or {}
     if isinstance(more, str) and more.strip().isdecimal():
         more = int(more)
     if isinstance(more, int):
         more = dict.fromkeys(tasks, more)
     numbers |= counts(more) if isinstance(more, str) else more
-    numbers = {task_name(name): number for name, number in numbers.items()}
+    numbers = {normalise_task_name(name): number for name, number in numbers.items()}
     flag = spell("n_samples")
     for name, number in numbers.items():
         if name not in tasks:
@@ -254,7 +259,7 @@ def _server(settings: SweepSettings, command: ServerCommand) -> Server:
         checkpoint="",
         name="",
         tp_size=settings.tp_size,
-        passed=tuple(listed_names(settings.server_env)),
+        passed=tuple(split_names(settings.server_env)),
         serves_adapters=serves_adapters,
         start_timeout_s=settings.start_timeout,
     )
@@ -329,7 +334,7 @@ def gpus_of(settings: SweepSettings) -> list[str]:
     if given is None:
         return _listed()
     if isinstance(given, str):
-        return listed_names(given)
+        return split_names(given)
     return list(map(str, [given] if isinstance(given, int) else given))
 
 

@@ -19,7 +19,7 @@ from coeval.benchmarks.run.eval_settings import (
     TASKS,
     Count,
     SharedSettings,
-    listed_names,
+    split_names,
 )
 from coeval.core.errors import UsageError
 from coeval.core.options import spell
@@ -182,7 +182,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
 
 def names(text: str | None) -> list[str] | None:
     """Return ``a,b`` as a list, each name once; None without the flag."""
-    return None if text is None else listed_names(text)
+    return None if text is None else split_names(text)
 
 
 def steps(given: Sequence[int] | str | int | None) -> list[int] | None:
@@ -192,7 +192,7 @@ def steps(given: Sequence[int] | str | int | None) -> list[int] | None:
     """
     if given is None:
         return None
-    listed = listed_names(given) if isinstance(given, str) else given
+    listed = split_names(given) if isinstance(given, str) else given
     found = list(map(str, [listed] if isinstance(listed, int) else listed))
     if wrong := [step for step in found if not (step.isascii() and step.isdigit())]:
         flag = spell("steps")

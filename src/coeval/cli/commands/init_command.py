@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from coeval.api import find_keys
-from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.benchmarks.run.eval_settings import split_names
 from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
@@ -186,7 +186,7 @@ def _columns(path: str, encoding: str | None) -> Sequence[str]:
 def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
     tasks = flags.tasks or "ifeval"
     settings = {"checkpoints": checkpoints, "tasks": tasks, "out": f"outputs/{Path(checkpoints).name}"}
-    if any(kind_of_task(name).needs_judge for name in listed_names(tasks)):
+    if any(kind_of_task(name).needs_judge for name in split_names(tasks)):
         settings |= {"judge_model": "gpt-4.1", "judge_base_url": "https://api.openai.com/v1"}
     return settings
 

@@ -24,7 +24,7 @@ from coeval.core.records import (
     judgment_id,
 )
 from coeval.core.text import cut_to_bytes
-from coeval.engine.model_work import ModelWork, reason, spoken
+from coeval.engine.model_work import ModelWork, answer_text, make_failure
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.judging.checks.rubric_check import checked_answer
@@ -97,11 +97,11 @@ class ResponseWork(ModelWork[Response]):
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.prepared.values)
 
-    def read(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
         """Return what judges will see: a refusal is an answer."""
         return {"response": completion.text or completion.refusal or ""}
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         item = self.prepared.item
         return {
             "id": self.key,
@@ -133,7 +133,7 @@ class JudgedAnswer:
             self._hash = hash_judged_input(self.prepared.content, self.response.response or "")
         return self._hash
 
-    def identity(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
+    def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
         """Return the fields of a judgment that do not depend on its outcome. ``made_from``: the input hash of
         scores that are kept."""
         response = self.response
@@ -172,19 +172,19 @@ class EvaluationWork(ModelWork[Evaluation]):
         if self.judged.setup.task.evaluation_mode == "per_factor":
             await self._ask_by_factor()
         else:
-            await self.ask(self.key, self.question, self.read, self.tally)
-        return self.made(self._merge_scores())
+            await self.ask(self.key, self.question, self.parse_fields, self.tally)
+        return self.make_record(self._merge_scores())
 
-    def failed(self, error: Exception) -> Evaluation:
+    def make_failed_record(self, error: Exception) -> Evaluation:
         if self._has_score():  # what was scored stays scored; only the rest is missing
-            return self.made(self._merge_scores())
-        return ModelWork.failed(self, error)
+            return self.make_record(self._merge_scores())
+        return ModelWork.make_failed_record(self, error)
 
     def question(self, _: int) -> Request:
         """Ask for all factors at once; those that a reply lacks are asked for again."""
         return self._build_prompt(*self.judged.setup.form.ask_all_factors(self._missing_factors()))
 
-    def read(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
         verdict = self.judged.setup.form.read_joint_reply(
             self._record_reply(completion), self._missing_factors()
         )
@@ -237,7 +237,7 @@ class EvaluationWork(ModelWork[Evaluation]):
     def _record_reply(self, completion: Completion, factor: str = "") -> str:
         reply_text = completion.text if completion.refusal is None else completion.refusal
         self.replies.setdefault(factor, []).append(f"{factor}: {reply_text}" if factor else reply_text)
-        return spoken(completion, "the judge")
+        return answer_text(completion, "the judge")
 
     def _has_score(self) -> bool:
         """Check whether the record has a score, kept from an earlier record or new."""
@@ -282,8 +282,8 @@ class EvaluationWork(ModelWork[Evaluation]):
             return next(iter(self.replies.values()))
         return [reply for factor in ("", *self.factors) for reply in self.replies.get(factor, ())]
 
-    def identity(self) -> dict[str, Any]:
-        return self.judged.identity(self.role_model.name, self.role_model.recipe.hash)
+    def identity_fields(self) -> dict[str, Any]:
+        return self.judged.identity_fields(self.role_model.name, self.role_model.recipe.hash)
 
 
 @dataclass(slots=True)
@@ -308,11 +308,11 @@ class LabelWork:
             label_scores=score_labels(self.judged.response.response or "", expected, labels),
         )
 
-    def failed(self, error: Exception) -> Evaluation:
-        return Evaluation(**self._record_identity(), status="failed", error=reason(error))
+    def make_failed_record(self, error: Exception) -> Evaluation:
+        return Evaluation(**self._record_identity(), status="failed", error=make_failure(error))
 
     def _record_identity(self) -> dict[str, Any]:
-        return self.judged.identity(EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
+        return self.judged.identity_fields(EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
 
 
 # --- Phase 3: items of teachers
@@ -335,15 +335,15 @@ class ItemWork(ModelWork[Datapoint]):
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)
 
-    def read(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
         """Parse the item; one that was cut off is not repaired into half an item."""
-        text = spoken(completion, "the teacher")
+        text = answer_text(completion, "the teacher")
         item = parse_item(text)
         if item.repaired and completion.truncated:
             raise Unparsable("it holds half an item", raw=text)
         return {"prompt": item.prompt, "reference_response": item.response, "repaired": item.repaired}
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         task = self.setup.task
         stored = {"sampled_nuanced_attributes": self.sample.nuance} if task.store_nuanced else {}
         return {
@@ -381,15 +381,15 @@ class PairWork(ModelWork[Preference]):
         }
         return self.role_model.prompt(variables, self.design.schema)
 
-    def read(self, completion: Completion) -> dict[str, Any]:
-        preferred = parse_preference(spoken(completion, "the judge"))
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+        preferred = parse_preference(answer_text(completion, "the judge"))
         return {
             "winner": preferred.value,
             "reason": preferred.reason[:MOST_REASON] or None,
             "raw": cut_to_bytes(completion.text, MAX_ANSWER_BYTES),
         }
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         first, second = self.first.response, self.second.response
         return {
             "id": self.key,
@@ -441,9 +441,9 @@ class CheckWork:
                 reasons[factor] = why
         return self._build_record(values, reasons)
 
-    def failed(self, error: Exception) -> Evaluation:
-        identity = self.judged.identity(CHECK, CHECK_RECIPE)
-        return Evaluation(**identity, status="failed", error=reason(error), missing=self.factors)
+    def make_failed_record(self, error: Exception) -> Evaluation:
+        identity = self.judged.identity_fields(CHECK, CHECK_RECIPE)
+        return Evaluation(**identity, status="failed", error=make_failure(error), missing=self.factors)
 
     def _build_record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
         """Build the record, with an earlier one's values unless all are computed again."""
@@ -454,7 +454,7 @@ class CheckWork:
             values, reasons = kept | values, _keep_factors(kept, earlier.reasons) | reasons
             criteria = _keep_factors(kept, earlier.criteria) | criteria
             made_from = earlier.input_hash
-        identity = self.judged.identity(CHECK, CHECK_RECIPE, made_from)
+        identity = self.judged.identity_fields(CHECK, CHECK_RECIPE, made_from)
         left = hashes.keys() - values.keys()
         missing = tuple(factor for factor in hashes if factor in left) if left else ()
         fields: dict[str, Any] = {

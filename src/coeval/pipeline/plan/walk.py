@@ -125,7 +125,7 @@ class PlanWalk:
                     yield_each,
                 )
                 for p in parts
-                for k, yield_each in enumerate(p.sampled())
+                for k, yield_each in enumerate(p.split_by_sample())
             ]
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}

@@ -35,7 +35,7 @@ from coeval.core.shown_names import short_names
 from coeval.core.text import dollars, pluralize
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
-from coeval.engine.session import Session, unless_interrupted
+from coeval.engine.session import Session, await_unless_interrupted
 from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.meter import Ledger
 from coeval.pipeline.config.schema import Config, Phase
@@ -134,7 +134,7 @@ async def add_live_samples(
     """
     per_model, watcher = config.experiment.estimate_samples, session.context.watcher
     samples = _LiveSamples(config, preview, lengths, askable, per_model)
-    await unless_interrupted(
+    await await_unless_interrupted(
         samples.request_samples(Asking(session.models, 0), watcher),
         session.context.interrupt,
         "stopped while samples were being asked for; nothing was run",
@@ -218,8 +218,10 @@ class _LiveSamples:
         places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
         for setup in possible:
             for role_model in list_makers(setup, phase):
-                if role_model.asked in self._remaining and self._count_calls(phase, setup, role_model.name):
-                    places.setdefault(role_model.asked, []).append((setup, role_model))
+                if role_model.called_name in self._remaining and self._count_calls(
+                    phase, setup, role_model.name
+                ):
+                    places.setdefault(role_model.called_name, []).append((setup, role_model))
         for at, (name, of_model) in enumerate(places.items()):
             calls = sum(self._count_calls(phase, setup, model.name) for setup, model in of_model)
             cells = [Cell(setup.task.name, model.name) for setup, model in of_model]
@@ -244,7 +246,7 @@ class _LiveSamples:
     def _has_work_in(self, phase: Phase, name: str) -> bool:
         casts = ((setup, model) for setup in self._setups for model in list_makers(setup, phase))
         return any(
-            self._count_calls(phase, setup, model.name) for setup, model in casts if model.asked == name
+            self._count_calls(phase, setup, model.name) for setup, model in casts if model.called_name == name
         )
 
     def _load_recorded_items(self, setup: TaskSetup) -> Iterator[PreparedItem]:

@@ -16,8 +16,8 @@ import msgspec
 from coeval.core.records import Purpose, Request
 from coeval.core.text import dollars
 from coeval.engine.model_work import RoleModel
-from coeval.engine.progress import short
-from coeval.engine.terms import ModelFacts, output_limit
+from coeval.engine.progress import abbreviate
+from coeval.engine.terms import ModelFacts, find_output_limit
 from coeval.pipeline.config.resolve import list_role_parameters
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
@@ -82,7 +82,7 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
         assumed.prices,
         lambda phase, name: phase in phases[name],
     )
-    facts.own_code_costs(assumed.lengths.mean_usd)
+    facts.price_own_code(assumed.lengths.mean_usd)
     makers = _count_records_by_maker(preview)
     texts = _expect_text_lengths(preview.plan.setups, makers, assumed.lengths)
     shapes = [
@@ -93,7 +93,7 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
             preview,
             texts,
             _average_prompt_texts(setup, makers, texts),
-            facts.requested_in,
+            facts.price_model,
             assumed.lengths,
         ).list_shapes()
     ]
@@ -137,7 +137,7 @@ def _expect_text_lengths(setups: Sequence[TaskSetup], makers: _Makers, lengths: 
         sampling = {student.name: student.sampling for student in setup.students}
         for student in {**makers.get(("response_collection", task), {}), **sampling}:
             rules[kind][Cell(task, student)] = RULE_OF_THUMB.span_around(answer)
-            limit = output_limit(sampling[student]) if student in sampling else None
+            limit = find_output_limit(sampling[student]) if student in sampling else None
             if limit is not None:
                 limits[Cell(task, student)] = limit * LATIN_PER_TOKEN
     lengths_by_kind = {kind: lengths.predict(kind, rules[kind]) for kind in _TEXTS}
@@ -396,4 +396,4 @@ def format_share(part: float, whole: float) -> str:
 
 def format_tokens(span: Span) -> str:
     """Format a number of tokens, such as ``1.2M``."""
-    return short(round(span.central))
+    return abbreviate(round(span.central))
