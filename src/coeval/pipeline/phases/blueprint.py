@@ -225,7 +225,7 @@ class Blueprint:
         if kind == "rubric":
             return declared, {**declared, **{f: c for f, c in stored.items() if f not in declared}}
         labels = task.label_attributes if kind == "target" else ()
-        # see `with_found_labels`; what is declared keeps its order, in which items draw their values
+        # see `declare_item_labels`; what is declared keeps its order, in which items draw their values
         label_values = {name: stored[name] for name in labels if name in stored and name not in declared}
         return {**declared, **label_values}, merge_attributes(declared, stored)
 

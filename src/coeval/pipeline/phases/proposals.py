@@ -146,7 +146,7 @@ def merge_attributes(
     """Merge attributes and their values, in order; the first spelling of each wins.
 
     ``kept`` ones (seeds, or earlier ones) stay unchanged, even if two differ in spelling only; proposed
-    names and values are compared by `fold_name`.
+    names and values are compared by `normalize_name`.
     """
     merged = {name: list(dict.fromkeys(values)) for name, values in kept.items()}
     spelling = {normalize_name(name): name for name in reversed(merged)}

@@ -1,6 +1,6 @@
 """Built-in prompt templates, how a task's own replace them, and schemas of replies.
 
-A template is a text file beside this module, filled by `coeval.core.text.fill`. Its text is part of the
+A template is a text file beside this module, filled by `coeval.core.text.fill_template`. Its text is part of the
 recipe of every record made with it, so ``--continue`` notices a changed template.
 """
 

@@ -171,7 +171,7 @@ class _FileCounter(PlanCount):
 class _CheckPart(msgspec.Struct):
     id: str
     task_id: str
-    count_missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     reasons: dict[str, str] | None = None
 
 
@@ -187,14 +187,14 @@ def read_unscored_checks(folder: RunDir) -> UnscoredChecks:
     paths = [path for path in folder.files("evaluation") if path.name.endswith(f".{CHECK}.evaluations.jsonl")]
     lacking: dict[str, _CheckPart] = {}
     for _, part in RecordFiles().lines(paths, _CheckPart):
-        if part.count_missing:
+        if part.missing:
             lacking[part.id] = part
         else:
             lacking.pop(part.id, None)
     reasons = Counter(
         (part.task_id, factor, (part.reasons or {}).get(factor, ""))
         for part in lacking.values()
-        for factor in part.count_missing
+        for factor in part.missing
     )
     return UnscoredChecks(len(lacking), reasons)
 
