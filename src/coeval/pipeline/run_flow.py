@@ -35,7 +35,7 @@ from coeval.pipeline.phases.evaluations import (
     CheckWork,
     EvaluationWork,
     ItemWork,
-    JudgedAnswer,
+    JudgeInput,
     LabelWork,
     PairWork,
     PreparedItem,
@@ -74,7 +74,7 @@ class _SourceRecords:
         self._source_change = was
         self._prepare = prepare
         self._item: PreparedItem | None = None
-        self._judged: dict[str, JudgedAnswer] = {}
+        self._judged: dict[str, JudgeInput] = {}
         self.setup = setup
 
     @property
@@ -83,11 +83,11 @@ class _SourceRecords:
             self._item = self._prepare()
         return self._item
 
-    def load_judged(self, response: str, answer: Response | None = None) -> JudgedAnswer:
+    def load_judged(self, response: str, answer: Response | None = None) -> JudgeInput:
         """Return the answer of this id for judging: ``answer``, or the one on record."""
         if response not in self._judged:
             answer = answer or self._recorded.responses.load(response, Response)
-            self._judged[response] = JudgedAnswer(self.setup, self.item, answer)
+            self._judged[response] = JudgeInput(self.setup, self.item, answer)
         return self._judged[response]
 
     def is_outdated(self, phase: Phase, key: str) -> bool:
@@ -112,7 +112,7 @@ class _PairedAnswers:
 
     def __init__(self) -> None:
         self.awaited: set[str] = set()
-        self.arrived: dict[str, JudgedAnswer] = {}
+        self.arrived: dict[str, JudgeInput] = {}
         self.lost: set[str] = set()
 
 
@@ -256,7 +256,7 @@ class RunFlow:
             self._meetings[item].awaited |= answers - self.missed_keys
         return nodes
 
-    def _list_ready_pairs(self, work: ResponseWork, judged: JudgedAnswer | None) -> list[Node]:
+    def _list_ready_pairs(self, work: ResponseWork, judged: JudgeInput | None) -> list[Node]:
         """List the comparisons with an answer that has just arrived; those that still wait are marked. If it
         will not come (``judged`` None), list the comparisons that are lost with it."""
         item, names = work.prepared.item, work.prepared.item.teacher_model_id
@@ -391,7 +391,7 @@ class RunFlow:
                 continue
             if node.entry is not None and self._plan.can_complete(node.entry, maker):
                 earlier = recorded.evaluations.load(key, Evaluation)
-                judged = JudgedAnswer(setup, judged.prepared, judged.response, earlier)
+                judged = JudgeInput(setup, judged.prepared, judged.response, earlier)
             if maker is None:
                 factors = node.status.factors
                 at_once = self._slow[setup.task.name].isdisjoint(factors)

@@ -118,7 +118,7 @@ class ResponseWork(ModelWork[Response]):
 
 
 @dataclass(slots=True)
-class JudgedAnswer:
+class JudgeInput:
     """An item with an answer to it, and the judge's earlier record, if it is to be completed."""
 
     setup: TaskSetup
@@ -158,7 +158,7 @@ class EvaluationWork(ModelWork[Evaluation]):
     """Asks one judge for ``factors`` of one response; a record that has other factors already is
     completed."""
 
-    judged: JudgedAnswer
+    judged: JudgeInput
     factors: tuple[str, ...]
     levels: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
@@ -290,7 +290,7 @@ class EvaluationWork(ModelWork[Evaluation]):
 class LabelWork:
     """Compares a response with its item's labels: no model, no cost."""
 
-    judged: JudgedAnswer
+    judged: JudgeInput
     key: str
 
     phase = "evaluation"
@@ -365,8 +365,8 @@ class PairWork(ModelWork[Preference]):
     """Asks one judge which of two answers is better; ``first`` is shown first."""
 
     design: PairDesign
-    first: JudgedAnswer
-    second: JudgedAnswer
+    first: JudgeInput
+    second: JudgeInput
 
     phase = "evaluation"
     weight = 1
@@ -413,7 +413,7 @@ class CheckWork:
     """Computes ``factors`` of one response: no model, no cost. Factors that cannot be computed are
     missing."""
 
-    judged: JudgedAnswer
+    judged: JudgeInput
     key: str
     factors: tuple[str, ...]
     runner: CheckRunner

@@ -391,7 +391,7 @@ class RunIndex:
         self.items_by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
         self.passage_keys_by_row: dict[int, str] = {}
-        """Row of an item made from documents → the `passage_keys` of its passages."""
+        """Row of an item made from documents → the `join_passage_keys` of its passages."""
         self.discarded_by_row: dict[int, dict[str, int]] = {}
         """Row of such an item → the replies that were discarded before it, by reason."""
         self.scored_factors: set[tuple[str, str]] = set()

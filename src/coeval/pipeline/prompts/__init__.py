@@ -1,7 +1,7 @@
 """Built-in prompt templates, how a task's own replace them, and schemas of replies.
 
-A template is a text file beside this module, filled by `coeval.core.text.fill_template`. Its text is part of the
-recipe of every record made with it, so ``--continue`` notices a changed template.
+A template is a text file beside this module, filled by `coeval.core.text.fill_template`. Its text is part of
+the recipe of every record made with it, so ``--continue`` notices a changed template.
 """
 
 from __future__ import annotations

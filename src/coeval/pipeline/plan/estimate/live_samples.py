@@ -43,7 +43,7 @@ from coeval.pipeline.phases.document_items import DocumentItemWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
-    JudgedAnswer,
+    JudgeInput,
     PairWork,
     PreparedItem,
     ResponseWork,
@@ -201,7 +201,7 @@ class _LiveSamples:
             factors = tuple(setup.criteria)
             if setup.task.evaluation_mode == "per_factor":
                 factors = (factors[number % len(factors)],)
-            judged, key = JudgedAnswer(setup, prepared, response), evaluation_id(response.id, judge.name)
+            judged, key = JudgeInput(setup, prepared, response), evaluation_id(response.id, judge.name)
             if setup.pairs is not None:  # compared with itself: as long as any comparison
                 yield PairWork(asking, judge, key, NOT_TRIED, setup.pairs, judged, judged)
                 continue
