@@ -186,7 +186,7 @@ def _read_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask, Answ
     for _, file in targets:
         file.table = table.path
     try:
-        rows = _AnswerRows.read(find_answer_source(table), build_answer_map(table))
+        rows = _AnswerTableRows.read(find_answer_source(table), build_answer_map(table))
     except UsageError as error:
         for _, file in targets:
             file.keep_earlier_answers(error)
@@ -198,25 +198,25 @@ def _read_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask, Answ
     targets[0][1].notes += rows.describe_unused_rows()
 
 
-class _AnswerRow(NamedTuple):
+class _TableAnswer(NamedTuple):
     answer: str
     path: Path
     line: int
 
 
-class _AnswerRows:
+class _AnswerTableRows:
     """The rows of a table of answers by the item's id, or by its prompt with single blanks."""
 
     def __init__(self, *, by_id: bool) -> None:
         self._by_id = by_id
-        self._rows: dict[str, _AnswerRow] = {}
+        self._rows: dict[str, _TableAnswer] = {}
         self._twice: dict[Path, LineMessages] = {}
         self._used: set[str] = set()
         self._problems: list[str] = []
         self._numbered = ""  # a task whose items have no ids of their own
 
     @classmethod
-    def read(cls, source: TableSource, needed: ItemMap) -> _AnswerRows:
+    def read(cls, source: TableSource, needed: ItemMap) -> _AnswerTableRows:
         """Read all rows. Raises UsageError: a table cannot be read, or lacks a column."""
         rows = cls(by_id=needed.id is not None)
         harvest = Harvest(source.open_tables(), needed)
@@ -225,7 +225,7 @@ class _AnswerRows:
             key = row.item.id if row.item.id is not None else _squeeze_blanks(row.item.prompt)
             if answer is None:
                 continue
-            first = rows._rows.setdefault(key, _AnswerRow(answer, row.path, row.line))
+            first = rows._rows.setdefault(key, _TableAnswer(answer, row.path, row.line))
             if (first.path, first.line) != (row.path, row.line):
                 repeats = rows._twice.setdefault(row.path, LineMessages())
                 repeats.note(f"the prompt stood on line {first.line} already; the first one counts", row.line)
