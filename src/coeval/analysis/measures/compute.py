@@ -67,16 +67,27 @@ from coeval.analysis.measures.student_measures import (
     student_measures,
 )
 from coeval.analysis.measures.teacher_measures import teacher_measures
-from coeval.analysis.panel.bias_ledger import UNKNOWN, Bias, judge_biases, length_findings, severities
-from coeval.analysis.panel.g_study import g_study
-from coeval.analysis.panel.panel_findings import family_judges, family_teachers, panel_findings, reliability
+from coeval.analysis.panel.bias_ledger import (
+    UNKNOWN,
+    Bias,
+    adjust_bias_ledger,
+    estimate_severities,
+    length_bias_sentences,
+)
+from coeval.analysis.panel.g_study import estimate_g_study
+from coeval.analysis.panel.panel_findings import (
+    judge_bias_sentences,
+    leader_judges_sentence,
+    leader_teachers_sentence,
+    reliability_sentences,
+)
 from coeval.analysis.panel.panel_reading import (
-    RequestedTwice,
-    biases_of,
-    consistency,
-    consistency_of,
-    contrasts_of,
-    families_of,
+    RepeatedJudgments,
+    measure_consistency,
+    read_judge_biases,
+    read_judge_consistency,
+    read_length_contrasts,
+    read_model_families,
 )
 from coeval.analysis.people.people_measures import people_measures, people_sentences
 from coeval.analysis.readers.output_reader import OutputReader
@@ -161,7 +172,7 @@ FROM graded WHERE content IS NOT NULL AND level IS NOT NULL WINDOW own AS (PARTI
 """
 
 
-def _graded(reader: OutputReader) -> tuple[ScoreGrid, RequestedTwice]:
+def _graded(reader: OutputReader) -> tuple[ScoreGrid, RepeatedJudgments]:
     """Return the levels that count, with a row for each question that was put to judges and a column for each
     judge; and all levels, by question."""
     found = {name: np.asarray(column) for name, column in reader.columns(_GRADED).items()}
@@ -193,7 +204,7 @@ def _graded(reader: OutputReader) -> tuple[ScoreGrid, RequestedTwice]:
             for here in (task == place for place in range(len(tasks)))
         ),
     )
-    return grid, RequestedTwice(item, judge, question * len(judges) + judge, level)
+    return grid, RepeatedJudgments(item, judge, question * len(judges) + judge, level)
 
 
 _BOTH = """
@@ -241,7 +252,7 @@ _Part = TypeVar("_Part")
 def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> Iterator[Conclusion]:
     """Sentences for people, the most important first."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
-    compared, people, families = measures.pairs, measures.people, families_of(reader, grid)
+    compared, people, families = measures.pairs, measures.people, read_model_families(reader, grid)
     weighted = measures.panel is not None and measures.panel.kappa_weights is not None
     kappa = "weighted κ" if weighted else "κ"
     of_judges = list(_judges(measures.judges, kappa, one=ranks.one_judge)) if ranks.order else []
@@ -254,15 +265,15 @@ def conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> It
         ("leads", label_task_notes(grid, labels)),
         ("leads", unscored_notes(reader, grid)),
         ("leads", label_sentences(labels)),
-        ("leads", family_judges(grid, ranks, families)),
+        ("leads", leader_judges_sentence(grid, ranks, families)),
         ("leads", place_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
         ("where", task_leaders(grid, students, ranks)),
-        ("where", family_teachers(grid, ranks, families)),
+        ("where", leader_teachers_sentence(grid, ranks, families)),
         ("judges", of_judges),
-        ("judges", panel_findings(measures.judges)),
-        ("judges", length_findings(measures.length)),
-        ("judges", reliability(measures.g_study)),
+        ("judges", judge_bias_sentences(measures.judges)),
+        ("judges", length_bias_sentences(measures.length)),
+        ("judges", reliability_sentences(measures.g_study)),
         ("cost", _missing(students, adjusted=ranks.adjusted)),
         ("leads", people_sentences(people) if people is not None else ()),
         ("leads", answer_warnings(rows)),
@@ -404,13 +415,13 @@ def compute_run_measures(
             lambda: judge_measures(
                 agreement(),
                 levels_by_judge(judged),
-                biases_of(reader, judged),
-                consistency_of(reader, judged, again),
+                read_judge_biases(reader, judged),
+                read_judge_consistency(reader, judged, again),
             ),
             {},
         ),
-        length=part("length", lambda: contrasts_of(reader, judged), {}),
-        g_study=part("g_study", lambda: g_study(judged), None),
+        length=part("length", lambda: read_length_contrasts(reader, judged), {}),
+        g_study=part("g_study", lambda: estimate_g_study(judged), None),
         teachers=part("teachers", lambda: teacher_measures(grid, again), {}),
         students=part("students", students, {}),
         ranking=part("ranking", lambda: ranked().ranking, NOBODY),
@@ -456,16 +467,16 @@ def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     pairs = judge_pairs(grid, again)
     ledger = {
         judge: {"severity": severity, "position": _position(reader, judge)}
-        for judge, severity in severities(grid).items()
+        for judge, severity in estimate_severities(grid).items()
     }
     judges = judge_measures(
         judge_agreement(grid, pairs),
         levels_by_judge(grid),
-        judge_biases(ledger),
-        consistency(grid.judges, requested, again),
+        adjust_bias_ledger(ledger),
+        measure_consistency(grid.judges, requested, again),
     )
     return OutputMeasures(
-        findings=tuple(panel_findings(judges)),
+        findings=tuple(judge_bias_sentences(judges)),
         units=count,
         agreement=pair_measures(pairs),
         panel=panel_measures(grid, again) if len(grid.judges) > 1 else None,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
-from coeval.analysis.panel.mean_squares import ByJudge, judge_cells, judged_share
+from coeval.analysis.panel.mean_squares import JudgeValues, judge_score_array, judged_share
 
 
 class _SharedRows(NamedTuple):
@@ -70,7 +70,7 @@ class SharedScores:
 
     def differences_by_judge(
         self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
-    ) -> list[ByJudge]:
+    ) -> list[JudgeValues]:
         """Of each of the ``tasks``, what each judge gave the second more than the first, by item, over the
         factors in which it scored both."""
         a, b = self._place[first], self._place[second]
@@ -79,7 +79,7 @@ class SharedScores:
         if self._kinds[a] != self._kinds[b] or self.grid.is_weighted:
             cells, a, b = self._shared_cells(first, second), 0, 1
         return [
-            ByJudge(cells[place][:, b][:, judges] - cells[place][:, a][:, judges], share)
+            JudgeValues(cells[place][:, b][:, judges] - cells[place][:, a][:, judges], share)
             for place, (task, share) in enumerate(zip(self.grid.tasks, self._shares, strict=True))
             if task in tasks
         ]
@@ -111,8 +111,8 @@ class SharedScores:
 
     @cached_property
     def cells(self) -> list[Floats]:
-        """By task, `judge_cells` of all that is on record."""
-        return [judge_cells(self.grid, task) for task in range(len(self.grid.tasks))]
+        """By task, `judge_score_array` of all that is on record."""
+        return [judge_score_array(self.grid, task) for task in range(len(self.grid.tasks))]
 
     @cached_property
     def _shares(self) -> list[float]:
@@ -126,14 +126,14 @@ class SharedScores:
         return [kinds.setdefault(key, len(kinds)) for key in keys]
 
     def _shared_cells(self, first: str, second: str) -> list[Floats]:
-        """As `judge_cells`, of the two's shared scores."""
+        """As `judge_score_array`, of the two's shared scores."""
         both = self._shared(first, second, frozenset())
         mine = self.grid.select_rows(np.concatenate([one.rows for one in both]))._replace(
             levels=np.concatenate([one.levels for one in both]),
             student=np.repeat(np.arange(2), [len(one.rows) for one in both]),
             students=(first, second),
         )
-        return [judge_cells(mine, task) for task in range(len(mine.tasks))]
+        return [judge_score_array(mine, task) for task in range(len(mine.tasks))]
 
     def _shared(self, first: str, second: str, without: frozenset[str]) -> tuple[_SharedRows, _SharedRows]:
         asked = first, second, without

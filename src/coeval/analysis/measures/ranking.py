@@ -43,7 +43,7 @@ from coeval.analysis.measures.student_measures import (
     score_scatters,
     student_score,
 )
-from coeval.analysis.panel.mean_squares import ByJudge
+from coeval.analysis.panel.mean_squares import JudgeValues
 from coeval.core.records import model_of
 
 # Differences by less are rounding: the same sums in another order.
@@ -131,7 +131,7 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
     place = {name: at for at, name in enumerate(grid.students)}
     means = {name: one.score.value for name, one in recorded.items() if one.score.value is not None}
     known = sorted(means)
-    common, judged = dict[Pair, Mapping[str, PairedScores]](), dict[Pair, Sequence[ByJudge]]()
+    common, judged = dict[Pair, Mapping[str, PairedScores]](), dict[Pair, Sequence[JudgeValues]]()
     for pair in combinations(known, 2):
         without = left_out(*pair)
         common[pair] = shared.pair_means(*pair, without)
@@ -229,14 +229,14 @@ def difference_between(grid: ScoreGrid, first: str, second: str) -> PairDifferen
     return adjust_family([*members.values()])[0] if members else None
 
 
-_NO_JUDGES: Mapping[Pair, Sequence[ByJudge]] = {}
+_NO_JUDGES: Mapping[Pair, Sequence[JudgeValues]] = {}
 
 
 def ranked(
     levels: Mapping[str, Level],
     common: Mapping[Pair, Mapping[str, PairedScores]],
     partial: Collection[str] = (),
-    judged: Mapping[Pair, Sequence[ByJudge]] = _NO_JUDGES,
+    judged: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
 ) -> Ranking:
     """``levels``: of the students who have a score; ``common``: what two of them share, by task; ``partial``:
@@ -255,7 +255,7 @@ def tested_pairs(common: Mapping[Pair, Mapping[str, PairedScores]]) -> int:
 
 def family_members(
     common: Mapping[Pair, Mapping[str, PairedScores]],
-    judged: Mapping[Pair, Sequence[ByJudge]] = _NO_JUDGES,
+    judged: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
     tests: int | None = None,
 ) -> dict[Pair, FamilyMember]:

@@ -43,11 +43,11 @@ from coeval.analysis.measures.score_grid import (
     levels_by_student,
 )
 from coeval.analysis.panel.mean_squares import (
-    ByJudge,
     JudgeScatter,
-    judge_scatter,
+    JudgeValues,
+    average_scatters,
+    estimate_judge_scatter,
     judged_share,
-    pooled_scatter,
 )
 
 Named: TypeAlias = Mapping[str, Measured]
@@ -476,16 +476,16 @@ def student_score(
 def score_scatters(grid: ScoreGrid, means: Floats, cells: Sequence[Floats]) -> dict[str, JudgeScatter | None]:
     """By student whom any judge scored: what judges add, in severity and in leaning. That is one variance
     for all students; None if it cannot be estimated, as with one judge. ``means`` (S, I) are those of items,
-    NaN where there is none; ``cells`` are by task, as `judge_cells`."""
+    NaN where there is none; ``cells`` are by task, as `judge_score_array`."""
     shares = [judged_share(design) for design in grid.designs]
     own: dict[str, JudgeScatter | None] = {}
     for place, name in enumerate(grid.students):
-        mine = [ByJudge(values[:, place], share) for values, share in zip(cells, shares, strict=True)]
+        mine = [JudgeValues(values[:, place], share) for values, share in zip(cells, shares, strict=True)]
         scored = np.unique(grid.items.task[np.isfinite(means[place])])
         tasks = [mine[task] for task in scored]
         if any(task.share > 0 for task in tasks):
-            own[name] = judge_scatter(tasks)
-    pooled = pooled_scatter(list(own.values()), 1)
+            own[name] = estimate_judge_scatter(tasks)
+    pooled = average_scatters(list(own.values()), 1)
     return {
         name: None if one is None or pooled is None else pooled._replace(judges=one.judges)
         for name, one in own.items()
