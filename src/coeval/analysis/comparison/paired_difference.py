@@ -430,7 +430,7 @@ def _compute_p_value(test: Test, strata: Sequence[PairedScores], difference: flo
 # --- A difference, or a mean, with the judges taken as a sample as well: its second interval, and in words
 #
 # The first interval is over items, by these judges. Whether other judges like these would say the same is the
-# question of the second one, `coeval.analysis.panel.mean_squares.judge_spread`.
+# question of the second one, `coeval.analysis.panel.mean_squares.spread_over_judges`.
 
 _Pair = TypeVar("_Pair", bound=Hashable)
 

@@ -97,7 +97,7 @@ from coeval.analysis.result_rows import student_rows
 from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
-from coeval.analysis.training.sample_figures import metric_scores, task_figures
+from coeval.analysis.training.sample_figures import list_metric_scores, compute_task_figures
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
 
@@ -445,11 +445,11 @@ def compute_run_measures(
 
 def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     """Metrics of ``eval-framework``, and what its judgments say of its judges."""
-    figures = task_figures(reader)
+    figures = compute_task_figures(reader)
     metrics: dict[str, ModelTasks[Measured]] = {}
     samples: dict[str, ModelTasks[SampleSpread]] = {}
     units: dict[str, dict[tuple[str, str], str]] = {}
-    for one in metric_scores(reader, figures):
+    for one in list_metric_scores(reader, figures):
         of_tasks = metrics.setdefault(one.model, ModelTasks())
         measured = Measured(one.value, one.low, one.high, one.n, one.failed)
         of_tasks[one.task] = {**of_tasks.get(one.task, {}), one.metric: measured}

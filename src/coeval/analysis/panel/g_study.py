@@ -144,20 +144,13 @@ def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
     return GStudy(
         measured_with_bounds(float(reliability[0]), _reliability_bounds(unreliability), items, 0),
         {
-            name: _build_component(
-                np.average(
-                    [mean_squares_of_block.components[name] for mean_squares_of_block in squares], 0, weights
-                ),
-                items,
-            )
+            name: _build_component(np.average([part.components[name] for part in squares], 0, weights), items)
             for name in squares[0].components
         },
         {
             grid.judges[judge]: JudgeWorth(
                 _jackknife(
-                    reliability - _reliability_without_judge(blocks, memberships, groups, judge),
-                    items,
-                    _WHOLE,
+                    reliability - _reliability_without(blocks, memberships, groups, judge), items, _WHOLE
                 )
             )
             for judge in judges
@@ -224,7 +217,7 @@ def estimate_overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSq
     return OverallVariances(scores.var(axis=1, ddof=1), v_items, error, degrees)
 
 
-def _reliability_without_judge(
+def _reliability_without(
     blocks: Sequence[Block], group: Sequence[NDArray[np.int64]], groups: int, judge: int
 ) -> Floats:
     """Return Eρ² (R,) without a judge; NaN if some task has only one other."""
@@ -234,10 +227,7 @@ def _reliability_without_judge(
         remaining.append(block._replace(cells=block.cells[:, :, others], judges=block.judges[others]))
     if any(len(block.judges) < _FEWEST for block in remaining):
         return np.full(groups + 1, np.nan)
-    squares = [
-        mean_squares(block.cells, groups_of_block, groups)
-        for block, groups_of_block in zip(remaining, group, strict=True)
-    ]
+    squares = [mean_squares(block.cells, own, groups) for block, own in zip(remaining, group, strict=True)]
     return estimate_overall_variances(remaining, squares).reliability
 
 
