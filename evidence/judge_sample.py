@@ -23,7 +23,7 @@ from scipy.special import stdtr
 from coeval.analysis.comparison.family import gatekeep_p_values
 from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.measures.ranking import Level, Ranking, leading_pair, ranked
+from coeval.analysis.measures.ranking import Ranking, StudentMean, leading_pair, rank_by_shared_scores
 from coeval.analysis.panel.mean_squares import JudgeValues
 from evidence.page import write_page
 
@@ -70,8 +70,8 @@ def panel_ranking(
     pairs = [*combinations(range(students), 2)]
     common = {(names[a], names[b]): {"": PairedScores(means[:, a], means[:, b], once)} for a, b in pairs}
     judged = {(names[a], names[b]): [JudgeValues(scores[:, b] - scores[:, a])] for a, b in pairs}
-    levels = {name: Level(float(means[:, at].mean()), ITEMS) for at, name in enumerate(names)}
-    return ranked(levels, common, (), judged)
+    levels = {name: StudentMean(float(means[:, at].mean()), ITEMS) for at, name in enumerate(names)}
+    return rank_by_shared_scores(levels, common, (), judged)
 
 
 def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
@@ -79,13 +79,13 @@ def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
     counts = np.zeros(6)
     for _ in range(repeats):
         found = panel_ranking(random, students, judges, leaning, 0.0)
-        first = found.between(*leading_pair(found))
+        first = found.difference(*leading_pair(found))
         pair = found.differences["s0", "s1"]
         assert first is not None
         assert pair.ci95_over_judges is not None
         (low, high), wide = pair.ci95, pair.ci95_over_judges
         true = panel_ranking(random, students, judges, leaning, GAP)
-        ahead = true.between(*leading_pair(true))
+        ahead = true.difference(*leading_pair(true))
         assert ahead is not None
         right = true.order[0] == "s0"
         counts += (

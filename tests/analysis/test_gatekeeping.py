@@ -25,7 +25,7 @@ from coeval.analysis.comparison.family import (
     lead_verdict,
 )
 from coeval.analysis.comparison.paired_difference import Difference
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.reports.site.page import write_page
 from evidence.judge_sample import TASKS, World, leads, pages, picked_leaders
 
@@ -222,7 +222,7 @@ def test_every_face_names_the_factor_of_a_lead(tmp_path: Path) -> None:
             for judge in ("j1", "j2", "j3"):
                 run.judged(n, student, judge, {"tone": tone, "amount": alike})
     source = "the lead comes from tone"
-    with folder_report(run.folder) as found:
+    with open_folder_report(run.folder) as found:
         assert any(source in sentence.text for sentence in found.report.lead)
         page = write_page(found.report).decode()
     compared = api.compare(run.folder)

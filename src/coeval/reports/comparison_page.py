@@ -40,7 +40,7 @@ from coeval.reports.content import (
     make_columns,
     warning_to_sentence,
 )
-from coeval.reports.difference_table import with_differences
+from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
 
 _P = (
@@ -216,7 +216,7 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         *("n", "missing", "could_be_seen", "agreeing", "test"),
     )
     pairs = [orient_to_base(one, base) for one, base in found]
-    table = with_differences(names, pairs, fields, _P, in_use=True)
+    table = add_difference_columns(names, pairs, fields, _P, only_used=True)
     titles = dict(zip(("mean", "mean_baseline"), compared.mean_headings("Score", "Baseline's"), strict=False))
     columns = (
         msgspec.structs.replace(column, title=titles.get(column.name, column.title))
@@ -246,7 +246,7 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
         tuple((shown.names[one.b], shown.names[one.a], one.place) for one in found),
         chosen={"of": found[0].place} if found else {},
     )
-    return with_differences(names, found, ("difference", "p", "sure", "n", "could_be_seen"), _P)
+    return add_difference_columns(names, found, ("difference", "p", "sure", "n", "could_be_seen"), _P)
 
 
 def _pairs_section(table: ReportTable, shown: _Shown, counted: Sentence) -> ReportSection:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import JudgeMeasures
-from coeval.analysis.measures.ranking import Ranking, difference_between, leading_pair
+from coeval.analysis.measures.ranking import Ranking, compare_two_students, leading_pair
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
@@ -170,10 +170,10 @@ def leader_judges_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[st
         return
     first, second = leading_pair(ranks)
     related = find_related_judges(model_of(first), model_of(second), grid.judges, families)
-    if related is None or ranks.between(first, second) is None:
+    if related is None or ranks.difference(first, second) is None:
         return
     others = [judge for judge in grid.judges if judge not in related.apart]
-    without = difference_between(grid.select_judges(others), first, second) if others else None
+    without = compare_two_students(grid.select_judges(others), first, second) if others else None
     yield related_judges_sentence(first, related, verdict_phrase(first, second, without) if without else "")
 
 

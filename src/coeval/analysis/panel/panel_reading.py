@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.agreement import BY_DEFAULT, LevelScale, Reweighting
+from coeval.analysis.measures.agreement import DEFAULT_LEVELS, LevelScale, Reweighting
 from coeval.analysis.measures.judge_measures import (
     PairAgreement,
     PairTables,
-    judge_pair,
+    compare_two_judges,
     level_scale,
-    measures_of_pair,
+    measure_judge_pair,
 )
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
 from coeval.analysis.panel.bias_ledger import (
@@ -285,7 +285,7 @@ def measure_consistency(
     judges: Sequence[str],
     repeated: RepeatedJudgments,
     reweighting: Reweighting,
-    scale: LevelScale = BY_DEFAULT,
+    scale: LevelScale = DEFAULT_LEVELS,
 ) -> dict[str, PairAgreement | None]:
     """Measure each judge's agreement with itself over the pairs of repeats: N(N − 1)/2 for a question put N
     times. None for a judge that was asked nothing twice."""
@@ -314,7 +314,9 @@ def _judge_consistency(
     np.add.at(tables, reweighting.block[item], pairs)
     shared = np.zeros(reweighting.items, bool)
     shared[item[several]] = True
-    return measures_of_pair(judge_pair((judge, judge), PairTables(tables, shared, 0), scale, reweighting))
+    return measure_judge_pair(
+        compare_two_judges((judge, judge), PairTables(tables, shared, 0), scale, reweighting)
+    )
 
 
 # --- Model families, by name

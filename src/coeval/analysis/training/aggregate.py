@@ -165,10 +165,10 @@ def aggregate_checkpoint(
 
 
 def aggregate_all_checkpoints(root: Path, expected: Mapping[str, int]) -> list[CheckpointAggregate]:
-    """`aggregate_checkpoint` of every checkpoint below ``root``, by step, for the tasks of which so many samples were
-    ``expected``; none where nothing is scored.
+    """Aggregate every checkpoint below ``root``, by step, for the tasks and sample counts in ``expected``;
+    empty if nothing is scored.
 
-    Raises UsageError: two folders are of one step; StoreError: a file cannot be read at all.
+    Raises UsageError if two folders are of one step; StoreError if a file cannot be read at all.
     """
     if not any(root.glob(f"{PATTERN.replace(STEP, '*')}/run_*/*/summary.json")):
         return []

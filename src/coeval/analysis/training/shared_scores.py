@@ -13,9 +13,9 @@ from coeval.analysis.comparison.paired_difference import Difference, PairedScore
 from coeval.analysis.intervals import SHARE, Floats, Scale, mean_over_strata, scale_of
 from coeval.analysis.training.checkpoint_scores import (
     ItemColumn,
-    select_common_items,
     describe_judging_change,
     describe_sampling_change,
+    select_common_items,
 )
 from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun

@@ -24,8 +24,8 @@ from coeval.analysis.training.checkpoint_scores import (
     CommonItems,
     ItemColumn,
     RunFacts,
-    select_common_items,
     keep_main_metric,
+    select_common_items,
 )
 from coeval.core.errors import UsageError
 from coeval.core.figures import gap_text
@@ -172,7 +172,8 @@ def build_training_run(
     tasks: Sequence[str] | None = None,
     base: int | None = None,
 ) -> TrainingRun:
-    """The curves of checkpoints that were put together, as `read_training_curves`; none where none has a score."""
+    """Build the curves of aggregated checkpoints, as `read_training_curves` does; none if no checkpoint has a
+    score."""
     named = tasks or sorted({task for one in found for task in (*one.tasks, *one.unscored)})
     stops = {task: [one for one in found if task in one.tasks] for task in named}
     notes = [

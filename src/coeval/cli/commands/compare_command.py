@@ -17,7 +17,7 @@ from coeval.cli.views.comparison_view import markdown, print_comparisons, print_
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
-from coeval.reports.compared_sides import sides_of
+from coeval.reports.compared_sides import open_sides
 from coeval.reports.content import Report
 from coeval.reports.files import ReportFiles, describe_written_files, write_report_files
 from coeval.store.jsonl import write_bytes_atomic
@@ -97,7 +97,7 @@ def compare(
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     sure = not however_unsure
-    with sides_of(folders, names_in(students)) as (groups, notes):
+    with open_sides(folders, names_in(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
         policy = None if delta is None else GatePolicy(max_drop=100 * delta)
         held = None if policy is None else gate_sides(groups, policy, significant_only=sure)

@@ -167,8 +167,11 @@ def aggregate(
     requested, needed = sweep_settings.names(tasks), sweep_settings.steps(steps)
     expected = sweep_settings.counts(n_samples)
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.training.aggregate import aggregate_checkpoint
-    from coeval.analysis.training.aggregate import find_evaluated_steps, write_aggregates
+    from coeval.analysis.training.aggregate import (
+        aggregate_checkpoint,
+        find_evaluated_steps,
+        write_aggregates,
+    )
     from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import build_training_run
     from coeval.cli import streams
