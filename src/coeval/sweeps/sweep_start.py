@@ -83,7 +83,7 @@ def under_way(
     be started by a program that is not there; StoreError: a file cannot be read or written.
     """
     sweep, settings = request.sweep, request.settings
-    with RunDir(sweep.own_folder).locked():
+    with RunDir(sweep.own_folder).hold_lock():
         plan = request.plan.after(sweep.own_folder)
         checkpoints = [each for each in checkpoints if _has_room(sweep, plan, each, watcher)]
         table = JobTable(sweep.out, plan)
