@@ -41,14 +41,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str = ""
 
     @property
-    def place(self) -> str:
+    def path_and_step(self) -> str:
         """Its path and step, whatever the folder holds."""
         return f"{self.path}@{self.step}"
 
     @property
     def identity(self) -> str:
         """What its answers are recorded as being of."""
-        return f"{self.place}#{self.content}" if self.content else self.place
+        return f"{self.path_and_step}#{self.content}" if self.content else self.path_and_step
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"step_{self.step}"
 
 
-def step_folders(folder: Path, pattern: str) -> dict[int, Path]:
+def find_step_folders(folder: Path, pattern: str) -> dict[int, Path]:
     """What there is below a folder, by step, in no order: as ``global_step_{step}/actor_hf``,
     ``step_{step}``. Steps may be written with zeros before them.
 
@@ -93,7 +93,7 @@ def find_checkpoints(
 
     Raises UsageError: one of ``steps`` is not there; StoreError: the folder cannot be looked into.
     """
-    there = step_folders(folder, pattern)
+    there = find_step_folders(folder, pattern)
     if absent := sorted(set(steps) - there.keys()):
         known = ", ".join(map(str, sorted(there)[:20])) + (", …" if len(there) > 20 else "")
         place = folder / pattern.replace(STEP, str(absent[0]))
@@ -105,7 +105,7 @@ def find_checkpoints(
     ]
 
 
-def refuse_doubles(checkpoints: Sequence[Checkpoint]) -> None:
+def refuse_duplicate_steps(checkpoints: Sequence[Checkpoint]) -> None:
     """Raises UsageError where two checkpoints have one step, and so one folder."""
     by_step: dict[int, Checkpoint] = {}
     for checkpoint in checkpoints:
@@ -119,10 +119,10 @@ def refuse_doubles(checkpoints: Sequence[Checkpoint]) -> None:
 
 def is_whole(folder: Path) -> bool:
     """Whether a checkpoint has been written to its end, as far as its files say."""
-    return what_lacks(folder) is None
+    return why_incomplete(folder) is None
 
 
-def what_lacks(folder: Path) -> str | None:
+def why_incomplete(folder: Path) -> str | None:
     """What a checkpoint or an adapter lacks to be whole; None: it has a configuration, weights, and all files
     that an index of weights names, and none is being written."""
     try:
@@ -146,7 +146,7 @@ def what_lacks(folder: Path) -> str | None:
     return "it has no weights"
 
 
-def content_of(folder: Path) -> str:
+def hash_content(folder: Path) -> str:
     """Hash the names, sizes and times of a checkpoint's files, those below it too, but for the trainer's own
     state; empty where there is no such folder or it cannot be read. No file is opened."""
     found: list[tuple[str, int, int]] = []
@@ -168,18 +168,18 @@ def why_not_served(checkpoint: Checkpoint, *, merged: bool = False) -> str:
     if not checkpoint.content:
         return ""
     folder = Path(checkpoint.path)
-    content = content_of(folder)
+    content = hash_content(folder)
     if content != checkpoint.content:
         what = "was overwritten" if content else "was removed"
         return (
             f"{folder} {what} after it was submitted as step {checkpoint.step}; keep a snapshot until it is "
             "scored"
         )
-    lacking = None if merged else what_lacks(folder)
+    lacking = None if merged else why_incomplete(folder)
     return "" if lacking is None else f"{folder} cannot be served: {lacking}"
 
 
-def newest_file(folder: Path) -> float:
+def last_write_time(folder: Path) -> float:
     """When a file of a checkpoint was last written, in seconds since 1970; 0 for a model at a hub."""
     try:
         return max((entry.stat().st_mtime for entry in folder.iterdir()), default=0.0)
@@ -204,7 +204,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
-def submissions(queue: Path) -> Mapping[int, Submission]:
+def read_submissions(queue: Path) -> Mapping[int, Submission]:
     """Read a queue, by step in their order; a damaged file is passed over with a warning."""
     found: dict[int, Submission] = {}
     for file in queue.glob("step_*.json"):
@@ -244,43 +244,43 @@ class CheckpointPlaces:
     queue: Path | None = None
     merged: bool = False
 
-    def submitted(self) -> Mapping[int, Submission]:
+    def read_submitted(self) -> Mapping[int, Submission]:
         """The submitted ones, by step."""
-        return {} if self.queue is None else submissions(self.queue)
+        return {} if self.queue is None else read_submissions(self.queue)
 
-    def found(self) -> list[Checkpoint]:
+    def find_all(self) -> list[Checkpoint]:
         """Those that are there and whole now, in the order of their steps.
 
         Raises UsageError: one that is named by its step is not there, or a pattern is none; StoreError: the
         folder cannot be looked into.
         """
-        submitted = self.submitted()
-        found = self._others(submitted)
+        submitted = self.read_submitted()
+        found = self._find_unqueued(submitted)
         taken = {each.step for each in found}
         found += [each.checkpoint for step, each in submitted.items() if step not in taken]
         return sorted(found, key=lambda checkpoint: checkpoint.step)
 
-    def _others(self, submitted: Mapping[int, Submission]) -> list[Checkpoint]:
+    def _find_unqueued(self, submitted: Mapping[int, Submission]) -> list[Checkpoint]:
         """Those that are listed or found, but for the same ones of the queue, which knows their content."""
         found = list(self.listed)
         if self.folder is not None:
-            pattern = self._pattern_in(self.folder)
+            pattern = self._choose_pattern(self.folder)
             found += find_checkpoints(self.folder, pattern, self.steps, merged=self.merged)
-        queued = {each.checkpoint.place for each in submitted.values()}
-        return [each for each in found if each.place not in queued]
+        queued = {each.checkpoint.path_and_step for each in submitted.values()}
+        return [each for each in found if each.path_and_step not in queued]
 
-    def _pattern_in(self, folder: Path) -> str:
+    def _choose_pattern(self, folder: Path) -> str:
         """The one that is named, or the first of the usual ones that finds any."""
         patterns = USUAL_PATTERNS if self.pattern is None else (self.pattern,)
-        return next((pattern for pattern in patterns if step_folders(folder, pattern)), patterns[-1])
+        return next((pattern for pattern in patterns if find_step_folders(folder, pattern)), patterns[-1])
 
-    def passed_over(self) -> dict[str, str]:
+    def explain_skipped(self) -> dict[str, str]:
         """Those that `found` leaves out, since they are not whole: their paths, and what they lack.
 
         Raises StoreError: the folder cannot be looked into.
         """
-        submitted = self.submitted()
-        taken = {each.step: each.path for each in self._others(submitted)}
+        submitted = self.read_submitted()
+        taken = {each.step: each.path for each in self._find_unqueued(submitted)}
         queued = {each.checkpoint.path: step for step, each in submitted.items()}
         passed = {
             path: f"it was submitted as step {step}, which is {taken[step]}"
@@ -289,8 +289,8 @@ class CheckpointPlaces:
         }
         if self.folder is None or self.steps:
             return passed
-        there = step_folders(self.folder, self._pattern_in(self.folder))
-        lacking = {str(path): what_lacks(path) for _, path in sorted(there.items())}
+        there = find_step_folders(self.folder, self._choose_pattern(self.folder))
+        lacking = {str(path): why_incomplete(path) for _, path in sorted(there.items())}
         return passed | {p: why for p, why in lacking.items() if why is not None and p not in queued}
 
 
@@ -311,16 +311,16 @@ class CheckpointWatch:
     _problem: str = ""
     _ended: bool = False
 
-    def look(self) -> list[Checkpoint]:
+    def find_ready(self) -> list[Checkpoint]:
         """Those that have become ready since the last look.
 
         Raises StoreError: the folder cannot be looked into.
         """
-        submitted = self.places.submitted()
+        submitted = self.places.read_submitted()
         ready = [each.checkpoint for step, each in submitted.items() if self._taken.get(step) != each]
         self._taken.update(submitted)
         try:
-            found = self.places.found()
+            found = self.places.find_all()
         except StoreError:
             if not ready:  # what was submitted does not wait for a folder
                 raise
@@ -340,11 +340,11 @@ class CheckpointWatch:
             self._ended |= self.until_step is not None and checkpoint.step >= self.until_step
         return ready
 
-    async def next(self) -> Sequence[Checkpoint] | None:
+    async def wait_for_next(self) -> Sequence[Checkpoint] | None:
         """Wait for further ones; None after the last. A folder that is not there is waited for."""
         while not self._ended:
             try:
-                if found := await asyncio.to_thread(self.look):
+                if found := await asyncio.to_thread(self.find_ready):
                     return found
                 self._problem = ""
             except StoreError as error:
@@ -358,4 +358,4 @@ class CheckpointWatch:
 
 def _written(folder: Path, *, merged: bool) -> str:
     """What it holds; empty while it is not whole, which one that is to be merged need not be."""
-    return content_of(folder) if merged or is_whole(folder) else ""
+    return hash_content(folder) if merged or is_whole(folder) else ""

@@ -66,12 +66,12 @@ class SweepEngine(ABC):
         Raises StoreError: the worker's folder cannot be written.
         """
 
-    async def lost(self) -> str:
+    async def wait_until_lost(self) -> str:
         """Wait until no worker can run here any more, and return why: where that can be, of a cluster."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 
-    async def free(self, slot: WorkerSlot) -> None:  # noqa: B027 - of a cluster it holds nothing
+    async def free_slot(self, slot: WorkerSlot) -> None:  # noqa: B027 - of a cluster it holds nothing
         """Give back what a slot holds: no further worker comes to it."""
 
     async def aclose(self) -> None:  # noqa: B027
@@ -84,7 +84,7 @@ def worker_command(folder: Path | None) -> tuple[str, ...]:
     return (sys.executable, "-m", _MODULE, *([] if folder is None else [str(folder)]))
 
 
-def silent_end(worker: Worker, how: str) -> WorkerResult:
+def make_silent_failure(worker: Worker, how: str) -> WorkerResult:
     """Of a worker whose process told no result: ``how`` it ended, as in "was ended by SIGKILL"."""
     problem = f"the worker's process {how} before it reported its result; see {worker.folder / 'worker.log'}"
     return WorkerResult(end="failed", problem=problem)
@@ -100,14 +100,14 @@ SHARED_S = 60.0
 _SOON_S = 5.0
 
 
-async def reported_end(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
+async def wait_for_result(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
     """The worker's result as soon as it is there; after ``within_s`` that it told none, and ``how`` it
     ended."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while (result := read_result(worker)) is None and loop.time() < until:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_S)
-    return result or silent_end(worker, how)
+    return result or make_silent_failure(worker, how)
 
 
 # --- Worker process on a cluster node
@@ -126,7 +126,7 @@ PASSED_ON = (
 """Of the sweep's environment, beside the tested model's key: a cluster starts its processes with another."""
 
 
-def waiting_for(worker: Worker, environment: Mapping[str, str], key: str = "") -> tuple[object, ...]:
+def wait_arguments(worker: Worker, environment: Mapping[str, str], key: str = "") -> tuple[object, ...]:
     """Return the arguments of `wait_for_worker`; ``key`` is the variable of the tested model's key."""
     given = {name: environment[name] for name in (*PASSED_ON, key) if name in environment}
     folder = worker.folder.resolve()
@@ -170,7 +170,7 @@ def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: 
             process.stdin.close()
 
 
-def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[WorkerSlot]:
+def make_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[WorkerSlot]:
     """As many slots of ``per_slot`` GPUs each as there are, at most ``count``; without GPUs ``count`` slots,
     or one."""
     if not gpus:
@@ -209,15 +209,15 @@ class LocalEngine(SweepEngine):
         if process is None or process.returncode is not None:
             process = await self._start(worker.folder)
         try:
-            if self._keeps and await _carried_out(process, worker.folder):
+            if self._keeps and await _run_in_process(process, worker.folder):
                 self._kept[slot.number] = process
-                return read_result(worker) or silent_end(worker, "ended the worker")
+                return read_result(worker) or make_silent_failure(worker, "ended the worker")
             code = await process.wait()
         except asyncio.CancelledError:
-            await _end(process)
+            await _interrupt_process(process)
             raise
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return read_result(worker) or silent_end(worker, how)
+        return read_result(worker) or make_silent_failure(worker, how)
 
     async def _start(self, folder: Path) -> Process:
         with open_log(folder / WORKER_LOG) as said:  # what is said before the worker has opened it
@@ -230,15 +230,15 @@ class LocalEngine(SweepEngine):
                 start_new_session=True,
             )
 
-    async def free(self, slot: WorkerSlot) -> None:
+    async def free_slot(self, slot: WorkerSlot) -> None:
         if (process := self._kept.pop(slot.number, None)) is not None:
-            await _end(process)
+            await _interrupt_process(process)
 
     async def aclose(self) -> None:
-        await asyncio.gather(*map(self.free, self.slots))
+        await asyncio.gather(*map(self.free_slot, self.slots))
 
 
-async def _carried_out(process: Process, folder: Path) -> bool:
+async def _run_in_process(process: Process, folder: Path) -> bool:
     """Have the process of a slot carry out a worker; False where it has ended before that."""
     if process.stdin is None or process.stdout is None:
         return False
@@ -251,7 +251,7 @@ async def _carried_out(process: Process, folder: Path) -> bool:
     return said == asked
 
 
-async def _end(process: Process) -> None:
+async def _interrupt_process(process: Process) -> None:
     """Have a process interrupt what it does and wait for it; cancelled meanwhile, kill it."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
@@ -313,7 +313,7 @@ class RayEngine(SweepEngine):
     def __init__(
         self, ray: Any, slots: int, gpus_each: int, environment: Mapping[str, str], *, ours: bool
     ) -> None:
-        super().__init__(local_slots((), 1, slots), environment)
+        super().__init__(make_slots((), 1, slots), environment)
         self._ray = ray
         self._ours = ours
         self._lost = ""
@@ -323,7 +323,7 @@ class RayEngine(SweepEngine):
         write_worker(worker)
         if not self._lost:  # Ray would start another cluster
             try:
-                reference = self._task.remote(*waiting_for(worker, self._environment, worker.key_variable))
+                reference = self._task.remote(*wait_arguments(worker, self._environment, worker.key_variable))
             except (self._ray.exceptions.RayError, ConnectionError) as error:
                 self._lost = f"the Ray cluster accepts no more tasks ({type(error).__name__}: {error})"
         if self._lost:
@@ -332,27 +332,29 @@ class RayEngine(SweepEngine):
             code = await asyncio.shield(asyncio.wrap_future(reference.future()))
         except asyncio.CancelledError:
             if not self._lost:
-                await self._end(reference, worker)
+                await self._cancel_task(reference, worker)
             raise
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             why = f"was left by its Ray task ({type(error).__name__})"
-            return await reported_end(worker, why, LONGEST_END_S)
-        return await reported_end(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
+            return await wait_for_result(worker, why, LONGEST_END_S)
+        return await wait_for_result(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
 
-    async def _end(self, reference: Any, worker: Worker) -> None:
+    async def _cancel_task(self, reference: Any, worker: Worker) -> None:
         self._ray.cancel(reference)
         try:
-            await reported_end(worker, "was cancelled", LONGEST_END_S)
+            await wait_for_result(worker, "was cancelled", LONGEST_END_S)
         except asyncio.CancelledError:
             self._ray.cancel(reference, force=True)
             raise
 
-    async def lost(self) -> str:
-        addresses = [address for address in cluster_addresses(self._ray) if await _is_open(address)]
+    async def wait_until_lost(self) -> str:
+        addresses = [
+            address for address in cluster_addresses(self._ray) if await _accepts_connections(address)
+        ]
         looks = 0
         while not self._lost:
             await asyncio.sleep(_LOOK_S)
-            closed = [address for address in addresses if not await _is_open(address)]
+            closed = [address for address in addresses if not await _accepts_connections(address)]
             looks = looks + 1 if closed else 0
             if looks == _LOOKS:
                 self._lost = f"the Ray cluster no longer answers at {closed[0]}"
@@ -372,7 +374,7 @@ def cluster_addresses(ray: Any) -> list[str]:
     return [context.gcs_address, *(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own)]
 
 
-async def _is_open(address: str) -> bool:
+async def _accepts_connections(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with suppress(OSError):  # a time-out is one
         async with asyncio.timeout(_LOOK_S):
@@ -416,11 +418,11 @@ def open_slurm(
     except (RuntimeError, NameError, TypeError, ValueError, AssertionError) as error:
         raise UsageError(f"--engine slurm: {error}") from error
     if cluster == "slurm":
-        cancel_earlier(folder)
+        cancel_leftover_jobs(folder)
     return SlurmEngine(executor, count or _SLOTS, environment)
 
 
-def cancel_earlier(folder: Path) -> None:
+def cancel_leftover_jobs(folder: Path) -> None:
     """Cancel the jobs of a sweep that was killed: they would hold their GPUs to their own end. The sweep's
     lock is held, so nobody waits for them any more."""
     program = shutil.which("scancel")
@@ -437,7 +439,7 @@ class SlurmEngine(SweepEngine):
     from."""
 
     def __init__(self, executor: Any, slots: int, environment: Mapping[str, str]) -> None:
-        super().__init__(local_slots((), 1, slots), environment)
+        super().__init__(make_slots((), 1, slots), environment)
         self._executor = executor
         self._jobs: list[Any] = []
 
@@ -445,7 +447,7 @@ class SlurmEngine(SweepEngine):
         write_worker(worker)
         if worker.key_variable in self._environment:  # submitit keeps what a job is given in a file
             os.environ[worker.key_variable] = self._environment[worker.key_variable]
-        call = waiting_for(worker, self._environment)
+        call = wait_arguments(worker, self._environment)
         job = await asyncio.to_thread(self._executor.submit, wait_for_worker, *call)
         self._jobs.append(job)
         try:
@@ -453,11 +455,11 @@ class SlurmEngine(SweepEngine):
                 await asyncio.sleep(_LOOK_S)
         except asyncio.CancelledError:
             await asyncio.to_thread(job.cancel)
-            await self._ended(job)
+            await self._wait_for_job_end(job)
             raise
-        return await reported_end(worker, f"was job {job.job_id} of Slurm, which ended as {job.state},")
+        return await wait_for_result(worker, f"was job {job.job_id} of Slurm, which ended as {job.state},")
 
-    async def _ended(self, job: Any) -> None:
+    async def _wait_for_job_end(self, job: Any) -> None:
         """A job that was begun has its worker end first."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_END_S):
@@ -466,4 +468,4 @@ class SlurmEngine(SweepEngine):
 
     async def aclose(self) -> None:
         """Jobs end with their workers, a little later than those tell their results."""
-        await asyncio.gather(*map(self._ended, self._jobs))
+        await asyncio.gather(*map(self._wait_for_job_end, self._jobs))

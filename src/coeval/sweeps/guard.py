@@ -44,7 +44,7 @@ _KILLED_WITHIN_S = 30.0
 LOOK_S = 0.2
 
 
-def processes() -> list[int]:
+def list_processes() -> list[int]:
     """The ids of all processes that can be seen."""
     try:
         return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
@@ -52,14 +52,14 @@ def processes() -> list[int]:
         return []
 
 
-def members(group: int) -> list[int]:
+def list_group_members(group: int) -> list[int]:
     """The living processes of a group; its leader may have ended before."""
     if not (_PROC / "self" / "stat").exists():
-        return [group] if _answers(group) else []
-    return [pid for pid in processes() if _group_of(pid) == group]
+        return [group] if _group_exists(group) else []
+    return [pid for pid in list_processes() if _read_group(pid) == group]
 
 
-def _answers(group: int) -> bool:
+def _group_exists(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except OSError:
@@ -67,7 +67,7 @@ def _answers(group: int) -> bool:
     return True
 
 
-def _group_of(pid: int) -> int | None:
+def _read_group(pid: int) -> int | None:
     """None of one that has ended, whether somebody has waited for it or not."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
@@ -85,10 +85,10 @@ def is_marked(pid: int, mark: str, output: str) -> bool:
         return False
     if f"{MARK}={mark}".encode() in environment.split(b"\0"):
         return True
-    return bool(output) and any(target(pid, stream) == output for stream in (1, 2))
+    return bool(output) and any(read_descriptor_target(pid, stream) == output for stream in (1, 2))
 
 
-def target(pid: int, descriptor: int) -> str:
+def read_descriptor_target(pid: int, descriptor: int) -> str:
     """What a descriptor of a process leads to, as ``/proc`` names it; empty where it does not tell."""
     try:
         return str((_PROC / str(pid) / "fd" / str(descriptor)).readlink())
@@ -96,9 +96,9 @@ def target(pid: int, descriptor: int) -> str:
         return ""
 
 
-def marked(mark: str, output: str) -> list[int]:
+def find_marked_processes(mark: str, output: str) -> list[int]:
     """All processes with a mark but this one, in whatever group they are by now."""
-    return [pid for pid in processes() if pid != os.getpid() and is_marked(pid, mark, output)]
+    return [pid for pid in list_processes() if pid != os.getpid() and is_marked(pid, mark, output)]
 
 
 def end_group(group: int, left: Callable[[], list[int]], grace_s: float) -> Iterator[float]:
@@ -121,7 +121,7 @@ def end_group(group: int, left: Callable[[], list[int]], grace_s: float) -> Iter
 
 def signal_group(group: int, pids: Sequence[int], number: signal.Signals) -> None:
     """Signal these processes, and the group they are of; wait for nothing."""
-    within = set(members(group)) if group else set[int]()
+    within = set(list_group_members(group)) if group else set[int]()
     if within.intersection(pids):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
@@ -131,7 +131,7 @@ def signal_group(group: int, pids: Sequence[int], number: signal.Signals) -> Non
                 os.kill(pid, number)
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Which start of this machine it is; empty where the system does not tell."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
@@ -176,7 +176,7 @@ class BoundedLog:
         with suppress(OSError):
             if self._size and self._size + len(data) > self._half:
                 self._file.close()
-                self._path.replace(older(self._path))
+                self._path.replace(rotated_log(self._path))
                 self._file, self._size = self._path.open("wb", buffering=0), 0
             self._size += self._file.write(data)
 
@@ -184,7 +184,7 @@ class BoundedLog:
         self._file.close()
 
 
-def older(log: Path) -> Path:
+def rotated_log(log: Path) -> Path:
     return log.with_name(f"{log.name}.1")
 
 
@@ -218,20 +218,20 @@ class Guard:
     @property
     def _pipe(self) -> str:
         """Its output, as ``/proc`` names it; empty where there is none."""
-        return target(os.getpid(), self._output)
+        return read_descriptor_target(os.getpid(), self._output)
 
     def end_soon(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True
 
-    def watch(self) -> int:
+    def run_to_end(self) -> int:
         """Wait for the end of the server or of the lifeline, and end the group; the server's exit code."""
         while not (self._ending or self._has_ended()):
-            self._pass_on(LOOK_S)
-        _say("down")
-        for seconds in end_group(self._server.pid, self._left, self._launch.grace_s):
-            self._pass_on(seconds)
+            self._forward_output(LOOK_S)
+        _report("down")
+        for seconds in end_group(self._server.pid, self._list_remaining, self._launch.grace_s):
+            self._forward_output(seconds)
         for _ in range(_LAST_CHUNKS):
-            if not self._pass_on(0.0):
+            if not self._forward_output(0.0):
                 break
         return self._server.poll() or 0
 
@@ -241,15 +241,15 @@ class Guard:
             return self._server.poll() is not None
         return os.waitid(os.P_PID, self._server.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def _left(self) -> list[int]:
+    def _list_remaining(self) -> list[int]:
         mark = self._launch.environment.get(MARK, "")
-        return sorted({*members(self._server.pid), *marked(mark, self._pipe)})
+        return sorted({*list_group_members(self._server.pid), *find_marked_processes(mark, self._pipe)})
 
-    def _pass_on(self, patience_s: float) -> bool:
+    def _forward_output(self, patience_s: float) -> bool:
         """Take what comes meanwhile: output, and the end of the lifeline. False: no output came."""
         came = False
         for key, _ in self._selector.select(patience_s):
-            data = _read(key.fd)
+            data = _read_available(key.fd)
             if not data:
                 self._selector.unregister(key.fd)
             if key.fd == LIFELINE:
@@ -261,27 +261,27 @@ class Guard:
 
 
 def main() -> None:
-    if not (line := _first_line()).endswith(b"\n"):
+    if not (line := _read_first_line()).endswith(b"\n"):
         return  # the worker was gone before it could say what to start
     try:
         guard = Guard(decode(line, Launch))
     except OSError as error:
-        _say(f"refused {error.strerror}")
+        _report(f"refused {error.strerror}")
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, guard.end_soon)
-    _say(guard.started)
-    _say(f"ended {guard.watch()}")
+    _report(guard.started)
+    _report(f"ended {guard.run_to_end()}")
 
 
-def _first_line() -> bytes:
+def _read_first_line() -> bytes:
     line = b""
-    while not line.endswith(b"\n") and (data := _read(LIFELINE)):
+    while not line.endswith(b"\n") and (data := _read_available(LIFELINE)):
         line += data
     return line
 
 
-def _read(descriptor: int) -> bytes:
+def _read_available(descriptor: int) -> bytes:
     """What has come; nothing at the end, which may be a reset where it is a socket."""
     try:
         return os.read(descriptor, _CHUNK)
@@ -289,7 +289,7 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def _say(what: str) -> None:
+def _report(what: str) -> None:
     with suppress(OSError):  # the worker is gone: nobody listens
         os.write(SAYING, f"{what}\n".encode())
 

@@ -89,7 +89,7 @@ read_message: Callable[[bytes], JudgingMessage] = make_decoder(JudgingMessage)  
 """Likewise; the line may be a warning that some package prints."""
 
 
-def written(message: ConcludeOrder | JudgingMessage) -> bytes:
+def encode_line(message: ConcludeOrder | JudgingMessage) -> bytes:
     """The line."""
     return msgspec.json.encode(message, enc_hook=os.fspath) + b"\n"
 
@@ -117,7 +117,7 @@ async def conclude_orders(
     """
     async with SharedHosts(throttle=throttle) as hosts, asyncio.TaskGroup() as group:
         judging = _Judging(keys, interrupt, hosts)
-        telling = group.create_task(judging.tell_progress(tell))
+        telling = group.create_task(judging.report_progress(tell))
         tasks: set[asyncio.Task[None]] = set()
         async for order in orders:
             task = group.create_task(judging.conclude(order, tell))
@@ -142,7 +142,7 @@ class _Judging:
     async def conclude(self, order: ConcludeOrder, tell: Callable[[JudgingMessage], None]) -> None:
         onlooker = self._onlookers[order.name] = _Onlooker(order.name)
         try:
-            concluded = await self._concluded(order, onlooker)
+            concluded = await self._conclude_order(order, onlooker)
         except CoevalError as error:
             log.warning("%s: %s", order.name, error)
             interrupted = self._interrupt.is_set()
@@ -154,7 +154,7 @@ class _Judging:
             del self._onlookers[order.name]
         tell(concluded)
 
-    async def _concluded(self, order: ConcludeOrder, onlooker: _Onlooker) -> Concluded:
+    async def _conclude_order(self, order: ConcludeOrder, onlooker: _Onlooker) -> Concluded:
         if self._interrupt.is_set():
             return Concluded(name=order.name, interrupted=True)
         async with self._processor:
@@ -166,11 +166,11 @@ class _Judging:
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
             async with self._processor:
                 outcome = await asyncio.to_thread(conclude, prepared, ended)
-                concluded = await asyncio.to_thread(_reported, order, prepared, outcome)
+                concluded = await asyncio.to_thread(_summarise_order, order, prepared, outcome)
             self._met = ended.begun and evaluation.judge is not None and not concluded.problem
             return concluded
 
-    async def tell_progress(self, tell: Callable[[JudgingMessage], None]) -> None:
+    async def report_progress(self, tell: Callable[[JudgingMessage], None]) -> None:
         said: dict[str, ConcludeProgress] = {}
         while True:
             await asyncio.sleep(TELL_S)
@@ -181,13 +181,13 @@ class _Judging:
                     tell(progress)
 
 
-def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
+def _summarise_order(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
     samples: list[SampleConcluded] = []
     away: Counter[str] = Counter()
     for task_run, task in zip(prepared.task_runs, outcome.tasks, strict=False):
         if task.left_at is not None:
             continue
-        if missed := _missed(task_run, outcome):
+        if missed := _count_missed(task_run, outcome):
             away.update(missed)
             continue
         counts = task_run.count_records()
@@ -216,7 +216,7 @@ def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Con
     )
 
 
-def _missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
+def _count_missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
     """Judgments that are not there since the judge was away, by reason: they are to be asked for again."""
     lacking = count_failures(task_run.judgments.get(key) for key in task_run.needed)
     return lacking if outcome.stopped else {kind: n for kind, n in lacking.items() if kind in AWAY}
@@ -278,19 +278,19 @@ class JudgingProcess:
     async def conclude(self, name: str, evaluation: EvalSpec) -> Concluded:
         """Wait for an order's end, whatever that is."""
         if not self._suspects:
-            return await self._ordered(name, evaluation)
+            return await self._send_order(name, evaluation)
         async with self._turn:  # one of them may have been its death, and is not to take others along
-            return await self._ordered(name, evaluation)
+            return await self._send_order(name, evaluation)
 
-    async def _ordered(self, name: str, evaluation: EvalSpec) -> Concluded:
-        process = await self._started()
+    async def _send_order(self, name: str, evaluation: EvalSpec) -> Concluded:
+        process = await self._ensure_started()
         if process is None:
             return Concluded(name=name, interrupted=True)
         waiting: asyncio.Future[Concluded] = asyncio.get_running_loop().create_future()
         self._waiting[name] = waiting
         with suppress(ConnectionError):  # it died: its reader says so
             if process.stdin is not None:
-                process.stdin.write(written(ConcludeOrder(name=name, evaluation=evaluation)))
+                process.stdin.write(encode_line(ConcludeOrder(name=name, evaluation=evaluation)))
                 await process.stdin.drain()
         try:
             return await waiting
@@ -298,7 +298,7 @@ class JudgingProcess:
             self._waiting.pop(name, None)
             self._progress.pop(name, None)
 
-    async def _started(self) -> Process | None:
+    async def _ensure_started(self) -> Process | None:
         """None once it is being closed."""
         async with self._starting:
             if self._closing:
@@ -315,10 +315,10 @@ class JudgingProcess:
                     limit=_LONGEST_LINE,
                     start_new_session=True,
                 )
-            self._reading = asyncio.create_task(self._read(self._process))
+            self._reading = asyncio.create_task(self._read_messages(self._process))
             return self._process
 
-    async def _read(self, process: Process) -> None:
+    async def _read_messages(self, process: Process) -> None:
         while process.stdout is not None and (line := await process.stdout.readline()):
             try:
                 message = read_message(line)

@@ -16,7 +16,7 @@ from coeval.core.errors import CoevalError, ServerDown, UsageError
 from coeval.core.plain import escape_line
 from coeval.core.shown_url import KEY_SHAPED, find_url_secrets, is_credential_name, strip_credentials
 from coeval.core.text import digest, join_names
-from coeval.sweeps.checkpoints import Checkpoint, what_lacks, why_not_served
+from coeval.sweeps.checkpoints import Checkpoint, why_incomplete, why_not_served
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess
 from coeval.sweeps.worker_files import Server
@@ -93,18 +93,18 @@ class ServerCommand:
             known = f", or one of {', '.join(self.presets)}" if self.presets else ""
             raise UsageError(f"{self.flag} is empty; give a command{known}")
         self._refuse_credentials()
-        self._named = self._names()
+        self._named = self._find_placeholders()
 
     def _refuse_credentials(self) -> None:
         """A command stands in the files of its workers, and in the list of this machine's processes."""
-        if (found := _credential_in(self.text)) is not None:
+        if (found := _find_credential(self.text)) is not None:
             raise UsageError(
                 f"{self.flag} holds a credential ({found}), and commands are kept in files; set it as a "
                 "variable of your environment that the server reads, and pass that on by its name: "
                 "--server-env NAME"
             )
 
-    def _names(self) -> frozenset[str]:
+    def _find_placeholders(self) -> frozenset[str]:
         found = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
         known = join_names(f"{{{name}}}" for name in self.placeholders)
         for name in found:
@@ -128,19 +128,19 @@ class ServerCommand:
     @property
     def loads_at_will(self) -> bool:
         """Whether it loads whatever model a request names, and lists others."""
-        return (_program(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
+        return (_program_name(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
 
     @property
-    def for_adapters(self) -> str:
+    def adapter_template(self) -> str:
         """The template of a server that is to load adapters."""
         return self.text + FOR_ADAPTERS.get(self.text, "")
 
-    def inherited(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
+    def filter_environment(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
         """What of an ``environment`` the server is given: all but credentials, and those of them that are
         ``passed`` by name, or that the command names."""
         return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
-    def filled(self, server: Server, port: int) -> tuple[str, ...]:
+    def fill_for_server(self, server: Server, port: int) -> tuple[str, ...]:
         """The words of the command for a server that is to listen on ``port``.
 
         Raises UsageError: a value would be read as code: the word that it stands in is a shell's, or the
@@ -154,15 +154,15 @@ class ServerCommand:
             "tp_size": str(server.tp_size),
             "gpus": ",".join(server.gpus),
         }
-        return self.filled_with(values)
+        return self.fill_placeholders(values)
 
-    def filled_with(self, values: Mapping[str, str]) -> tuple[str, ...]:
+    def fill_placeholders(self, values: Mapping[str, str]) -> tuple[str, ...]:
         """The words of the command with the value of each placeholder.
 
         Raises UsageError: as `filled`.
         """
         return tuple(
-            _filled(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
+            _fill_word(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
             for number, word in enumerate(self.words)
         )
 
@@ -172,14 +172,14 @@ def _is_code(word: str, before: Sequence[str]) -> bool:
     is joined, and read by a shell at the other end."""
     if _CODE.search(_PLACE.sub("", word)):
         return True
-    return bool(before) and (_RUNS.fullmatch(before[-1]) is not None or "ssh" in map(_program, before))
+    return bool(before) and (_RUNS.fullmatch(before[-1]) is not None or "ssh" in map(_program_name, before))
 
 
-def _program(word: str) -> str:
+def _program_name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _filled(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
+def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1]:
             return f"{{{match[2]}}}"
@@ -195,7 +195,7 @@ def _filled(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -
     return _PLACE.sub(value, word)
 
 
-def _credential_in(text: str) -> str | None:
+def _find_credential(text: str) -> str | None:
     """What of a command is a credential, by its name; references to variables are none."""
     before = ""
     for word in re.split(r"[\s,;{}()\[\]]+", re.sub(r"['\"]", "", text)):
@@ -240,7 +240,7 @@ class Merging:
     def _folder(self, checkpoint: Checkpoint) -> Path:
         return self._workers / f"{checkpoint.name}.merge"
 
-    async def merged(self, checkpoint: Checkpoint) -> Path:
+    async def merge(self, checkpoint: Checkpoint) -> Path:
         """Return a checkpoint's merged folder, made now unless an earlier start has.
 
         Raises CoevalError: it cannot be merged; with the last lines of the command's log.
@@ -249,12 +249,12 @@ class Merging:
             if checkpoint.identity in self._failed:
                 raise ServerDown(self._failed[checkpoint.identity])
             try:
-                return await self._merge(checkpoint)
+                return await self._run_merge(checkpoint)
             except CoevalError as error:
                 self._failed[checkpoint.identity] = str(error)
                 raise
 
-    async def _merge(self, checkpoint: Checkpoint) -> Path:
+    async def _run_merge(self, checkpoint: Checkpoint) -> Path:
         folder = self._folder(checkpoint)
         merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
         if merged.is_dir():
@@ -262,20 +262,20 @@ class Merging:
         await asyncio.to_thread(self.forget, checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
         making = merged.with_suffix(".tmp")
-        words = self._command.filled_with({"path": checkpoint.path, "merged": str(making)})
+        words = self._command.fill_placeholders({"path": checkpoint.path, "merged": str(making)})
         log = ServerLog(folder, os.environ)
         process = await ServerProcess.begin(
-            folder, words, {}, 0, self._command.inherited(os.environ, self._passed)
+            folder, words, {}, 0, self._command.filter_environment(os.environ, self._passed)
         )
         try:
             await process.gone.wait()
         except asyncio.CancelledError:
             process.kill()
             raise
-        lacking = what_lacks(making)
+        lacking = why_incomplete(making)
         if process.code or lacking is not None:
-            why = f"left no checkpoint: {lacking}" if not process.code else f"failed{process.exit}"
-            raise ServerDown(f"{self._command.flag} {why}. {log.reported()}")
+            why = f"left no checkpoint: {lacking}" if not process.code else f"failed{process.exit_note}"
+            raise ServerDown(f"{self._command.flag} {why}. {log.describe_failure()}")
         if why := why_not_served(checkpoint, merged=True):
             raise ServerDown(why)
         making.rename(merged)

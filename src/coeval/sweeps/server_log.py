@@ -9,7 +9,7 @@ from pathlib import Path
 from coeval.core.plain import cut_middle, escape_line
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import is_credential_name
-from coeval.sweeps.guard import older
+from coeval.sweeps.guard import rotated_log
 
 LOG = "server.log"
 # Of a server's output that are kept on disk.
@@ -78,15 +78,15 @@ class ServerLog:
         self.path = folder / LOG
         named = (value for name, value in environment.items() if value and is_credential_name(name))
         self._redactor = Redactor((*secrets, *named))
-        self._from = self._size()
+        self._from = self._read_size()
 
     def begin(self) -> None:
         """What is written from now on is of another start."""
-        self._from = self._size()
+        self._from = self._read_size()
 
     def last_lines(self, most: int = LINES) -> list[str]:
         """The last lines that hold something, since `begin`."""
-        lines = (line for line in self._lines(self._tail()) if not _AFTERMATH.search(line))
+        lines = (line for line in self._clean_lines(self._read_tail()) if not _AFTERMATH.search(line))
         return [cut_middle(line, _LONGEST_LINE) for line in lines][-most:]
 
     def error_line(self) -> str:
@@ -100,7 +100,7 @@ class ServerLog:
             return ""
         return re.sub(r"\d+", "", self.error_line() or "".join(self.last_lines(1)))
 
-    def reported(self) -> str:
+    def describe_failure(self) -> str:
         """The last lines for a message, with what they hint at."""
         lines = self.last_lines()
         if not lines:
@@ -110,30 +110,34 @@ class ServerLog:
         shown = "\n".join(f"  {line}" for line in lines)
         return f"{hint}Its last lines ({self.path}):\n{shown}"
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         return self._redactor.redact_message(text)
 
-    def _lines(self, text: str) -> Iterator[str]:
+    def _clean_lines(self, text: str) -> Iterator[str]:
         for line in self._redactor.redact_message(_ESCAPES.sub("", text)).split("\n"):
             # Of a bar that is drawn again and again, its last state.
             last = next((part for part in reversed(line.split("\r")) if part.strip()), "")
             if last:
                 yield escape_line(last.expandtabs().rstrip())
 
-    def _tail(self) -> str:
-        data = _end_of(self.path, self._from)
-        if len(data) < _READ and (before := older(self.path)).exists() and self._size() < self._from:
-            data = _end_of(before, 0)[-(_READ - len(data)) :] + data
+    def _read_tail(self) -> str:
+        data = _read_end(self.path, self._from)
+        if (
+            len(data) < _READ
+            and (before := rotated_log(self.path)).exists()
+            and self._read_size() < self._from
+        ):
+            data = _read_end(before, 0)[-(_READ - len(data)) :] + data
         return data.decode(errors="backslashreplace")
 
-    def _size(self) -> int:
+    def _read_size(self) -> int:
         try:
             return self.path.stat().st_size
         except OSError:
             return 0
 
 
-def _end_of(path: Path, begin: int) -> bytes:
+def _read_end(path: Path, begin: int) -> bytes:
     """The last bytes of a file, of those from ``begin`` on; all that there are where it is shorter."""
     try:
         with path.open("rb") as file:

@@ -33,12 +33,12 @@ from coeval.sweeps.guard import (
     MARK,
     MODULE,
     Launch,
-    boot_id,
     end_group,
+    find_marked_processes,
     is_marked,
-    marked,
-    members,
-    processes,
+    list_group_members,
+    list_processes,
+    read_boot_id,
     signal_group,
 )
 from coeval.sweeps.server_log import LOG, MOST_BYTES
@@ -68,7 +68,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     boot: str = ""
 
     @classmethod
-    def of_now(cls, mark: str, port: int) -> ServerRecord:
+    def for_new_server(cls, mark: str, port: int) -> ServerRecord:
         """Of a server that this process is about to start."""
         me = os.getpid()
         return cls(
@@ -77,7 +77,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
             worker=me,
             worker_started=started(me) or "",
             host=socket.gethostname(),
-            boot=boot_id(),
+            boot=read_boot_id(),
         )
 
     def write(self, folder: Path) -> None:
@@ -88,35 +88,35 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.host == socket.gethostname()
 
     @property
-    def is_of_here(self) -> bool:
+    def is_of_this_boot(self) -> bool:
         """Whether its numbers mean something on this machine now."""
-        return self.is_of_this_host and self.boot == boot_id()
+        return self.is_of_this_host and self.boot == read_boot_id()
 
     @property
     def worker_lives(self) -> bool:
-        return self.is_of_here and self.worker > 0 and started(self.worker) == self.worker_started
+        return self.is_of_this_boot and self.worker > 0 and started(self.worker) == self.worker_started
 
-    def processes(self) -> list[int]:
+    def living_processes(self) -> list[int]:
         """Those of its living processes that can be told from others: the group, if it is still the server's,
         and whatever else bears its mark."""
-        if not self.is_of_here:
+        if not self.is_of_this_boot:
             return []
-        group = members(self.group) if self.group else []
+        group = list_group_members(self.group) if self.group else []
         leads = bool(self.started) and started(self.group) == self.started
         if not leads and not any(is_marked(pid, self.mark, self.output) for pid in group):
             group = []
-        return sorted({*group, *marked(self.mark, self.output)})
+        return sorted({*group, *find_marked_processes(self.mark, self.output)})
 
     def end(self, grace_s: float) -> Iterator[float]:
         """End what is left of it, as `end_group` does."""
-        return end_group(self.group, self.processes, grace_s)
+        return end_group(self.group, self.living_processes, grace_s)
 
     def kill(self) -> None:
         """Kill what is left of it, and wait for nothing."""
-        signal_group(self.group, self.processes(), signal.SIGKILL)
+        signal_group(self.group, self.living_processes(), signal.SIGKILL)
 
 
-def read_record(folder: Path) -> ServerRecord | None:
+def read_server_record(folder: Path) -> ServerRecord | None:
     """The record of a worker's folder; None where there is none, or a damaged one."""
     return read_json_if_whole(folder / RECORD, ServerRecord)
 
@@ -159,7 +159,7 @@ class ServerProcess:
 
         Raises ServerDown: there is no such command.
         """
-        record = ServerRecord.of_now(secrets.token_hex(16), port)
+        record = ServerRecord.for_new_server(secrets.token_hex(16), port)
         record.write(folder)  # before there is anything to find
         launch = Launch(
             command=command,
@@ -181,14 +181,14 @@ class ServerProcess:
         async with AsyncExitStack() as undoing:
             undoing.push_async_callback(guard.communicate)
             undoing.callback(process.kill)  # undone first
-            await process._launch(launch)
+            await process._start_server(launch)
             undoing.pop_all()
         return process
 
-    async def _launch(self, launch: Launch) -> None:
+    async def _start_server(self, launch: Launch) -> None:
         with suppress(ConnectionError):  # it is gone: its silence says so
             self._write(msgspec.json.encode(launch) + b"\n")
-        kind, _, rest = (await self._said()).partition(" ")
+        kind, _, rest = (await self._read_guard_line()).partition(" ")
         if kind != "started":
             why = (
                 f"{launch.command[0]}: {escape_line(rest)}"
@@ -204,21 +204,21 @@ class ServerProcess:
             self.record, group=int(pid), started=started(int(pid)) or "", output=output
         )
         self.record.write(self._folder)
-        self._reported = asyncio.create_task(self._listen())
+        self._reported = asyncio.create_task(self._follow_guard())
 
     def _write(self, data: bytes) -> None:
         if self._guard.stdin is not None:
             self._guard.stdin.write(data)
 
-    async def _said(self) -> str:
+    async def _read_guard_line(self) -> str:
         stdout = self._guard.stdout
         return "" if stdout is None else (await stdout.readline()).decode(errors="replace").strip()
 
-    async def _listen(self) -> None:
+    async def _follow_guard(self) -> None:
         """Wait for the server's end; where the guard ended before it, end it."""
-        await self._said()
+        await self._read_guard_line()
         self.down.set()
-        said = await self._said()
+        said = await self._read_guard_line()
         if said.startswith("ended "):
             self.code = int(said.partition(" ")[2])
         await self._guard.communicate()  # to the end of its output: only then are its pipes closed
@@ -229,7 +229,7 @@ class ServerProcess:
         self.gone.set()
 
     @property
-    def exit(self) -> str:
+    def exit_note(self) -> str:
         """How it ended, for a message; empty where that is not known."""
         if self.code is None:
             return ""
@@ -281,7 +281,7 @@ def end_leftovers(workers: Path) -> list[str]:
 
 def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S) -> str | None:
     """As `end_leftovers`, of one worker's folder."""
-    record = read_record(folder)
+    record = read_server_record(folder)
     if record is None or not record.is_of_this_host:
         return None
     until = time.monotonic() + patience_s
@@ -290,7 +290,7 @@ def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S) -> str | None
     if record.worker_lives and record.worker != os.getpid():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(record.worker, signal.SIGKILL)
-    left = record.processes()  # nothing, where the machine has been started anew since
+    left = record.living_processes()  # nothing, where the machine has been started anew since
     for seconds in record.end(GRACE_S):
         time.sleep(seconds)
     with suppress(OSError):
@@ -318,7 +318,7 @@ class Listening(NamedTuple):
     stranger: int | None
 
 
-def free_port(host: str) -> int:
+def find_free_port(host: str) -> int:
     """A port on which nobody listens, below those that the system gives to outgoing connections: minutes may
     pass until the server takes it.
 
@@ -326,7 +326,7 @@ def free_port(host: str) -> int:
     """
     highest = _lowest_outgoing() - 1
     for port in random.sample(range(_LOWEST, highest), _TRIES):
-        if is_free(host, port):
+        if is_port_free(host, port):
             return port
     raise UsageError(
         f"no free port was found on {host} between {_LOWEST} and {highest}; end what listens there"
@@ -341,7 +341,7 @@ def _lowest_outgoing() -> int:
     return lowest if lowest > _LOWEST + 2 * _TRIES else 65_535
 
 
-def is_free(host: str, port: int) -> bool:
+def is_port_free(host: str, port: int) -> bool:
     """Whether a server could listen there now."""
     if any(True for _ in _listening_sockets(port)):
         return False
@@ -355,17 +355,17 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
-def listening(port: int, pids: Collection[int]) -> Listening:
+def find_listeners(port: int, pids: Collection[int]) -> Listening:
     """Whether these processes take connections on a port, and whether any other does: servers of one user may
     share a port (``SO_REUSEPORT``), and then answer for each other."""
     if not any(table.exists() for table in _TABLES):  # then a server is taken at its word
         return Listening(ours=True, stranger=None)
     found = set(_listening_sockets(port))
-    mine = found & _sockets_of(pids)
+    mine = found & _list_process_sockets(pids)
     others = found - mine
     if not others:
         return Listening(bool(mine), stranger=None)
-    owner = next((pid for pid in processes() if others.intersection(_sockets_of([pid]))), 0)
+    owner = next((pid for pid in list_processes() if others.intersection(_list_process_sockets([pid]))), 0)
     return Listening(bool(mine), stranger=owner)
 
 
@@ -382,7 +382,7 @@ def _listening_sockets(port: int) -> Iterator[str]:
                 yield rest[5]
 
 
-def _sockets_of(pids: Collection[int]) -> set[str]:
+def _list_process_sockets(pids: Collection[int]) -> set[str]:
     targets: list[str] = []
     for pid in pids:
         with suppress(OSError):  # of another user, or just gone
@@ -402,7 +402,7 @@ _NOT_THERE = (404, 405, 501)
 _LONGEST_NAME = 120
 
 
-async def until_up(server: ServerProcess, url: str, within_s: float, key: str | None = None) -> None:
+async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: str | None = None) -> None:
     """Wait until /health, or ``url``/models where that is not there, answers 200, and it is this server that
     listens there.
 
@@ -418,7 +418,7 @@ async def until_up(server: ServerProcess, url: str, within_s: float, key: str | 
                     "or see why it hangs",
                     again=False,
                 )
-            if await asyncio.to_thread(_is_ours, server) and await _answers(wire, url, key):
+            if await asyncio.to_thread(_listens_on_port, server) and await _is_healthy(wire, url, key):
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(look_s):
@@ -429,12 +429,14 @@ async def until_up(server: ServerProcess, url: str, within_s: float, key: str | 
     raise ServerDown("the server ended before it was up")
 
 
-def _is_ours(server: ServerProcess) -> bool:
+def _listens_on_port(server: ServerProcess) -> bool:
     """Whether the server takes connections on its port; raises where anybody else does."""
     port = server.record.port
-    found = listening(port, server.record.processes())
+    found = find_listeners(port, server.record.living_processes())
     if found.stranger:
-        if server.down.is_set() or found.stranger in server.record.processes():  # it has just ended, or begun
+        if (
+            server.down.is_set() or found.stranger in server.record.living_processes()
+        ):  # it has just ended, or begun
             return False
         raise ServerDown(
             f"process {found.stranger} listens on port {port}, which is the server's, and is not of the "
@@ -444,7 +446,7 @@ def _is_ours(server: ServerProcess) -> bool:
     return found.ours or found.stranger == 0
 
 
-async def _answers(wire: Wire, url: str, key: str | None) -> bool:
+async def _is_healthy(wire: Wire, url: str, key: str | None) -> bool:
     health = await _get(wire, f"{url.removesuffix('/v1')}/health", key)
     if health is None or health.status == 200:
         return health is not None
@@ -462,7 +464,7 @@ async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
         return None
 
 
-async def served_names(url: str, key: str | None = None) -> list[str]:
+async def fetch_served_names(url: str, key: str | None = None) -> list[str]:
     """The models that a server says it serves; none where it does not say."""
     wire = Wire()
     try:
@@ -478,6 +480,6 @@ async def served_names(url: str, key: str | None = None) -> list[str]:
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
 
-def shown_names(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """Names of models, as a message takes them."""
     return join_names([escape_line(name)[:_LONGEST_NAME] for name in names])

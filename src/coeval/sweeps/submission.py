@@ -18,9 +18,9 @@ from coeval.core.entry_points import install_command
 from coeval.core.errors import GAPS, CoevalError, StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error
 from coeval.store.rundir import RunDir
-from coeval.sweeps.checkpoints import Checkpoint, Submission, content_of
+from coeval.sweeps.checkpoints import Checkpoint, Submission, hash_content
 from coeval.sweeps.job_table import JobTable
-from coeval.sweeps.sweep import JobPlan, folder_of, queue_of
+from coeval.sweeps.sweep import JobPlan, queue_folder, sweep_folder
 
 log = logging.getLogger("coeval")
 
@@ -41,19 +41,19 @@ def submit_checkpoint(
     out, folder = Path(out), Path(path).absolute()
     if step < 0:
         raise UsageError(f"step {step!r}: give a whole number, 0 or more")
-    content = content_of(folder)
+    content = hash_content(folder)
     if not content:
         raise UsageError(f"{path} is no folder with files in it; save the checkpoint first, then submit it")
     checkpoint = Checkpoint(step=step, path=str(folder), content=content)
-    _refuse_another(out, checkpoint)
+    _refuse_other_path(out, checkpoint)
     submission = Submission(checkpoint=checkpoint, at=time.time_ns())
-    _put(_file(out, step), submission)
-    return _wait(out, submission, say) if wait else 0
+    _write_submission(_queue_file(out, step), submission)
+    return _wait_until_scored(out, submission, say) if wait else 0
 
 
-def no_sweep_runs(out: Path) -> str:
+def explain_idle_sweep(out: Path) -> str:
     """Say what to start where no sweep of this machine is at work in ``out``; empty where one is."""
-    if RunDir(folder_of(out)).writer() is not None:
+    if RunDir(sweep_folder(out)).writer() is not None:
         return ""
     return (
         f"no sweep runs in {out} on this machine; the snapshot is kept in its queue. Start "
@@ -61,18 +61,18 @@ def no_sweep_runs(out: Path) -> str:
     )
 
 
-def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
-    own = folder_of(out)
+def _refuse_other_path(out: Path, checkpoint: Checkpoint) -> None:
+    own = sweep_folder(out)
     if out.is_dir() and not own.is_dir() and any(out.iterdir()):
         raise UsageError(f"{out} is not a sweep's folder; give the --out of the sweep, or a new folder")
-    for place in (own, queue_of(out), _file(out, checkpoint.step)):
+    for place in (own, queue_folder(out), _queue_file(out, checkpoint.step)):
         if place.is_symlink():
             raise StoreError(f"{place} is a link, and nothing is written through one; remove it")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; give the --out of the sweep")
     known: list[Checkpoint] = []
     with suppress(FileNotFoundError, StoreError):  # not submitted yet, or damaged
-        known.append(read_json(_file(out, checkpoint.step), Submission).checkpoint)
+        known.append(read_json(_queue_file(out, checkpoint.step), Submission).checkpoint)
     with suppress(FileNotFoundError, StoreError):  # the sweep has not begun
         known += JobPlan.read(own).checkpoints
     for other in known:
@@ -83,11 +83,11 @@ def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
             )
 
 
-def _file(out: Path, step: int) -> Path:
-    return queue_of(out) / f"step_{step}.json"
+def _queue_file(out: Path, step: int) -> Path:
+    return queue_folder(out) / f"step_{step}.json"
 
 
-def _put(file: Path, submission: Submission) -> None:
+def _write_submission(file: Path, submission: Submission) -> None:
     """Replace a file, without waiting for the disk: beside a checkpoint that is being flushed, that would
     take seconds of training."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
@@ -101,12 +101,12 @@ def _put(file: Path, submission: Submission) -> None:
         raise store_error("write", file, error) from error
 
 
-def _wait(out: Path, submission: Submission, say: Callable[[str], None]) -> int:
+def _wait_until_scored(out: Path, submission: Submission, say: Callable[[str], None]) -> int:
     """Say how far a submission is whenever that changes; 0 once it is scored, 3 where it failed."""
     said = ""
     while True:
-        code, now = _outcome(out, submission)
-        if code is None and (idle := no_sweep_runs(out)):
+        code, now = _read_outcome(out, submission)
+        if code is None and (idle := explain_idle_sweep(out)):
             now = idle
         if now != said:
             say(now)
@@ -116,15 +116,15 @@ def _wait(out: Path, submission: Submission, say: Callable[[str], None]) -> int:
         time.sleep(LOOK_S)
 
 
-def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
+def _read_outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
     """None while it is under way.
 
     Raises UsageError: another snapshot has taken its step.
     """
     checkpoint, name = submission.checkpoint, submission.checkpoint.name
     try:
-        latest = read_json(_file(out, checkpoint.step), Submission).checkpoint
-        plan = JobPlan.read(folder_of(out))
+        latest = read_json(_queue_file(out, checkpoint.step), Submission).checkpoint
+        plan = JobPlan.read(sweep_folder(out))
     except FileNotFoundError:
         return None, f"{name}: in the queue"
     if latest != checkpoint:
@@ -133,7 +133,7 @@ def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
         return None, f"{name}: in the queue"
     table = JobTable(out, plan)
     table.read()
-    found = [table.status(checkpoint, task) for task in plan.tasks]
+    found = [table.summarise_task(checkpoint, task) for task in plan.tasks]
     jobs, done = sum(each.samples for each in found), sum(each.concluded for each in found)
     counts = f"{name}: {done} of {jobs} jobs scored"
     if not plan.judges:
@@ -167,7 +167,7 @@ def sweep_callback(out: str | Path) -> Any:
         """Submits what is saved; only the process of rank 0 does."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002  theirs
-            if state.is_world_process_zero and (idle := no_sweep_runs(Path(out))):
+            if state.is_world_process_zero and (idle := explain_idle_sweep(Path(out))):
                 log.warning("%s", idle)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002  theirs

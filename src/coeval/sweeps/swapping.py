@@ -43,16 +43,16 @@ _CANARY_TOKENS = 32
 _LONGEST_SAID = 200
 
 
-def as_started(server: Server) -> Server:
+def with_base_model(server: Server) -> Server:
     """Return a server as its command is filled: one that serves adapters starts with their base model."""
     if not server.serves_adapters:
         return server
     return msgspec.structs.replace(
-        server, checkpoint=base_of(server.checkpoint) or server.checkpoint, name=KEPT_NAME
+        server, checkpoint=read_base_model(server.checkpoint) or server.checkpoint, name=KEPT_NAME
     )
 
 
-def base_of(path: str) -> str | None:
+def read_base_model(path: str) -> str | None:
     """Return the base model that an adapter's folder names; None where it is no adapter."""
     try:
         return decode((Path(path) / ADAPTER).read_bytes(), _AdapterConfig).base_model_name_or_path or None
@@ -86,14 +86,14 @@ class ServedAdapter:
         self._adapter = ""
         self._is_sglang = False
 
-    async def settle(self) -> None:
+    async def load_first(self) -> None:
         """Load the adapter of a server that has just come up, and ask it the canaries.
 
         Raises SwapDoubted: it does not load the adapter.
         """
         with suppress(WireError, OSError):
-            self._is_sglang = (await self._sent("GET", "/get_model_info")).status == 200
-        await self._load(self.server)
+            self._is_sglang = (await self._send("GET", "/get_model_info")).status == 200
+        await self._load_adapter(self.server)
         with suppress(SwapDoubted):
             self.answers = await self._ask_canaries()
 
@@ -107,21 +107,21 @@ class ServedAdapter:
             raise SwapDoubted(
                 "the server does not answer plain prompts (/v1/completions), which check a swap"
             )
-        if as_started(before).checkpoint != as_started(after).checkpoint:
+        if with_base_model(before).checkpoint != with_base_model(after).checkpoint:
             raise SwapDoubted(f"{after.name} has a different base model from {before.name}")
-        await self._load(after)
+        await self._load_adapter(after)
         answers = await self._ask_canaries()
         if answers == self.answers:
             raise SwapDoubted(f"with {after.name} loaded, the server answers as {before.name} does")
         self.server, self.answers = after, answers
         return answers
 
-    async def _load(self, server: Server) -> None:
+    async def _load_adapter(self, server: Server) -> None:
         above = "" if self._is_sglang else "/v1"
         if self._adapter:
             await self._post(f"{above}/unload_lora_adapter", {"lora_name": self._adapter})
         self._adapter, self.name = "", KEPT_NAME
-        if base_of(server.checkpoint) is None:
+        if read_base_model(server.checkpoint) is None:
             return
         # vLLM keeps prompts' prefixes by an adapter's name: under one that it has had, those of other weights
         # would be read back.
@@ -149,7 +149,7 @@ class ServedAdapter:
         Raises SwapDoubted: the server does not do it, or says that it has not.
         """
         try:
-            reply = await self._sent("POST", path, msgspec.json.encode(body))
+            reply = await self._send("POST", path, msgspec.json.encode(body))
         except (WireError, OSError) as error:
             raise SwapDoubted(f"{path} failed: {escape_line(describe_error(error))}") from error
         if reply.status != 200 or not _is_success(reply.body):
@@ -157,7 +157,7 @@ class ServedAdapter:
             raise SwapDoubted(f"{path} failed: {reply.status} {cut_middle(shown, _LONGEST_SAID)}")
         return reply.body
 
-    async def _sent(self, method: str, path: str, body: bytes | None = None) -> HttpReply:
+    async def _send(self, method: str, path: str, body: bytes | None = None) -> HttpReply:
         async with aclosing(Wire()) as wire:
             route = RequestRoute.to(method, URL(f"{self._root}{path}"), self._headers)
             return await wire.send(route, body, self.server.start_timeout_s)

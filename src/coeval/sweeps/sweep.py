@@ -59,9 +59,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_folder(self) -> Path:
-        return folder_of(self.out)
+        return sweep_folder(self.out)
 
-    def worker(
+    def make_worker(
         self,
         checkpoint: Checkpoint,
         number: int,
@@ -72,21 +72,21 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         """What is owed of a checkpoint's shard, as it is asked in a slot; ``merged`` is served instead."""
         name = ".".join(filter(None, (checkpoint.name, shard_name(number, self.shards))))
         folder = self.own_folder / WORKERS / name
-        shaped = self._shaped(checkpoint, samples)
+        shaped = self._make_evaluation(checkpoint, samples)
         loaded = checkpoint if merged is None else Checkpoint(step=checkpoint.step, path=str(merged))
         if shaped.tested is not None:
-            shaped = msgspec.structs.replace(shaped, tested=self._served(shaped.tested, loaded))
+            shaped = msgspec.structs.replace(shaped, tested=self._name_model(shaped.tested, loaded))
         requested = msgspec.structs.replace(
             shaped,
             mode="inference",
             judge=None,
-            tested=self._placed(shaped.tested, checkpoint, number, slot),
+            tested=self._with_server_url(shaped.tested, checkpoint, number, slot),
             shard=Shard(number, self.shards) if self.shards > 1 else None,
             account=folder / "account",
         )
         server = None
         if self.server is not None:
-            called = filled(self.served_name, loaded)
+            called = fill_checkpoint(self.served_name, loaded)
             server = msgspec.structs.replace(
                 self.server,
                 checkpoint=loaded.path,
@@ -106,18 +106,18 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             loaded=loaded,
         )
 
-    def whole(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
+    def make_whole_evaluation(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
         """All that is asked and judged of a checkpoint, as one evaluation: for telling what it takes."""
-        shaped = self._shaped(checkpoint, samples)
+        shaped = self._make_evaluation(checkpoint, samples)
         return msgspec.structs.replace(shaped, mode="all" if shaped.judge is not None else "inference")
 
-    def concluding(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
+    def make_conclusion(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
         """What is judged and scored of a task of a checkpoint."""
-        shaped = self._shaped(checkpoint, {task: runs})
+        shaped = self._make_evaluation(checkpoint, {task: runs})
         account = self.own_folder / ACCOUNTS / checkpoint.name / task.replace("/", "_")
         return msgspec.structs.replace(shaped, mode="conclude", account=account)
 
-    def _placed(
+    def _with_server_url(
         self, tested: ModelSpec | None, checkpoint: Checkpoint, number: int, slot: WorkerSlot
     ) -> ModelSpec | None:
         """The model where the user serves it; where a server is started, the worker puts that in."""
@@ -130,14 +130,14 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             url = urls[slot.number % len(urls)]
         return msgspec.structs.replace(tested, base_url=url)
 
-    def _shaped(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
+    def _make_evaluation(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
         pattern = self.evaluation
         tasks = tuple(
             msgspec.structs.replace(request, runs=tuple(samples[request.name]))
             for request in pattern.tasks
             if samples.get(request.name)
         )
-        tested = None if pattern.tested is None else self._served(pattern.tested, checkpoint)
+        tested = None if pattern.tested is None else self._name_model(pattern.tested, checkpoint)
         return msgspec.structs.replace(
             pattern,
             output=self.out / checkpoint.name,
@@ -147,19 +147,19 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             checkpoint=checkpoint.identity,
         )
 
-    def _served(self, tested: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
-        model = filled(self.served_name, checkpoint)
+    def _name_model(self, tested: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
+        model = fill_checkpoint(self.served_name, checkpoint)
         return msgspec.structs.replace(tested, name=checkpoint.name, model=model, access_key=None)
 
 
-def folder_of(out: Path) -> Path:
+def sweep_folder(out: Path) -> Path:
     """What is the sweep's own of an output folder."""
     return out / SWEEP
 
 
-def queue_of(out: Path) -> Path:
+def queue_folder(out: Path) -> Path:
     """Where trainers submit snapshots."""
-    return folder_of(out) / "queue"
+    return sweep_folder(out) / "queue"
 
 
 def shard_name(number: int, count: int) -> str:
@@ -167,7 +167,7 @@ def shard_name(number: int, count: int) -> str:
     return f"{number}_of_{count}" if count > 1 else ""
 
 
-def filled(template: str, checkpoint: Checkpoint) -> str:
+def fill_checkpoint(template: str, checkpoint: Checkpoint) -> str:
     """A template with the checkpoint's path and step in it."""
     return template.replace(PATH, checkpoint.path).replace(STEP, str(checkpoint.step))
 
@@ -216,17 +216,17 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
         """By task, how many samples of each prompt there are to be."""
         return {task.label: task.samples for task in self.tasks}
 
-    def settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
+    def hash_settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
         """What the answers of a job hang on."""
         return digest(
-            f"{task.requested_with}\0{checkpoint.identity}\0{filled(self.served_name, checkpoint)}"
+            f"{task.requested_with}\0{checkpoint.identity}\0{fill_checkpoint(self.served_name, checkpoint)}"
         )[:12]
 
     def write(self, own_folder: Path) -> None:
         """Raises StoreError where it cannot be written."""
         write_json_atomic(plan_file(own_folder), self)
 
-    def after(self, own_folder: Path) -> JobPlan:
+    def with_earlier_checkpoints(self, own_folder: Path) -> JobPlan:
         """The same with the checkpoints that were swept into the folder before."""
         try:
             return msgspec.structs.replace(self, checkpoints=JobPlan.read(own_folder).checkpoints)
@@ -245,7 +245,7 @@ def plan_file(own_folder: Path) -> Path:
     return own_folder / "sweep.json"
 
 
-def job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
+def make_job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
     """The jobs of a sweep, without its checkpoints.
 
     Raises UsageError: there is no such task, or a run that is to be one cannot be read.
@@ -253,14 +253,14 @@ def job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
     evaluation = sweep.evaluation
     return JobPlan(
         checkpoints=(),
-        tasks=tuple(_task_jobs(evaluation, request) for request in evaluation.tasks),
+        tasks=tuple(_make_task_jobs(evaluation, request) for request in evaluation.tasks),
         shards=sweep.shards,
         served_name=sweep.served_name,
         judges=judges,
     )
 
 
-def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
+def _make_task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
     kind = benchmark_class(request.name)
     label, judged = request.name, kind.needs_judge
     if request.name.startswith(PREFIX):
@@ -269,16 +269,16 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         label, judged = own_run.label, own_run.is_judged
     requested = {
         "coeval": __version__,
-        "model": _shaping(evaluation.tested),
+        "model": _output_fields(evaluation.tested),
         "sampling": evaluation.sampling.to_dict(),
         "droppable": evaluation.droppable,
         "seed": evaluation.seed,
         "task": request.name,
         "max_examples": request.max_examples,
         "options": {name: str(value) for name, value in request.options.items()},
-        "files": _files(request),
+        "files": _stamp_own_files(request),
     }
-    judging = {"model": _shaping(evaluation.judge), "name": evaluation.judge and evaluation.judge.model}
+    judging = {"model": _output_fields(evaluation.judge), "name": evaluation.judge and evaluation.judge.model}
     return TaskJobs(
         task=request.name,
         label=label,
@@ -291,14 +291,14 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
     )
 
 
-def _shaping(spec: ModelSpec | None) -> Mapping[str, Any] | None:
+def _output_fields(spec: ModelSpec | None) -> Mapping[str, Any] | None:
     """What of a model shapes its words; its name goes with the checkpoint, its address with the slot."""
     if spec is None:
         return None
     return {"interface": spec.interface, "options": spec.options, "extra_body": spec.extra_body}
 
 
-def _files(request: TaskRequest) -> list[tuple[str, int, int]]:
+def _stamp_own_files(request: TaskRequest) -> list[tuple[str, int, int]]:
     """The user's own files that the task is made of, as they are now."""
     paths = [
         *request.given.values(),
@@ -326,7 +326,7 @@ class Attempts:
     reached: int = 0
     not_before: float = 0.0
 
-    def end_short(self, reached: int, weight: int = 1) -> None:
+    def record_short_end(self, reached: int, weight: int = 1) -> None:
         """One more ended before its end; it had come as far as ``reached``, and counts as ``weight``."""
         if reached > self.reached:
             self.fruitless = 0
@@ -368,7 +368,7 @@ class ConclusionDue:
         return ConclusionDue(self.checkpoint, self.task, runs, self.attempts)
 
 
-def foreign_shards_taken_in(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
+def merge_other_shards(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
     """Take in what was answered in another number of shards, so that nobody asks for it again.
 
     Raises StoreError: a file cannot be read or written.

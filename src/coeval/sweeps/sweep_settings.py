@@ -185,7 +185,7 @@ def names(text: str | None) -> list[str] | None:
     return None if text is None else split_names(text)
 
 
-def steps(given: Sequence[int] | str | int | None) -> list[int] | None:
+def parse_steps(given: Sequence[int] | str | int | None) -> list[int] | None:
     """Return ``120,240``, a list of numbers or a number likewise, in order.
 
     Raises UsageError: one is no number.
@@ -200,7 +200,7 @@ def steps(given: Sequence[int] | str | int | None) -> list[int] | None:
     return sorted(set(map(int, found)))
 
 
-def counts(text: str | None) -> dict[str, int]:
+def parse_counts(text: str | None) -> dict[str, int]:
     """Return ``ifeval=8,arena-hard=1`` as numbers by name.
 
     Raises UsageError: it is no such list.

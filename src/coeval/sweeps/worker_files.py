@@ -84,7 +84,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         """Where the log and the record of its server lie."""
         return self.server.folder if self.server is not None and self.server.folder else self.folder
 
-    def key_of(self, environment: Mapping[str, str]) -> str | None:
+    def read_api_key(self, environment: Mapping[str, str]) -> str | None:
         """The tested model's credential; raises UsageError where it is none that can be sent."""
         key = environment.get(self.key_variable, "").strip() if self.key_variable else ""
         if not key.isprintable():
@@ -232,13 +232,13 @@ class WorkerCount:
 
     @property
     def output_tokens(self) -> int:
-        return sum(count.output_tokens for count in self._counts())
+        return sum(count.output_tokens for count in self._phase_counts())
 
-    def _counts(self) -> Iterator[PhaseCount]:
+    def _phase_counts(self) -> Iterator[PhaseCount]:
         for board in self._boards:
             yield from board.phases.values()
 
-    def requested_last(self) -> RequestedLast:
+    def count_last_round(self) -> RequestedLast:
         """What became of the records that were asked for last."""
         failed: Counter[str] = Counter()
         done = 0
@@ -250,7 +250,7 @@ class WorkerCount:
 
     def progress(self) -> WorkerProgress:
         """As it is now; to be called about once a second."""
-        tasks = {run.label: self._of_task(run) for run in self._task_runs}
+        tasks = {run.label: self._count_task(run) for run in self._task_runs}
         done = sum(there for there, _ in tasks.values())
         planned = sum(needed for _, needed in tasks.values())
         tokens_per_s, remaining_s = self._pace(planned - done)
@@ -265,7 +265,7 @@ class WorkerCount:
             restarted=cut_middle(self.restarted, _LONGEST_MESSAGE),
         )
 
-    def _of_task(self, task_run: TaskRun) -> tuple[int, int]:
+    def _count_task(self, task_run: TaskRun) -> tuple[int, int]:
         if not self._boards:
             return sum(map(is_good, task_run.answers.values())), len(task_run.items)
         count = self._boards[-1].phases[task_run.label]
@@ -274,7 +274,7 @@ class WorkerCount:
     def _pace(self, left: int) -> tuple[float | None, float | None]:
         """Output tokens per second and the seconds left, by the last minute; None where it cannot be told."""
         now = time.monotonic()
-        ended = sum(count.done + count.failed.total() for count in self._counts())
+        ended = sum(count.done + count.failed.total() for count in self._phase_counts())
         self._marks.append((now, ended, self.output_tokens))
         while now - self._marks[0][0] > PACE_S:
             self._marks.popleft()
@@ -283,7 +283,7 @@ class WorkerCount:
             return None, None
         return (self.output_tokens - tokens) / (now - since), seconds_left(left, ended - before, now - since)
 
-    def answered(self) -> tuple[TaskAnswered, ...]:
+    def count_answered(self) -> tuple[TaskAnswered, ...]:
         """What stands of each task and sample."""
         return tuple(
             TaskAnswered(
