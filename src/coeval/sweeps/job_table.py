@@ -40,14 +40,14 @@ class Job(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Below the output folder."""
+        """Return its folder, below the output folder."""
         return f"step_{self.step}/run_{self.run}/{self.label}"
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job, or one shard of it, came to an end.
+    """The end of a job, or of one shard of it.
 
-    ``settings`` is the hash of what the answers hang on, ``judging`` that of the judge where it was
+    ``settings`` is the hash of all that shapes the answers, ``judging`` that of the judge if it was
     concluded. ``unanswered`` prompts have no good answer, ``unscored`` no score. ``problem`` says why it
     failed.
     """
@@ -71,13 +71,12 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def stamp_files(out: Path, files: Iterator[str] | list[str]) -> Stamps:
-    """Those of these files that are there, as they are now."""
-    found = ((file, _stamp(f"{out}/{file}")) for file in files)
-    return {file: stamp for file, stamp in found if stamp is not None}
+    """Stamp those of these files that exist with size and time."""
+    return {file: stamp for file in files if (stamp := _stamp(f"{out}/{file}")) is not None}
 
 
 def matches_files(out: Path, line: JobLine) -> bool:
-    """Whether the files of a line are what it says."""
+    """Check whether a line's files still have its stamps."""
     return bool(line.files) and all(_stamp(f"{out}/{file}") == stamp for file, stamp in line.files.items())
 
 
@@ -99,8 +98,8 @@ _WHOLE_SECONDS = 1.0
 
 
 class OwedJobs(NamedTuple):
-    """What is owed of a checkpoint: ``answers`` by shard, then by task; ``conclusions`` by task. Values are
-    the samples' numbers, and tasks are named as they are asked for."""
+    """A checkpoint's owed work: ``answers`` by shard, then by task as requested; ``conclusions`` by task.
+    Values are the samples' numbers."""
 
     answers: dict[int, dict[str, tuple[int, ...]]]
     conclusions: dict[str, tuple[int, ...]]
@@ -111,7 +110,7 @@ class OwedJobs(NamedTuple):
 
 
 class TaskStatus(NamedTuple):
-    """How many samples of a task and checkpoint are answered and concluded, and whose last attempt failed;
+    """How many samples of a task and checkpoint are answered and concluded, and how many last failed;
     ``missing`` counts answers and scores that whole samples lack; ``problem`` is that of the last failure."""
 
     samples: int
@@ -123,9 +122,9 @@ class TaskStatus(NamedTuple):
 
 
 class JobTable:
-    """The jobs of a plan, held against ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``.
+    """The jobs of a plan, compared with ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``.
 
-    Whoever holds the sweep's lock may also write down what was done.
+    Only the holder of the sweep's lock may record what was done.
     """
 
     def __init__(self, out: Path, plan: JobPlan) -> None:
@@ -138,9 +137,9 @@ class JobTable:
         self._failed: dict[Job, JobLine] = {}
 
     def read(self) -> None:
-        """Take in the journal; a damaged line is passed over, and its job owed again.
+        """Read the journal; skip a damaged line, whose job is owed again.
 
-        Raises StoreError: it is there and cannot be read.
+        Raises StoreError: it cannot be read.
         """
         read = make_decoder(JobLine)
         for _, line in whole_lines(self._path):
@@ -148,13 +147,12 @@ class JobTable:
                 self._apply_line(read(line))
 
     def include(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Write down that these are swept too, in place of others of the same steps.
+        """Record that these checkpoints are swept too, in place of others of the same steps.
 
         Raises StoreError: it cannot be written.
         """
         by_step = {checkpoint.step: checkpoint for checkpoint in (*self.plan.checkpoints, *checkpoints)}
-        known = tuple(by_step[step] for step in sorted(by_step))
-        self.plan = replace(self.plan, checkpoints=known)
+        self.plan = replace(self.plan, checkpoints=tuple(by_step[step] for step in sorted(by_step)))
         self.plan.write(sweep_folder(self._out))
 
     def _apply_line(self, line: JobLine) -> None:
@@ -170,7 +168,7 @@ class JobTable:
             self._answered.setdefault(job, {})[line.shard] = line
 
     def find_owed(self, checkpoint: Checkpoint) -> OwedJobs:
-        """What is to be done of a checkpoint."""
+        """Find what is owed of a checkpoint."""
         answers: dict[int, dict[str, tuple[int, ...]]] = {}
         conclusions: dict[str, tuple[int, ...]] = {}
         for task, job, settings in self._list_jobs(checkpoint):
@@ -183,31 +181,31 @@ class JobTable:
         return OwedJobs(answers, conclusions)
 
     def _list_jobs(self, checkpoint: Checkpoint) -> Iterator[tuple[TaskJobs, Job, str]]:
-        """All jobs of a checkpoint, each with its task and the hash of its settings."""
+        """List all jobs of a checkpoint, each with its task and the hash of its settings."""
         for task in self.plan.tasks:
             settings = self.plan.hash_settings(checkpoint, task)
             for run in range(task.samples):
                 yield task, Job(checkpoint.step, task.label, run), settings
 
     def count_jobs(self, checkpoint: Checkpoint) -> int:
-        """How many jobs a checkpoint has, done or not."""
+        """Count a checkpoint's jobs, done or not."""
         return sum(1 for _ in self._list_jobs(checkpoint))
 
     def count_done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:
-        """How many jobs of these were done with other settings than the plan's, and so are owed."""
-        found = 0
+        """Count jobs that were done with other settings than the plan's, and so are owed."""
+        n_jobs = 0
         for checkpoint in checkpoints:
             for _, job, settings in self._list_jobs(checkpoint):
                 lines = [*self._answered.get(job, {}).values()]
                 lines += [line] if (line := self._concluded.get(job)) is not None else []
-                found += bool(lines) and all(line.settings != settings for line in lines)
-        return found
+                n_jobs += bool(lines) and all(line.settings != settings for line in lines)
+        return n_jobs
 
     def find_rewritten(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-        """Those with files newer than the first of their jobs: they may be others than were asked."""
+        """Find checkpoints with files newer than their first job: they may not be the ones that answered."""
         first: dict[int, str] = {}
-        known = (*self._concluded.values(), *(one for of in self._answered.values() for one in of.values()))
-        for line in known:
+        answered = (line for lines in self._answered.values() for line in lines.values())
+        for line in (*self._concluded.values(), *answered):
             first[line.step] = min(line.at, first.get(line.step, line.at))
         return [
             checkpoint
@@ -227,7 +225,7 @@ class JobTable:
         )
 
     def _find_owed_shards(self, job: Job, settings: str) -> Collection[int]:
-        """The shards whose answers are not all there."""
+        """Find the shards that lack answers."""
         concluded = self._concluded.get(job)
         if concluded is not None and concluded.settings == settings and not concluded.unanswered:
             answers = f"{job.folder}/{RESPONSES}"
@@ -247,7 +245,7 @@ class JobTable:
         ]
 
     def summarise_task(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStatus:
-        """Where a task of a checkpoint stands."""
+        """Count how far a task of a checkpoint is."""
         settings = self.plan.hash_settings(checkpoint, task)
         answered = concluded = failed = missing = 0
         problem = ""
@@ -265,7 +263,7 @@ class JobTable:
         return TaskStatus(task.samples, answered, concluded, failed, missing, problem)
 
     def has_ended(self, checkpoint: Checkpoint, since: float) -> bool:
-        """Whether every job of a checkpoint is whole, or has ended since then (seconds since 1970): it
+        """Check whether every job of a checkpoint is whole, or has ended since then (seconds since 1970): it
         failed, or has gaps."""
         for task, job, settings in self._list_jobs(checkpoint):
             answers_only = task.judged and not self.plan.judges
@@ -284,7 +282,7 @@ class JobTable:
         return True
 
     def is_requested(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
-        """Whether all prompts of a job were asked, with an answer or without."""
+        """Check whether all prompts of a job were requested, answered or not."""
         settings = self.plan.hash_settings(checkpoint, task)
         job = Job(checkpoint.step, task.label, run)
         if not self._find_owed_shards(job, settings):
@@ -294,13 +292,13 @@ class JobTable:
         return all((line := lines.get(name)) is not None and line.settings == settings for name in names)
 
     def has_answers(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
-        """Whether a job has any answers, whoever asked for them."""
+        """Check whether a job has any answers, whoever requested them."""
         return TaskFolder(self._out / Job(checkpoint.step, task.label, run).folder).has_answers()
 
     def note_answered(
         self, checkpoint: Checkpoint, task: TaskJobs, run: int, shard: int, unanswered: int
     ) -> None:
-        """Write down that all prompts of a shard were asked; ``unanswered`` of them have no good answer."""
+        """Record that all prompts of a shard were requested; ``unanswered`` of them have no good answer."""
         name = shard_name(shard, self.plan.shards)
         folder = Job(checkpoint.step, task.label, run).folder
         files = stamp_files(self._out, [f"{folder}/{SHARDS}/{name}/{RESPONSES}"]) if name else {}
@@ -311,7 +309,7 @@ class JobTable:
     def note_concluded(
         self, checkpoint: Checkpoint, task: TaskJobs, run: int, unanswered: int, unscored: int
     ) -> None:
-        """Write down that a job was scored; of so many prompts there is no answer, or no score."""
+        """Record that a job was scored; so many prompts have no answer, or no score."""
         folder = Job(checkpoint.step, task.label, run).folder
         judged = (path.name for path in (self._out / folder).glob(JUDGMENTS))
         names = (RESPONSES, SUMMARY, SCORES, *sorted(judged))
@@ -322,13 +320,13 @@ class JobTable:
         )
 
     def note_failed(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
-        """Write down that a job was given up."""
+        """Record that a job was given up."""
         self._append_line(checkpoint, task, run, "failed", problem=problem)
 
     def _append_line(
         self, checkpoint: Checkpoint, task: TaskJobs, run: int, state: JobState, **more: Any
     ) -> None:
-        """Raises StoreError where the disk refuses."""
+        """Append a line to the journal; raise StoreError if the disk refuses."""
         settings = self.plan.hash_settings(checkpoint, task)
         line = JobLine(
             step=checkpoint.step, label=task.label, run=run, state=state, settings=settings, at=now(), **more
@@ -347,8 +345,8 @@ class JobTable:
 
 
 def refuse_other_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
-    """Check that the folder of a step has no answers of another checkpoint: nothing is ever relabelled. Set
-    those aside that are of the same path with other files in it, before it was overwritten.
+    """Refuse a step whose folder has answers of another checkpoint: nothing is ever relabelled. Set aside
+    those of the same path with other content, from before it was overwritten.
 
     Raises UsageError: there are some, or the step was submitted with another path; StoreError: they cannot
     be set aside.

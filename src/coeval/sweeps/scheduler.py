@@ -47,8 +47,7 @@ class SweepProblem(NamedTuple):
 
 
 class WorkerShown(NamedTuple):
-    """A slot, and the worker in it; None where it is free. ``progress`` is what the worker tells of
-    itself."""
+    """A slot and its worker, None if free; ``progress`` is what the worker reports."""
 
     slot: WorkerSlot
     worker: str | None
@@ -56,8 +55,8 @@ class WorkerShown(NamedTuple):
 
 
 class SweepBoard:
-    """Counts, and what runs now. ``workers``, ``jobs`` are those owed at the start (and found since), of so
-    many ``checkpoints``; ``jobs_before`` were done then."""
+    """Counts of a sweep, and what runs now. ``workers`` and ``jobs`` are those owed at the start (and since),
+    of so many ``checkpoints``; ``jobs_before`` were done then."""
 
     def __init__(self, slots: Sequence[WorkerSlot]) -> None:
         self.began = time.monotonic()
@@ -73,7 +72,7 @@ class SweepBoard:
         self._costs: dict[str, float] = {}
 
     def expect(self, jobs: int, workers: int, before: int = 0) -> None:
-        """Count what of a checkpoint is to be done, and what was done before."""
+        """Count a checkpoint's owed work, and what was done before."""
         self.checkpoints += bool(jobs or workers)
         self.jobs_before += before
         self.workers += workers
@@ -87,11 +86,11 @@ class SweepBoard:
 
     @property
     def waiting(self) -> int:
-        """Workers that wait for a slot."""
+        """Count workers that wait for a slot."""
         return max(0, self.workers - self.workers_ended - self.left - len(self._running))
 
     def list_slots(self) -> Iterator[WorkerShown]:
-        """Every slot."""
+        """Yield every slot with its worker."""
         running = dict(self._running)
         for slot in self._slots:
             name, folder = running.get(slot.number, (None, None))
@@ -106,7 +105,7 @@ class SweepBoard:
             del self._judging[name]
 
     def list_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
-        """The tasks that are judged or scored now."""
+        """Yield the tasks that are judged or scored now, with their progress."""
         for name, judge_worker in list(self._judging.items()):
             yield name, judge_worker.progress().get(name)
 
@@ -123,12 +122,12 @@ class SweepBoard:
 
     @property
     def cost_usd(self) -> float | None:
-        """What the judging of these tasks has cost; None where no price is known."""
+        """Sum what the judging of these tasks has cost; None without any price."""
         return sum(self._costs.values()) if self._costs else None
 
     @property
     def exit_code(self) -> int:
-        """0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130 interrupted."""
+        """Return 0 if complete, 2 if no server came up, 3 with gaps or failed jobs, 130 if interrupted."""
         if self.interrupted:
             return INTERRUPTED
         if self.unavailable and not self.concluded:
@@ -137,23 +136,23 @@ class SweepBoard:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is missing, in words, with the reasons of what was given up, each of them once."""
+        """List what is missing, in words; each reason for giving up once."""
         alike: dict[str, list[str]] = {}
         for problem in self.problems:
             if problem.given_up:
                 alike.setdefault(problem.why, []).append(problem.what)
-        found = [
+        gaps = [
             f"{join_names(names, 4)}: {why}" for why, names in alike.items()
         ]  # told once, of whatever number
         if self.unanswered or self.unscored:
             answers, judgments = pluralize(self.unanswered, "answer"), pluralize(self.unscored, "judgment")
-            found.append(f"missing: {answers}, {judgments}; the same command again asks for them")
+            gaps.append(f"missing: {answers}, {judgments}; the same command again asks for them")
         if self.failed:
-            found.append(f"{pluralize(self.failed, 'job')} failed; the same command retries them")
-        return tuple(found)
+            gaps.append(f"{pluralize(self.failed, 'job')} failed; the same command retries them")
+        return tuple(gaps)
 
     def describe_counts(self) -> str:
-        """How far it is, in words."""
+        """Describe how far it is, in words."""
         parts = [f"{self.concluded:,} of {pluralize(self.jobs, 'job')} done"]
         if self.failed:
             parts.append(f"{self.failed:,} failed")
@@ -172,7 +171,7 @@ HOPELESS = 3
 
 
 class Scheduler:
-    """Brings the owed jobs of a sweep to their ends. What it does is to be seen on its ``board``."""
+    """Brings the owed jobs of a sweep to their ends. Its ``board`` shows what it does."""
 
     def __init__(
         self,
@@ -205,9 +204,9 @@ class Scheduler:
         self._news = asyncio.Event()
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Have what is owed of a checkpoint done.
+        """Queue what is owed of a checkpoint.
 
-        Raises StoreError: answers of other shards cannot be taken in.
+        Raises StoreError: answers of other shards cannot be merged.
         """
         owed = self._table.find_owed(checkpoint)
         if owed.answers and self._settings.inference:
@@ -218,14 +217,14 @@ class Scheduler:
         self._open_workers[checkpoint.step] = len(workers)
         due = self._list_conclusions(checkpoint, owed)
         before = self._table.count_jobs(checkpoint) - sum(map(len, owed.conclusions.values()))
-        self.board.expect(sum(len(each.runs) for each in due), len(workers), before)
+        self.board.expect(sum(len(conclusion.runs) for conclusion in due), len(workers), before)
         if not workers:
             self._queue_conclusions(checkpoint)
         self._notify()
 
     async def run(self, interrupt: asyncio.Event, source: CheckpointWatch | None = None) -> None:
-        """Do all owed work, and what ``source`` adds. Setting ``interrupt`` has everything that runs end
-        soon; cancelling ends it at once. What is finished stays in either case.
+        """Do all owed work, and what ``source`` adds. Setting ``interrupt`` ends everything that runs soon;
+        cancelling ends it at once. What is finished stays in either case.
 
         Raises WindowExceeded: the settings fit no server; StoreError: the journal cannot be written, or a
         worker's folder.
@@ -252,7 +251,7 @@ class Scheduler:
         await self._judge_worker.aclose()
 
     async def _leave_when_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Once no worker can run anywhere, leave their work and have the rest judged."""
+        """Leave the workers' work once the engine is lost, and have the rest judged."""
         why = await self._engine.wait_until_lost()
         if not self._no_worker_to_come():
             self._leave_rest(f"{why}; the same command continues", self._running)
@@ -262,8 +261,8 @@ class Scheduler:
         self._notify()
 
     async def _add_new_checkpoints(self, source: CheckpointWatch) -> None:
-        while (found := await source.wait_for_next()) is not None:
-            for checkpoint in found:
+        while (checkpoints := await source.wait_for_next()) is not None:
+            for checkpoint in checkpoints:
                 while self._is_busy(checkpoint.step) and not self._stopping:  # its predecessor, overwritten
                     await self._wait_for_news(None)
                 self._add_unless_other(checkpoint)
@@ -271,7 +270,7 @@ class Scheduler:
         self._notify()
 
     def _is_busy(self, step: int) -> bool:
-        due = (each.checkpoint.step for each in self._conclusions)
+        due = (conclusion.checkpoint.step for conclusion in self._conclusions)
         return bool(self._open_workers.get(step)) or step in self._judged_now or step in due
 
     def _add_unless_other(self, checkpoint: Checkpoint) -> None:
@@ -306,7 +305,7 @@ class Scheduler:
         await self._engine.free_slot(slot)
 
     async def _wait_for_due(self, waiting: deque[_DueT], nothing_to_come: Callable[[], bool]) -> _DueT | None:
-        """Take the first of these that may be begun, as soon as there is one; None: there will be none."""
+        """Wait for the first of these that may begin, and take it out; None: there will be none."""
         while not self._stopping:
             now = asyncio.get_running_loop().time()
             for due in waiting:
@@ -323,6 +322,7 @@ class Scheduler:
         return not (self._workers or self._running or self._watching)
 
     async def _run_worker(self, due: WorkerDue, slot: WorkerSlot) -> None:
+        """Run a due worker once, record what it answered, and end, retry or give it up."""
         try:
             merged = await self._prepare_checkpoint(due.checkpoint)
         except CoevalError as error:
@@ -348,8 +348,9 @@ class Scheduler:
             self._retry_or_give_up(due, worker, result)
 
     async def _prepare_checkpoint(self, checkpoint: Checkpoint) -> Path | None:
-        """
-        Raises CoevalError: a checkpoint is not as it was submitted, or cannot be merged.
+        """Merge a checkpoint if the sweep does, and return the merged folder.
+
+        Raises CoevalError: it is not as it was submitted, cannot be merged, or no server of ours loads it.
         """
         sharded = self._merging is not None
         if checkpoint.content and (
@@ -368,16 +369,17 @@ class Scheduler:
         return None
 
     def _record_answered(self, due: WorkerDue, result: WorkerResult | None) -> None:
-        """What stands whole of a worker's tasks; of one that is done all were asked."""
+        """Record the tasks that a worker has answered whole; a worker that is done has requested all."""
         if result is None:
             return
-        for each in result.tasks:
-            if result.end == "done" or each.answers == each.prompts:
-                task = self._labels[each.task]
-                unanswered = each.prompts - each.answers
-                self._table.note_answered(due.checkpoint, task, each.run, due.number, unanswered)
+        for answered in result.tasks:
+            unanswered = answered.prompts - answered.answers
+            if result.end == "done" or not unanswered:
+                task = self._labels[answered.task]
+                self._table.note_answered(due.checkpoint, task, answered.run, due.number, unanswered)
 
     def _retry_or_give_up(self, due: WorkerDue, worker: Worker, result: WorkerResult) -> None:
+        """Queue a worker again, or give it up, and the rest if none of the first was answered."""
         problem = result.problem or "it was interrupted from outside"
         progress = read_progress(worker.folder)
         weight = 2 if result.end == "server_failed" else 1  # the worker has started it several times
@@ -403,8 +405,8 @@ class Scheduler:
 
     def _leave_rest(self, why: str, running: int = 0) -> None:
         count = len(self._workers) + running
-        what = f"{count:,} more" if count else "later checkpoints"
-        self.board.add_problem(what, f"left, since {why}", given_up=True)
+        work = f"{count:,} more" if count else "later checkpoints"
+        self.board.add_problem(work, f"left, since {why}", given_up=True)
         self.board.left += count or 1
         self._workers.clear()
 
@@ -423,7 +425,7 @@ class Scheduler:
     # Judging
 
     def _queue_conclusions(self, checkpoint: Checkpoint) -> None:
-        """Have everything of a checkpoint concluded that is there to be."""
+        """Queue the conclusion of every task of a checkpoint that can be judged or scored."""
         owed = self._table.find_owed(checkpoint)
         if not self._settings.judge:
             judged = [self._tasks[name] for name in owed.conclusions if self._tasks[name].judged]
@@ -440,7 +442,7 @@ class Scheduler:
         self._notify()
 
     def _list_conclusions(self, checkpoint: Checkpoint, owed: OwedJobs) -> list[ConclusionDue]:
-        """The conclusions that this start of the sweep makes."""
+        """List the conclusions that this start of the sweep makes."""
         tasks = ((self._tasks[name], runs) for name, runs in owed.conclusions.items())
         return [
             ConclusionDue(checkpoint, task, runs)
@@ -464,6 +466,7 @@ class Scheduler:
         return self._no_worker_to_come() and not (self._conclusions or self._judged_now)
 
     def _record_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
+        """Record the samples that an order concluded, and retry or give up the others."""
         self.board.count_cost(due.name, concluded.cost_usd)
         ended = set[int]()
         for sample in concluded.samples:
@@ -492,9 +495,9 @@ class Scheduler:
 
 
 def find_own_errors(error: BaseException) -> Iterator[CoevalError]:
-    """Our own errors among those of a group of tasks."""
+    """Yield our own errors in an exception group."""
     if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from find_own_errors(each)
+        for member in error.exceptions:
+            yield from find_own_errors(member)
     elif isinstance(error, CoevalError):
         yield error

@@ -90,61 +90,61 @@ class ServerCommand:
         except ValueError as error:
             raise UsageError(f"{self.flag}: {error} in {self.text}; close it") from error
         if not self.words:
-            known = f", or one of {', '.join(self.presets)}" if self.presets else ""
-            raise UsageError(f"{self.flag} is empty; give a command{known}")
+            presets = f", or one of {', '.join(self.presets)}" if self.presets else ""
+            raise UsageError(f"{self.flag} is empty; give a command{presets}")
         self._refuse_credentials()
         self._named = self._find_placeholders()
 
     def _refuse_credentials(self) -> None:
-        """A command stands in the files of its workers, and in the list of this machine's processes."""
-        if (found := _find_credential(self.text)) is not None:
+        """Raise UsageError if the command holds a credential: workers' files and the process list show it."""
+        if (credential := _find_credential(self.text)) is not None:
             raise UsageError(
-                f"{self.flag} holds a credential ({found}), and commands are kept in files; set it as a "
+                f"{self.flag} holds a credential ({credential}), and commands are kept in files; set it as a "
                 "variable of your environment that the server reads, and pass that on by its name: "
                 "--server-env NAME"
             )
 
     def _find_placeholders(self) -> frozenset[str]:
-        found = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
-        known = join_names(f"{{{name}}}" for name in self.placeholders)
-        for name in found:
+        """Find the placeholders; raise UsageError if one is unknown, or a needed one absent."""
+        names = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
+        all_names = join_names(f"{{{name}}}" for name in self.placeholders)
+        for name in names:
             if name not in self.placeholders:
                 close = get_close_matches(name, self.placeholders, n=1)
                 hint = f"did you mean {{{close[0]}}}? There are" if close else "there are"
                 raise UsageError(
-                    f"{self.flag}: {{{name}}} is no placeholder; {hint} {known}. "
+                    f"{self.flag}: {{{name}}} is no placeholder; {hint} {all_names}. "
                     f"The text itself is written {{{{{name}}}}}"
                 )
         for name, why in self.needed.items():
-            if name not in found:
+            if name not in names:
                 raise UsageError(f"{self.flag} needs {{{name}}}: {why}")
-        return frozenset(found)
+        return frozenset(names)
 
     @property
     def serves_path(self) -> bool:
-        """Whether the server is told no name, and calls the model as the checkpoint that it loads."""
+        """Check whether the server is given no name, and so calls the model as its checkpoint."""
         return "checkpoint" in self._named and "name" not in self._named
 
     @property
     def loads_at_will(self) -> bool:
-        """Whether it loads whatever model a request names, and lists others."""
+        """Check whether it loads whatever model a request names, and lists others."""
         return (_program_name(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
 
     @property
     def adapter_template(self) -> str:
-        """The template of a server that is to load adapters."""
+        """Return the template of a server that is to load adapters."""
         return self.text + FOR_ADAPTERS.get(self.text, "")
 
     def filter_environment(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
-        """What of an ``environment`` the server is given: all but credentials, and those of them that are
-        ``passed`` by name, or that the command names."""
+        """Filter an ``environment`` for the server: no credentials but those ``passed`` by name, or named in
+        the command."""
         return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
     def fill_for_server(self, server: Server, port: int) -> tuple[str, ...]:
-        """The words of the command for a server that is to listen on ``port``.
+        """Fill the command for a server that is to listen on ``port``; return its words.
 
-        Raises UsageError: a value would be read as code: the word that it stands in is a shell's, or the
-        like.
+        Raises UsageError: as `fill_placeholders`.
         """
         values = {
             "checkpoint": server.checkpoint,
@@ -157,9 +157,10 @@ class ServerCommand:
         return self.fill_placeholders(values)
 
     def fill_placeholders(self, values: Mapping[str, str]) -> tuple[str, ...]:
-        """The words of the command with the value of each placeholder.
+        """Fill the placeholders with these values; return the command's words.
 
-        Raises UsageError: as `filled`.
+        Raises UsageError: a value would be read as code, since a shell or the like reads the word around
+        it.
         """
         return tuple(
             _fill_word(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
@@ -168,8 +169,8 @@ class ServerCommand:
 
 
 def _is_code(word: str, before: Sequence[str]) -> bool:
-    """Whether a word is read by a shell, or by something else that reads more than a word. What ssh is given
-    is joined, and read by a shell at the other end."""
+    """Check whether a shell or another interpreter reads a word. What ssh is given is joined, and read by a
+    shell at the other end."""
     if _CODE.search(_PLACE.sub("", word)):
         return True
     return bool(before) and (_RUNS.fullmatch(before[-1]) is not None or "ssh" in map(_program_name, before))
@@ -196,7 +197,7 @@ def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool
 
 
 def _find_credential(text: str) -> str | None:
-    """What of a command is a credential, by its name; references to variables are none."""
+    """Return the name of a credential in a command, if any; references to variables are none."""
     before = ""
     for word in re.split(r"[\s,;{}()\[\]]+", re.sub(r"['\"]", "", text)):
         sign = next((sign for sign in "=:" if sign in word[1:-1] and "://" not in word), None)
@@ -227,8 +228,8 @@ class MergeCommand(ServerCommand):
 
 
 class Merging:
-    """Merges checkpoints, each once, into folders below ``workers``, where the command's log lies too. Of the
-    credentials the command gets those whose variables are ``passed``."""
+    """Merges checkpoints, each once, into folders below ``workers``, beside the command's log. The command
+    gets only credentials whose variables are ``passed``."""
 
     def __init__(self, template: str, workers: Path, passed: Collection[str]) -> None:
         self._command = MergeCommand(template)
@@ -255,6 +256,7 @@ class Merging:
                 raise
 
     async def _run_merge(self, checkpoint: Checkpoint) -> Path:
+        """Run the merge command into a temporary folder, and rename that once it holds a checkpoint."""
         folder = self._folder(checkpoint)
         merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
         if merged.is_dir():
@@ -282,7 +284,7 @@ class Merging:
         return merged
 
     def forget(self, checkpoint: Checkpoint) -> None:
-        """Remove what was merged, whole or half: it takes the room of a model."""
+        """Remove what was merged, whole or half: it takes the space of a model."""
         self._failed.pop(checkpoint.identity, None)
         for made in self._folder(checkpoint).glob("merged-*"):
             shutil.rmtree(made, ignore_errors=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 
 from coeval.core.plain import cut_middle, escape_line
 from coeval.core.redaction import Redactor
@@ -81,34 +82,33 @@ class ServerLog:
         self._from = self._read_size()
 
     def begin(self) -> None:
-        """What is written from now on is of another start."""
+        """Mark the start of another server: lines before this belong to an earlier one."""
         self._from = self._read_size()
 
     def last_lines(self, most: int = LINES) -> list[str]:
-        """The last lines that hold something, since `begin`."""
+        """Return the last lines with text since `begin`."""
         lines = (line for line in self._clean_lines(self._read_tail()) if not _AFTERMATH.search(line))
         return [cut_middle(line, _LONGEST_LINE) for line in lines][-most:]
 
     def error_line(self) -> str:
-        """The last line that names an error; empty where none does, as after a kill."""
+        """Return the last line that names an error; empty if none does, as after a kill."""
         return next((line.strip() for line in reversed(self.last_lines()) if _ERROR.search(line)), "")
 
     def lasting_error(self) -> str:
-        """The error's line without its numbers, which differ between starts; empty where another start may
-        pass it by."""
+        """Return the error's line without its numbers, which differ between starts; empty if another start
+        may succeed."""
         if _PASSING.search(" ".join(self.last_lines())):
             return ""
         return re.sub(r"\d+", "", self.error_line() or "".join(self.last_lines(1)))
 
     def describe_failure(self) -> str:
-        """The last lines for a message, with what they hint at."""
+        """Quote the last lines for a message, after a hint at their cause."""
         lines = self.last_lines()
         if not lines:
             return f"It wrote nothing ({self.path})."
-        said = "\n".join(lines)
-        hint = next((f"Probably {hint}.\n" for pattern, hint in _HINTS if pattern.search(said)), "")
-        shown = "\n".join(f"  {line}" for line in lines)
-        return f"{hint}Its last lines ({self.path}):\n{shown}"
+        text = "\n".join(lines)
+        hint = next((f"Probably {hint}.\n" for pattern, hint in _HINTS if pattern.search(text)), "")
+        return f"{hint}Its last lines ({self.path}):\n{indent(text, '  ')}"
 
     def redact(self, text: str) -> str:
         return self._redactor.redact_message(text)
@@ -138,7 +138,7 @@ class ServerLog:
 
 
 def _read_end(path: Path, begin: int) -> bytes:
-    """The last bytes of a file, of those from ``begin`` on; all that there are where it is shorter."""
+    """Read the last bytes of a file, from ``begin`` at the earliest; all of a shorter one."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -69,7 +69,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def for_new_server(cls, mark: str, port: int) -> ServerRecord:
-        """Of a server that this process is about to start."""
+        """Make the record of a server that this process is about to start."""
         me = os.getpid()
         return cls(
             mark=mark,
@@ -89,7 +89,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_this_boot(self) -> bool:
-        """Whether its numbers mean something on this machine now."""
+        """Check whether its numbers mean anything on this machine now."""
         return self.is_of_this_host and self.boot == read_boot_id()
 
     @property
@@ -97,8 +97,8 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_of_this_boot and self.worker > 0 and started(self.worker) == self.worker_started
 
     def living_processes(self) -> list[int]:
-        """Those of its living processes that can be told from others: the group, if it is still the server's,
-        and whatever else bears its mark."""
+        """List its living processes that can be told from others: the group, if it is still the server's, and
+        whatever else bears its mark."""
         if not self.is_of_this_boot:
             return []
         group = list_group_members(self.group) if self.group else []
@@ -108,16 +108,16 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return sorted({*group, *find_marked_processes(self.mark, self.output)})
 
     def end(self, grace_s: float) -> Iterator[float]:
-        """End what is left of it, as `end_group` does."""
+        """End what remains of it, as `end_group` does."""
         return end_group(self.group, self.living_processes, grace_s)
 
     def kill(self) -> None:
-        """Kill what is left of it, and wait for nothing."""
+        """Kill what remains of it, without waiting."""
         signal_group(self.group, self.living_processes(), signal.SIGKILL)
 
 
 def read_server_record(folder: Path) -> ServerRecord | None:
-    """The record of a worker's folder; None where there is none, or a damaged one."""
+    """Read the record in a worker's folder; None if absent or damaged."""
     return read_json_if_whole(folder / RECORD, ServerRecord)
 
 
@@ -168,12 +168,12 @@ class ServerProcess:
             most_bytes=MOST_BYTES,
             grace_s=GRACE_S,
         )
-        with (folder / WORKER_LOG).open("ab") as said:
+        with (folder / WORKER_LOG).open("ab") as worker_log:
             guard = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", MODULE),
                 stdin=PIPE,
                 stdout=PIPE,
-                stderr=said,
+                stderr=worker_log,
                 env=inherited,
                 start_new_session=True,
             )
@@ -186,6 +186,10 @@ class ServerProcess:
         return process
 
     async def _start_server(self, launch: Launch) -> None:
+        """Order the guard to start the server, and record what it started.
+
+        Raises ServerDown: it cannot.
+        """
         with suppress(ConnectionError):  # it is gone: its silence says so
             self._write(msgspec.json.encode(launch) + b"\n")
         kind, _, rest = (await self._read_guard_line()).partition(" ")
@@ -215,12 +219,12 @@ class ServerProcess:
         return "" if stdout is None else (await stdout.readline()).decode(errors="replace").strip()
 
     async def _follow_guard(self) -> None:
-        """Wait for the server's end; where the guard ended before it, end it."""
+        """Wait for the server's end; end it if the guard ended before it."""
         await self._read_guard_line()
         self.down.set()
-        said = await self._read_guard_line()
-        if said.startswith("ended "):
-            self.code = int(said.partition(" ")[2])
+        line = await self._read_guard_line()
+        if line.startswith("ended "):
+            self.code = int(line.partition(" ")[2])
         await self._guard.communicate()  # to the end of its output: only then are its pipes closed
         for seconds in self.record.end(GRACE_S):  # what the guard has left: nothing, unless it was killed
             await asyncio.sleep(seconds)
@@ -230,7 +234,7 @@ class ServerProcess:
 
     @property
     def exit_note(self) -> str:
-        """How it ended, for a message; empty where that is not known."""
+        """Describe how it ended, for a message; empty if unknown."""
         if self.code is None:
             return ""
         if self.code >= 0:
@@ -239,7 +243,7 @@ class ServerProcess:
         return f" (ended by {signal.Signals(-self.code).name}{hint})"
 
     async def end(self) -> None:
-        """End the server with its group, and wait for that; where that is cancelled, it is killed."""
+        """End the server with its group, and wait for that; cancelled, kill it."""
         if self._reported is None:
             return
         if self._guard.stdin is not None:
@@ -255,7 +259,7 @@ class ServerProcess:
             raise
 
     def kill(self) -> None:
-        """End it at once, and wait for nothing."""
+        """Kill the server at once, without waiting."""
         with suppress(ProcessLookupError):
             self._guard.kill()
         self.record.kill()
@@ -268,10 +272,10 @@ WINDING_DOWN_S = 60.0
 
 
 def end_leftovers(workers: Path) -> list[str]:
-    """End the servers of all workers below a folder, which nobody else works in; a sentence on each.
+    """End the servers of all workers below a folder in which nobody else works; return a sentence on each.
 
-    A worker that still lives is waited for, since it is ending its server; one that does not end is killed.
-    Servers of other machines are left to these.
+    A worker that still lives is waited for, since it is ending its server; one that does not end is
+    killed. Servers of other machines are left to these.
     """
     until = time.monotonic() + WINDING_DOWN_S
     folders = sorted(path.parent for path in workers.glob(f"*/{RECORD}"))
@@ -280,7 +284,7 @@ def end_leftovers(workers: Path) -> list[str]:
 
 
 def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S) -> str | None:
-    """As `end_leftovers`, of one worker's folder."""
+    """End the server of one worker's folder, as `end_leftovers` does."""
     record = read_server_record(folder)
     if record is None or not record.is_of_this_host:
         return None
@@ -311,16 +315,16 @@ _LISTENS = "0A"
 
 
 class Listening(NamedTuple):
-    """Who takes connections on a port: ``ours``; ``stranger``, the id of another process, 0 for one that
-    cannot be seen into."""
+    """Who takes connections on a port: ``ours``, and ``stranger``, the id of another process, 0 for one that
+    cannot be inspected."""
 
     ours: bool
     stranger: int | None
 
 
 def find_free_port(host: str) -> int:
-    """A port on which nobody listens, below those that the system gives to outgoing connections: minutes may
-    pass until the server takes it.
+    """Find a port on which nobody listens, below those that the system gives to outgoing connections: minutes
+    may pass until the server takes it.
 
     Raises UsageError: there is none.
     """
@@ -342,7 +346,7 @@ def _lowest_outgoing() -> int:
 
 
 def is_port_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Check whether a server could listen on a port now."""
     if any(True for _ in _listening_sockets(port)):
         return False
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -356,21 +360,21 @@ def is_port_free(host: str, port: int) -> bool:
 
 
 def find_listeners(port: int, pids: Collection[int]) -> Listening:
-    """Whether these processes take connections on a port, and whether any other does: servers of one user may
-    share a port (``SO_REUSEPORT``), and then answer for each other."""
+    """Find whether these processes take connections on a port, and whether any other does: servers of one
+    user may share a port (``SO_REUSEPORT``), and then answer for each other."""
     if not any(table.exists() for table in _TABLES):  # then a server is taken at its word
         return Listening(ours=True, stranger=None)
-    found = set(_listening_sockets(port))
-    mine = found & _list_process_sockets(pids)
-    others = found - mine
+    sockets = set(_listening_sockets(port))
+    own = sockets & _list_process_sockets(pids)
+    others = sockets - own
     if not others:
-        return Listening(bool(mine), stranger=None)
+        return Listening(bool(own), stranger=None)
     owner = next((pid for pid in list_processes() if others.intersection(_list_process_sockets([pid]))), 0)
-    return Listening(bool(mine), stranger=owner)
+    return Listening(bool(own), stranger=owner)
 
 
 def _listening_sockets(port: int) -> Iterator[str]:
-    """The inodes of the sockets that listen on a port, at any address of this machine."""
+    """Yield the inodes of sockets that listen on a port, at any address of this machine."""
     for table in _TABLES:
         try:
             lines = table.read_text().splitlines()[1:]
@@ -403,10 +407,10 @@ _LONGEST_NAME = 120
 
 
 async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: str | None = None) -> None:
-    """Wait until /health, or ``url``/models where that is not there, answers 200, and it is this server that
+    """Wait until /health, or ``url``/models if that is absent, answers 200, and it is this server that
     listens there.
 
-    Raises ServerDown: the server has ended, it is not up in time, or another process listens on its port.
+    Raises ServerDown: the server has ended, is not up in time, or another process listens on its port.
     """
     began, look_s = time.monotonic(), _LOOK_S[0]
     wire = Wire()
@@ -430,20 +434,20 @@ async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: s
 
 
 def _listens_on_port(server: ServerProcess) -> bool:
-    """Whether the server takes connections on its port; raises where anybody else does."""
+    """Check whether the server takes connections on its port; raise ServerDown if another process does."""
     port = server.record.port
-    found = find_listeners(port, server.record.living_processes())
-    if found.stranger:
+    listening = find_listeners(port, server.record.living_processes())
+    if listening.stranger:
         if (
-            server.down.is_set() or found.stranger in server.record.living_processes()
+            server.down.is_set() or listening.stranger in server.record.living_processes()
         ):  # it has just ended, or begun
             return False
         raise ServerDown(
-            f"process {found.stranger} listens on port {port}, which is the server's, and is not of the "
+            f"process {listening.stranger} listens on port {port}, which is the server's, and is not of the "
             "server's process group: nothing was asked there. End it, or let the sweep choose the ports"
         )
     # It was free when the server was started: what listens there now and cannot be seen into came with it.
-    return found.ours or found.stranger == 0
+    return listening.ours or listening.stranger == 0
 
 
 async def _is_healthy(wire: Wire, url: str, key: str | None) -> bool:
@@ -465,21 +469,21 @@ async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
 
 
 async def fetch_served_names(url: str, key: str | None = None) -> list[str]:
-    """The models that a server says it serves; none where it does not say."""
+    """Fetch the models that a server lists; none if it lists none."""
     wire = Wire()
     try:
         reply = await _get(wire, f"{url}/models", key)
     finally:
         await wire.aclose()
     try:
-        found = decode(reply.body) if reply is not None and reply.status == 200 else None
+        listing = decode(reply.body) if reply is not None and reply.status == 200 else None
     except Undecodable:
-        found = None
-    data = found.get("data") if isinstance(found, dict) else None
+        listing = None
+    data = listing.get("data") if isinstance(listing, dict) else None
     rows = data if isinstance(data, list) else []
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
 
 def format_names(names: Iterable[str]) -> str:
-    """Names of models, as a message takes them."""
+    """Join names of models for a message."""
     return join_names([escape_line(name)[:_LONGEST_NAME] for name in names])

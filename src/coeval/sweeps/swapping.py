@@ -44,7 +44,7 @@ _LONGEST_SAID = 200
 
 
 def with_base_model(server: Server) -> Server:
-    """Return a server as its command is filled: one that serves adapters starts with their base model."""
+    """Return a server with what it starts with: one that serves adapters starts with their base model."""
     if not server.serves_adapters:
         return server
     return msgspec.structs.replace(
@@ -53,7 +53,7 @@ def with_base_model(server: Server) -> Server:
 
 
 def read_base_model(path: str) -> str | None:
-    """Return the base model that an adapter's folder names; None where it is no adapter."""
+    """Read the base model that an adapter's folder names; None if it is no adapter."""
     try:
         return decode((Path(path) / ADAPTER).read_bytes(), _AdapterConfig).base_model_name_or_path or None
     except (OSError, Undecodable):
@@ -65,11 +65,11 @@ class _AdapterConfig(msgspec.Struct):
 
 
 class ServedAdapter:
-    """The adapter of a server that is up: which one it holds, and how it gets the next one.
+    """The adapter of a running server, and how to load the next one.
 
-    ``server`` names the checkpoint that it holds: an adapter, or the base model itself. After `settle`,
-    ``name`` is what to ask the model for as, and ``answers`` those to the canaries; None where it gives none.
-    ``loads`` counts adapters; ``is_proven`` is whether a swap gave the answers of a cold start.
+    ``server`` names the checkpoint that it holds: an adapter, or the base model itself. After
+    `load_first`, ``name`` is the model's name in requests, and ``answers`` those to the canaries; None if
+    it gives none. ``loads`` counts adapters; ``is_proven``: a swap gave the answers of a cold start.
     """
 
     def __init__(self, url: str, server: Server, key: str | None) -> None:
@@ -87,7 +87,7 @@ class ServedAdapter:
         self._is_sglang = False
 
     async def load_first(self) -> None:
-        """Load the adapter of a server that has just come up, and ask it the canaries.
+        """Load the adapter of a server that has just come up, and send it the canaries.
 
         Raises SwapDoubted: it does not load the adapter.
         """
@@ -98,7 +98,7 @@ class ServedAdapter:
             self.answers = await self._ask_canaries()
 
     async def swap(self, after: Server) -> tuple[str, ...]:
-        """Have the server hold another checkpoint; its answers to the canaries.
+        """Load another checkpoint into the server; return its answers to the canaries.
 
         Raises SwapDoubted: it may hold anything.
         """
@@ -117,6 +117,7 @@ class ServedAdapter:
         return answers
 
     async def _load_adapter(self, server: Server) -> None:
+        """Unload the server's adapter, and load another; none for a base model."""
         above = "" if self._is_sglang else "/v1"
         if self._adapter:
             await self._post(f"{above}/unload_lora_adapter", {"lora_name": self._adapter})
@@ -133,7 +134,7 @@ class ServedAdapter:
         self.name = f"{KEPT_NAME}:{name}" if self._is_sglang else name
 
     async def _ask_canaries(self) -> tuple[str, ...]:
-        """One after the other: answers of one batch depend on what else is in it."""
+        """Send the canaries one after the other: answers of one batch depend on what else is in it."""
         answers = []
         fixed = {"model": self.name, "max_tokens": _CANARY_TOKENS, "temperature": 0, "seed": 0}
         for prompt in CANARIES:
@@ -145,9 +146,7 @@ class ServedAdapter:
         return tuple(answers)
 
     async def _post(self, path: str, body: Mapping[str, object]) -> bytes:
-        """
-        Raises SwapDoubted: the server does not do it, or says that it has not.
-        """
+        """Post JSON; raise SwapDoubted if the server fails, or says that it did."""
         try:
             reply = await self._send("POST", path, msgspec.json.encode(body))
         except (WireError, OSError) as error:
@@ -168,7 +167,8 @@ class _Outcome(msgspec.Struct):
 
 
 def _is_success(body: bytes) -> bool:
-    """SGLang may say in a reply of status 200 that it has failed; vLLM answers in plain text."""
+    """Check the reply's ``success``: SGLang may report a failure with status 200; vLLM answers in plain
+    text."""
     try:
         return decode(body, _Outcome).success
     except Undecodable:

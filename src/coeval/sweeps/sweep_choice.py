@@ -41,16 +41,14 @@ from coeval.sweeps.worker_files import Server
 
 
 def locate_checkpoints(settings: SweepSettings) -> CheckpointPlaces:
-    """
-    Raises UsageError: no checkpoint is named.
-    """
-    given = settings.checkpoints
+    """Return where the checkpoints are; raise UsageError if none is named."""
+    checkpoints = settings.checkpoints
     listed: list[Checkpoint] = []
     folder: Path | None = None
-    if isinstance(given, str | Path):
-        folder = Path(given).absolute()
+    if isinstance(checkpoints, str | Path):
+        folder = Path(checkpoints).absolute()
     else:
-        listed += [_make_checkpoint(each["step"], each["path"]) for each in given or ()]
+        listed += [_make_checkpoint(entry["step"], entry["path"]) for entry in checkpoints or ()]
     if settings.base_model is not None:
         listed.append(_make_checkpoint(0, settings.base_model))
     queue = None if settings.out is None else queue_folder(Path(settings.out))
@@ -65,7 +63,7 @@ def locate_checkpoints(settings: SweepSettings) -> CheckpointPlaces:
 
 
 def _make_checkpoint(step: int, path: str) -> Checkpoint:
-    """A folder is one checkpoint wherever the sweep is started; else it is a name at a hub."""
+    """Make a checkpoint; a folder's path becomes absolute, any other is a name at a hub."""
     return Checkpoint(step=step, path=str(Path(path).absolute()) if Path(path).is_dir() else path)
 
 
@@ -81,14 +79,14 @@ def make_watch(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointW
 
 
 def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
-    """``watched``: further checkpoints may come.
+    """Raise UsageError if checkpoints share a step, or it is unclear which of the user's servers has which.
 
-    Raises UsageError: checkpoints share a step, or it cannot be told which of the user's servers has which.
+    ``watched``: further checkpoints may come.
     """
     refuse_duplicate_steps(checkpoints)
     if not sweep.external:
         return
-    open_steps = [each.step for each in checkpoints if each.step not in sweep.external]
+    open_steps = [checkpoint.step for checkpoint in checkpoints if checkpoint.step not in sweep.external]
     for_any = None in sweep.external
     external, served_name, watch = map(spell, ("external", "served_name", "watch"))
     if open_steps and not for_any:
@@ -130,8 +128,8 @@ _SERVED_NAME = f"step_{STEP}"
 
 
 class SweepRequest(NamedTuple):
-    """What a start of a sweep is to do, made once of its ``settings``: the ``sweep`` with the ``plan`` of its
-    jobs, and where its checkpoints are; ``watch``: new ones too."""
+    """What a start of a sweep is to do, derived once from its ``settings``: the ``sweep`` with the ``plan``
+    of its jobs, and where its checkpoints are; ``watch``: new ones too."""
 
     settings: SweepSettings
     keys: Keys
@@ -142,9 +140,7 @@ class SweepRequest(NamedTuple):
 
 
 def make_sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
-    """
-    Raises UsageError: something is lacking, contradicts something else, or is not there.
-    """
+    """Derive a sweep from its settings; raise UsageError if they lack or contradict something."""
     if settings.out is None:
         out = spell("out")
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
@@ -180,7 +176,7 @@ def make_sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
 def _make_evaluation(
     settings: SweepSettings, external: Mapping[int | None, Sequence[str]], keys: Keys
 ) -> EvalSpec:
-    """What every checkpoint is asked; the key of its servers goes by the environment."""
+    """Make what every checkpoint is asked; its servers' key is passed by the environment."""
     samples = count_samples(settings)
     shared = {name: getattr(settings, name) for name in read_settings(SharedSettings)}
     requested = EvalSettings(
@@ -202,7 +198,7 @@ def _make_evaluation(
 
 
 def _read_options(settings: SweepSettings) -> dict[str, object]:
-    """The options of tasks, but for answers that are there already: a sweep asks its checkpoints."""
+    """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
     values = read_task_options(settings)
     for row in TASKS.values():
         if row.responses is not None and values[row.responses.name] is not None:
@@ -212,15 +208,13 @@ def _read_options(settings: SweepSettings) -> dict[str, object]:
 
 
 def count_samples(settings: SweepSettings) -> dict[str, int]:
-    """The tasks, each with the number of its samples.
+    """Return the number of samples by task.
 
-    Raises UsageError: there is no such task, or no such number.
+    Raises UsageError: there is no such task, or the number is below 1.
     """
-    given = settings.tasks
-    numbers: dict[str, int] = {}
-    if isinstance(given, Mapping):
-        numbers = dict(given)
-    tasks = check_task_names(SAMPLES if given is None else split_names(given))
+    requested = settings.tasks
+    numbers = dict(requested) if isinstance(requested, Mapping) else {}
+    tasks = check_task_names(SAMPLES if requested is None else split_names(requested))
     more = settings.n_samples or {}
     if isinstance(more, str) and more.strip().isdecimal():
         more = int(more)
@@ -238,19 +232,18 @@ def count_samples(settings: SweepSettings) -> dict[str, int]:
 
 
 def _parse_external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
-    """URLs of the user's servers by step, or by None for any."""
-    given, found = settings.external, dict[int | None, tuple[str, ...]]()
-    for text in [given] if isinstance(given, str) else given:
-        step, sign, url = text.partition("=")
-        at = int(step) if sign and step.isascii() and step.isdigit() else None
-        found[at] = (*found.get(at, ()), url if at is not None else text)
-    return found
+    """Parse the URLs of the user's servers by step, or by None for any."""
+    texts, urls = settings.external, dict[int | None, tuple[str, ...]]()
+    for text in [texts] if isinstance(texts, str) else texts:
+        number, sign, url = text.partition("=")
+        step = int(number) if sign and number.isascii() and number.isdigit() else None
+        urls[step] = (*urls.get(step, ()), url if step is not None else text)
+    return urls
 
 
 def _make_server(settings: SweepSettings, command: ServerCommand) -> Server:
-    """
-    Raises UsageError: it is to load adapters where it cannot do that, or each checkpoint is a job.
-    """
+    """Make the server's settings; raise UsageError if it is to load adapters and cannot, or each checkpoint
+    is a job."""
     serves_adapters = settings.swap is not None
     if serves_adapters and settings.engine != "local":
         swap, engine = spell("swap"), spell("engine")
@@ -272,6 +265,7 @@ def _make_server(settings: SweepSettings, command: ServerCommand) -> Server:
 
 
 def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings) -> None:
+    """Raise UsageError if a judged task has no judge, or the judge no server."""
     judged = [request.name for request in evaluation.tasks if benchmark_class(request.name).needs_judge]
     if not judged or not settings.judge:
         return
@@ -293,9 +287,7 @@ _LISTED_WITHIN_S = 20.0
 
 
 def open_engine(request: SweepRequest, environment: Mapping[str, str]) -> SweepEngine:
-    """
-    Raises UsageError: a slot has more GPUs than there are, or the engine is not there.
-    """
+    """Open the engine; raise UsageError if it is absent, or a slot has more GPUs than there are."""
     settings, sweep = request.settings, request.sweep
     tp_size = sweep.server.tp_size if sweep.server is not None else 0
     match settings.engine:
@@ -309,8 +301,7 @@ def open_engine(request: SweepRequest, environment: Mapping[str, str]) -> SweepE
 
 
 def explain_absent_program(request: SweepRequest) -> str:
-    """What to say where servers are to be started on this machine by a program that is not there; else
-    empty."""
+    """Explain which program is absent that is to start servers on this machine; else empty."""
     server = request.sweep.server
     if server is None or request.settings.engine != "local":
         return ""
@@ -335,13 +326,13 @@ def _open_local_engine(settings: SweepSettings, sweep: Sweep, environment: Mappi
 
 
 def list_gpus(settings: SweepSettings) -> list[str]:
-    """Those that the user names; else those that this process may see; else all of this machine."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES") if settings.gpus is None else settings.gpus
-    if given is None:
+    """List the GPUs that the user names; else those visible to this process; else all of this machine."""
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES") if settings.gpus is None else settings.gpus
+    if gpus is None:
         return _query_gpus()
-    if isinstance(given, str):
-        return split_names(given)
-    return list(map(str, [given] if isinstance(given, int) else given))
+    if isinstance(gpus, str):
+        return split_names(gpus)
+    return list(map(str, [gpus] if isinstance(gpus, int) else gpus))
 
 
 def _query_gpus() -> list[str]:

@@ -44,7 +44,7 @@ from coeval.sweeps.sweep_choice import (
 
 
 class SweepWatcher(Protocol):
-    """Is told what happens in a sweep; ``begin`` hands over the board that fills as it goes on."""
+    """Takes a sweep's messages; ``begin`` hands over the board that fills while it runs."""
 
     def note(self, message: str) -> None: ...
 
@@ -61,9 +61,9 @@ class SweepUnderWay(NamedTuple):
 
 
 def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
-    """Return the checkpoints that are there and whole; none yet where they are watched for.
+    """Find the whole checkpoints of a sweep; none yet if it watches for them.
 
-    Raises UsageError: there is none, or it cannot be told which of the user's servers has which.
+    Raises UsageError: there is none, or it is unclear which of the user's servers has which.
     """
     throttle_of(os.environ)  # wrong variables are told before anything begins
     watched = request.watch is not None
@@ -83,15 +83,15 @@ def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -
 def open_sweep(
     request: SweepRequest, checkpoints: Sequence[Checkpoint], watcher: SweepWatcher
 ) -> Iterator[SweepUnderWay]:
-    """Hold the sweep's folder, and have ready what does all that is owed.
+    """Lock the sweep's folder, and prepare all that is owed.
 
-    Raises UsageError: another process is at work in the folder, or it holds other checkpoints; servers are to
-    be started by a program that is not there; StoreError: a file cannot be read or written.
+    Raises UsageError: another process is at work in the folder, or it holds other checkpoints, or the
+    program that is to start servers is absent; StoreError: a file cannot be read or written.
     """
     sweep, settings = request.sweep, request.settings
     with RunDir(sweep.own_folder).locked():
         plan = request.plan.with_earlier_checkpoints(sweep.own_folder)
-        checkpoints = [each for each in checkpoints if _accepts_checkpoint(sweep, plan, each, watcher)]
+        checkpoints = [c for c in checkpoints if _accepts_checkpoint(sweep, plan, c, watcher)]
         table = JobTable(sweep.out, plan)
         table.read()
         for sentence in end_leftovers(sweep.own_folder / WORKERS):
@@ -132,9 +132,8 @@ def open_sweep(
 
 
 def _accepts_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint, watcher: SweepWatcher) -> bool:
-    """
-    Raises UsageError: the step holds answers of another checkpoint; of a submitted one that is a warning.
-    """
+    """Check whether the step is free of another checkpoint's answers; else raise UsageError, or only warn if
+    it was submitted."""
     try:
         refuse_other_checkpoint(sweep, plan, checkpoint)
     except UsageError as error:
@@ -154,7 +153,7 @@ class _Told(Unwatched):
 
 
 async def _probe_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
-    """Probe the judge before a server starts: GPUs are not to be kept busy with what nobody can judge.
+    """Probe the judge before a server starts: GPUs must not be kept busy with what nobody can judge.
 
     Raises ModelUnavailable: it does not answer.
     """
@@ -180,13 +179,13 @@ async def _probe_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: 
 
 
 def has_results(request: SweepRequest, board: SweepBoard) -> bool:
-    """Check that results are there to be drawn and logged: what is watched for ends by Ctrl-C."""
+    """Check whether there are results to draw and log: a watching sweep ends by Ctrl-C."""
     ends = not board.interrupted or request.watch is not None
     return ends and any(request.sweep.out.glob("step_*/run_*/*/summary.json"))
 
 
 def describe_changes(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:
-    """Say what becomes of earlier answers where settings, or files of checkpoints, have changed since."""
+    """Explain what becomes of earlier answers if settings, or files of checkpoints, have changed since."""
     for checkpoint in table.find_rewritten(checkpoints):
         yield (
             f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
@@ -208,8 +207,8 @@ def describe_changes(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iter
 
 
 class TaskEstimate(NamedTuple):
-    """Of a task over all checkpoints: jobs owed, requests to the checkpoints, requests to the judge, and what
-    those cost; None where no price is known."""
+    """A task over all checkpoints: owed jobs, requests to the checkpoints, requests to the judge, and the
+    cost of those; None without a price."""
 
     jobs: int = 0
     answers: int = 0
@@ -218,7 +217,7 @@ class TaskEstimate(NamedTuple):
 
 
 class SweepEstimate(NamedTuple):
-    """``checkpoints`` are those of which something is owed, ``workers`` the servers that will be started."""
+    """``checkpoints`` are those with owed jobs, ``workers`` the servers that will start."""
 
     checkpoints: int
     workers: int
@@ -230,8 +229,9 @@ class SweepEstimate(NamedTuple):
 def estimate_sweep(
     request: SweepRequest, table: JobTable, checkpoints: Sequence[Checkpoint], watcher: Watcher
 ) -> SweepEstimate:
-    """
-    Raises UsageError: a task cannot be prepared: an asset is not there, a file has wrong data.
+    """Estimate the requests and the cost of what is owed.
+
+    Raises UsageError: a task cannot be prepared: an asset is absent, a file has wrong data.
     """
     settings, alike = request.settings, Counter[str]()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
@@ -265,7 +265,7 @@ def estimate_sweep(
 def _add_jobs(
     before: TaskEstimate, requested: EstimateLine | None, judging: EstimateLine | None, times: int
 ) -> TaskEstimate:
-    """Add one job at each of ``times`` checkpoints. What is not known is the same of all that are alike: the
+    """Add one job at each of ``times`` checkpoints. What is uncertain is the same for all that are alike: the
     ends of the range grow with their number."""
     answers = round(requested.calls.central) if requested is not None else 0
     jobs, asks = before.jobs + times, before.answers + answers * times

@@ -63,8 +63,8 @@ from coeval.sweeps.worker_files import (
 
 
 class Up(NamedTuple):
-    """A server that is up, and where; ``url`` ends in ``/v1``. ``name`` is what it calls the checkpoint where
-    that is not its own name."""
+    """A running server and its URL, which ends in ``/v1``. ``name`` is what it calls the checkpoint if that
+    is not its own name."""
 
     process: ServerProcess
     url: str
@@ -72,7 +72,7 @@ class Up(NamedTuple):
 
 
 class WorkerServer:
-    """The server of a worker, whose files lie in its folder."""
+    """The server of a worker, with its files in the worker's folder."""
 
     def __init__(self, worker: Worker, server: Server, count: WorkerCount, log: ServerLog) -> None:
         self.server = server
@@ -84,9 +84,9 @@ class WorkerServer:
 
     @asynccontextmanager
     async def serve(self, interrupt: asyncio.Event) -> AsyncIterator[Up]:
-        """Start it once; it is ended when this is left, and killed where that is by cancelling.
+        """Start it once; leaving ends it, and kills it if cancelled.
 
-        Raises Draining: somebody interrupted it before it was up; ServerDown: it does not come up; with the
+        Raises Draining: it was interrupted before it was up; ServerDown: it does not come up; with the
         last lines that it wrote.
         """
         server, count = self.server, self.count
@@ -132,7 +132,7 @@ class WorkerServer:
 
 
 class _HeldServer(NamedTuple):
-    """A server that is up, and its adapter."""
+    """A running server, and its adapter."""
 
     up: Up
     adapter: ServedAdapter
@@ -146,10 +146,10 @@ class _ColdStart(NamedTuple):
 
 
 class KeptServer:
-    """The server of a slot, which goes on from adapter to adapter (``--swap lora``).
+    """The server of a slot, which loads one adapter after another (``--swap lora``).
 
-    Nothing is asked of it but what a cold start has loaded, or a swap of a server whose first swap gave the
-    answers of a cold start.
+    It is sent requests only after a cold start, or a swap of a server whose first swap gave the answers of
+    a cold start.
     """
 
     def __init__(self) -> None:
@@ -160,9 +160,9 @@ class KeptServer:
 
     @asynccontextmanager
     async def serve(self, server: WorkerServer, interrupt: asyncio.Event) -> AsyncIterator[Up]:
-        """Have it hold a worker's checkpoint. It stays when this is left, unless by an exception.
+        """Load a worker's checkpoint. The server stays when this is left, unless by an exception.
 
-        Raises as `WorkerServer.up`.
+        Raises as `WorkerServer.serve`.
         """
         stays = False
         try:
@@ -177,11 +177,12 @@ class KeptServer:
                 await self.aclose()
 
     async def aclose(self) -> None:
-        """End it; at once where that is by cancelling."""
+        """End the server; at once if cancelled."""
         stack, self._stack, self._lock_folders = self._stack, AsyncExitStack(), None
         await stack.__aexit__(*sys.exc_info())
 
     async def _start(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
+        """Start a server, and load its first adapter."""
         await asyncio.to_thread(end_leftover, server.folder)
         up = await self._stack.enter_async_context(server.serve(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
@@ -205,7 +206,7 @@ class KeptServer:
             return False
 
     async def _swap(self, adapter: ServedAdapter, after: Server) -> bool:
-        """Swap, where it is known that this server can; its first swap is to an adapter that an earlier
+        """Swap if this server is known to do so correctly; its first swap is to an adapter that an earlier
         server loaded first.
 
         Raises SwapDoubted: it may hold anything.
@@ -249,8 +250,8 @@ HELD_BY_OTHERS_S = 60.0
 async def run_worker(
     worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None = None
 ) -> WorkerResult:
-    """Run a worker, and write its result into its folder. Setting ``interrupt`` ends it; so does
-    cancelling, which kills the server at once. ``kept`` is the slot's server, where that may stay."""
+    """Run a worker, and write its result into its folder. Setting ``interrupt`` ends it; cancelling kills its
+    server at once. ``kept`` is the slot's server, if that may stay."""
     run = _WorkerRun(worker, keys, interrupt, kept)
     result = WorkerResult(end="interrupted", problem="it was ended at once")
     async with run.writing_progress():
@@ -275,7 +276,7 @@ async def run_worker(
 
 
 class _WorkerRun:
-    """A worker that asks its server, until it is interrupted."""
+    """A worker's requests to its server, until it is interrupted."""
 
     def __init__(self, worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None) -> None:
         self.count = WorkerCount()
@@ -287,12 +288,12 @@ class _WorkerRun:
         self._log = ServerLog(worker.server_folder, os.environ, [self._key] if self._key else [])
 
     def redact(self, text: str) -> str:
-        """What others may have said, for whoever shows it."""
+        """Redact and plain others' text, for whoever shows it."""
         return escape_lines(self._log.redact(text))
 
     @asynccontextmanager
     async def writing_progress(self) -> AsyncIterator[None]:
-        """Meanwhile, keep ``progress.json`` up to date."""
+        """Keep ``progress.json`` up to date meanwhile."""
         ended = asyncio.Event()
         telling = asyncio.create_task(self._write_progress(ended))
         try:
@@ -313,8 +314,9 @@ class _WorkerRun:
             await _wait_for_event(ended, PROGRESS_S)
 
     async def carry_out(self) -> WorkerResult:
-        """
-        Raises CoevalError: it cannot be done; a ServerDown where that is the server's fault.
+        """Request what is owed, from a server started for it or the user's.
+
+        Raises CoevalError: it cannot be done; ServerDown if that is the server's fault.
         """
         worker, tested = self._worker, self._worker.evaluation.tested
         if tested is None:
@@ -338,7 +340,7 @@ class _WorkerRun:
 
     @asynccontextmanager
     async def _lock_folders(self, prepared: Prepared) -> AsyncIterator[None]:
-        """Be the only writer of the tasks' folders, once an earlier worker has let them go."""
+        """Lock the tasks' folders, once an earlier worker has let them go."""
         until = time.monotonic() + HELD_BY_OTHERS_S
         with ExitStack() as stack:
             while True:
@@ -353,7 +355,7 @@ class _WorkerRun:
     async def _ask_restarting(
         self, server: WorkerServer, prepared: Prepared, tested: ModelSpec
     ) -> WorkerResult:
-        """Ask a server that is started again as often as it may be."""
+        """Send requests to a server that is restarted as often as it may be."""
         wait_s, loaded = server.server.wait_s, self._worker.loaded
         before = ""
         while True:
@@ -387,7 +389,8 @@ class _WorkerRun:
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     async def _ask_own_server(self, prepared: Prepared, tested: ModelSpec, up: Up) -> WorkerResult:
-        """Ask the worker's own server, which is up: it needs no probe, and asking says what is wrong with it.
+        """Send requests to the worker's own running server: it needs no probe, since they show what is wrong
+        with it.
 
         Raises as `_ask`.
         """
@@ -399,10 +402,10 @@ class _WorkerRun:
         return await self._ask(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
 
     async def _ask(self, prepared: Prepared, tested: ModelSpec, up: Up | None = None) -> WorkerResult:
-        """Ask for what is owed, and again for what the server has dropped, as long as that brings answers.
-        ``up`` is the worker's own server, None where the user runs one.
+        """Request what is owed, and again what the server has dropped, as long as that brings answers. ``up``
+        is the worker's own server, None if the user runs one.
 
-        Raises ServerDown: the worker's own server has ended, or is no good: another start may mend it;
+        Raises ServerDown: the worker's own server has ended, or is no good, so another start may mend it;
         CoevalError: it cannot be asked.
         """
         if another := await self._explain_other_model(tested):
@@ -422,19 +425,21 @@ class _WorkerRun:
             made, failed = self.count.count_last_round()
             dropped = not OF_SERVERS.isdisjoint(failed)
             if dropped and not made:
-                what = f"every request to the server failed: {_last_failure(prepared)}"
+                why = f"every request to the server failed: {_last_failure(prepared)}"
                 if up is not None:
-                    raise self._server_down_error(up, what)
-                return WorkerResult(end="server_failed", problem=what)
+                    raise self._server_down_error(up, why)
+                return WorkerResult(end="server_failed", problem=why)
             if not dropped:
                 break
         if not any(is_good(answer) for run in prepared.task_runs for answer in run.answers.values()):
-            why = f"none of its requests was answered: {_last_failure(prepared)}{await self._describe_served_models(tested)}"
+            why = f"none of its requests was answered: {_last_failure(prepared)}"
+            why += await self._describe_served_models(tested)
             return WorkerResult(end="failed", problem=why)
         return WorkerResult(end="done")
 
     async def _ask_once(self, prepared: Prepared, tested: ModelSpec, up: Up | None) -> Mapping[str, str]:
-        """Ask until the worker is interrupted or its server is down; the models given up, with reasons."""
+        """Request until the worker is interrupted or its server is down; return the models given up, with
+        reasons."""
         stop = asyncio.Event()
         events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
         waiting = [asyncio.create_task(event.wait()) for event in events]
@@ -449,21 +454,21 @@ class _WorkerRun:
                 task.cancel()
             await asyncio.wait(waiting)
 
-    def _server_down_error(self, up: Up, what: str) -> ServerDown:
-        return ServerDown(f"{what}{up.process.exit_note}. {self._log.describe_failure()}")
+    def _server_down_error(self, up: Up, why: str) -> ServerDown:
+        return ServerDown(f"{why}{up.process.exit_note}. {self._log.describe_failure()}")
 
     async def _fetch_names(self, tested: ModelSpec) -> list[str]:
         return await fetch_served_names(tested.base_url, self._key) if tested.base_url else []
 
     async def _describe_served_models(self, tested: ModelSpec) -> str:
-        """A sentence on the models that the server names, where it does."""
+        """Describe the models that the server lists, if any."""
         names = format_names(await self._fetch_names(tested))
         way = "; --served-name says how it calls the checkpoint" if self._worker.server is None else ""
         return f" It serves: {names}{way}." if names else ""
 
     async def _explain_other_model(self, tested: ModelSpec) -> str:
-        """What is wrong where the server lists its models, and the tested one is not among them: many answer
-        whatever they are called, and their answers would be recorded as the checkpoint's."""
+        """Explain that the server lists models, and not the tested one: many answer whatever they are called,
+        and their answers would be recorded as the checkpoint's. Else return ''."""
         server = self._worker.server
         if self._worker.vouched or (server is not None and ServerCommand(server.template).loads_at_will):
             return ""
@@ -482,7 +487,7 @@ class _WorkerRun:
 
 
 async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, no longer than this; whether it is set."""
+    """Wait for an event, at most this long; return whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -490,7 +495,7 @@ async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
 
 
 def has_owed_answers(prepared: Prepared) -> bool:
-    """Whether there is a prompt without a good answer, by the records that have been read."""
+    """Check whether a prompt has no good answer among the records read."""
     return any(
         (record := task_run.answers.get(item.id)) is None or not is_good(record)
         for task_run in prepared.task_runs
@@ -499,7 +504,7 @@ def has_owed_answers(prepared: Prepared) -> bool:
 
 
 def _last_failure(prepared: Prepared) -> str:
-    """The last failure, in its own words."""
+    """Return the message of the last failure."""
     failed = (run.answers.values() for run in prepared.task_runs)
     messages = [answer.error.message for answers in failed for answer in answers if answer.error is not None]
     return messages[-1] if messages else "no reason was given"

@@ -164,7 +164,7 @@ def aggregate(
     from coeval.core.errors import GAPS
     from coeval.sweeps import sweep_settings
 
-    requested, needed = sweep_settings.names(tasks), sweep_settings.parse_steps(steps)
+    requested, needed = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
     expected = sweep_settings.parse_counts(n_samples)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import aggregate as put_together
@@ -217,7 +217,7 @@ def judges(
     folders = _folders(judges, "--judges")
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file")
-    requested, needed = sweep_settings.names(tasks), sweep_settings.parse_steps(steps)
+    requested, needed = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.judge_comparison import compare_judges
     from coeval.cli.commands.sweep.sweep_tables import print_judges
@@ -278,7 +278,7 @@ def plot(
 
     folders = _folders(runs, "--runs")
     patterns = _patterns(name_pattern or [], folders)
-    needed, requested = sweep_settings.parse_steps(steps), sweep_settings.names(tasks)
+    needed, requested = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import training_curves
