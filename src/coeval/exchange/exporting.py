@@ -32,7 +32,7 @@ from coeval.core.text import canonical_json, digest
 from coeval.pipeline.plan.count_plan import read_recipes
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_rows import make_item_tables
-from coeval.reports.result_tables import Results, results
+from coeval.reports.result_tables import Results, read_results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
 from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
 from coeval.store.rundir import now
@@ -111,7 +111,7 @@ class Export:
         """Each student's mean, or strength by comparisons, in each task, and ``overall`` (task "") too; or
         each metric of a benchmark. ``parts``: also its mean by factor and by judge."""
         judges, recipes = self._judges(), self._recipes()
-        found = [*_figures(results(self._reader, self.notes), judges)]
+        found = [*_figures(read_results(self._reader, self.notes), judges)]
         found += _parts(self._reader, judges) if parts else ()
         return [
             each._replace(
@@ -264,7 +264,9 @@ def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
         part = pair.part
         students = part.first_model_id, part.second_model_id
         for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
-            given = GivenScore(part.judge_model_id, f"against {other}, shown {shown}", pair.won(student))
+            given = GivenScore(
+                part.judge_model_id, f"against {other}, shown {shown}", pair.win_share(student)
+            )
             yield (part.task_id, part.datapoint_id, 0, student), given
 
 

@@ -34,7 +34,7 @@ _TRAINING_STATE = ("optimizer", "scheduler", "rng_state", "trainer_state", "trai
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``path`` is a folder, or the name of a model at a hub; ``step`` counts training steps, 0 the base.
-    ``content`` is the `content_of` a submitted one, which is another when its folder is overwritten."""
+    ``content`` is the `hash_content` a submitted one, which is another when its folder is overwritten."""
 
     step: int
     path: str

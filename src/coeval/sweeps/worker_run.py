@@ -34,7 +34,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.plain import escape_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
-from coeval.engine.session import unless_interrupted
+from coeval.engine.session import await_unless_interrupted
 from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
@@ -104,7 +104,7 @@ class WorkerServer:
         )
         try:
             url = f"http://{HOST}:{port}/v1"
-            await unless_interrupted(
+            await await_unless_interrupted(
                 self._wait_until_up(process, url), interrupt, "the server was still starting"
             )
             yield Up(process, url)
@@ -187,7 +187,7 @@ class KeptServer:
         up = await self._stack.enter_async_context(server.serve(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
         try:
-            await unless_interrupted(adapter.load_first(), interrupt, "the server was still starting")
+            await await_unless_interrupted(adapter.load_first(), interrupt, "the server was still starting")
         except SwapDoubted as error:
             raise ServerDown(f"the server does not load it: {error}", again=False) from error
         self._remember_cold_start(adapter)
@@ -200,7 +200,7 @@ class KeptServer:
         server.count.state = "starting"
         try:
             swapping = self._swap(held.adapter, server.server)
-            return await unless_interrupted(swapping, interrupt, "it was being loaded")
+            return await await_unless_interrupted(swapping, interrupt, "it was being loaded")
         except SwapDoubted as error:
             server.count.warn(f"{error}; the server is restarted")
             return False
