@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from coeval.benchmarks.run.task_folder import TaskFolder, read_first_answer
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import make_decoder
-from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, task_folders
-from coeval.store.rundir import now
+from coeval.store.jsonl import Appender, cut_torn_tail, read_torn_tail, read_whole_lines, store_error
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, list_task_folders
+from coeval.store.rundir import utc_now
 from coeval.sweeps.checkpoints import Checkpoint, last_write_time
 from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs, shard_name, sweep_folder
 
@@ -142,7 +142,7 @@ class JobTable:
         Raises StoreError: it cannot be read.
         """
         read = make_decoder(JobLine)
-        for _, line in whole_lines(self._path):
+        for _, line in read_whole_lines(self._path):
             with suppress(Undecodable):
                 self._apply_line(read(line))
 
@@ -329,10 +329,16 @@ class JobTable:
         """Append a line to the journal; raise StoreError if the disk refuses."""
         settings = self.plan.hash_settings(checkpoint, task)
         line = JobLine(
-            step=checkpoint.step, label=task.label, run=run, state=state, settings=settings, at=now(), **more
+            step=checkpoint.step,
+            label=task.label,
+            run=run,
+            state=state,
+            settings=settings,
+            at=utc_now(),
+            **more,
         )
         if self._appender is None:
-            if torn_tail(self._path):
+            if read_torn_tail(self._path):
                 cut_torn_tail(self._path)
             self._appender = Appender(self._path)
         self._appender.append(line)
@@ -357,7 +363,7 @@ def refuse_other_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint)
             raise UsageError(
                 f"step {other.step} is {other.path} already, and {checkpoint.path} was submitted"
             )
-    folders = task_folders(output)[:1] if output.is_dir() else []
+    folders = list_task_folders(output)[:1] if output.is_dir() else []
     first = read_first_answer(folders[0] / RESPONSES) if folders else None
     if first is None or first.model in ("", checkpoint.identity):
         return

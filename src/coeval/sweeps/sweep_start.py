@@ -23,7 +23,7 @@ from coeval.engine.probing import Probing, probe_and_record, report_silent
 from coeval.engine.progress import Board, Unwatched, Watcher
 from coeval.engine.session import SessionContext, open_session
 from coeval.engine.terms import make_terms
-from coeval.models.pacing.throttle import throttle_of
+from coeval.models.pacing.throttle import read_throttle
 from coeval.pricing.estimate import EstimateLine, sum_known_costs
 from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
@@ -65,7 +65,7 @@ def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -
 
     Raises UsageError: there is none, or it is unclear which of the user's servers has which.
     """
-    throttle_of(os.environ)  # wrong variables are told before anything begins
+    read_throttle(os.environ)  # wrong variables are told before anything begins
     watched = request.watch is not None
     checkpoints = [] if watched else request.places.find_all()
     for path, why in {} if watched else request.places.explain_skipped().items():
@@ -89,7 +89,7 @@ def open_sweep(
     program that is to start servers is absent; StoreError: a file cannot be read or written.
     """
     sweep, settings = request.sweep, request.settings
-    with RunDir(sweep.own_folder).locked():
+    with RunDir(sweep.own_folder).hold_lock():
         plan = request.plan.with_earlier_checkpoints(sweep.own_folder)
         checkpoints = [c for c in checkpoints if _accepts_checkpoint(sweep, plan, c, watcher)]
         table = JobTable(sweep.out, plan)
