@@ -20,7 +20,7 @@ from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
 from coeval.store.output_folder import is_sweep, list_output_tasks
-from coeval.sweeps.sweep import JobPlan, folder_of
+from coeval.sweeps.sweep import JobPlan, sweep_folder
 
 Rows: TypeAlias = dict[int, dict[str, float]]
 """By step: figures by name."""
@@ -124,7 +124,7 @@ def _add(row: dict[str, float], parts: Iterable[str], values: Iterable[float | N
 
 def _checkpoints(folder: Path) -> list[CheckpointAggregate]:
     try:
-        expected = JobPlan.read(folder_of(folder)).samples
+        expected = JobPlan.read(sweep_folder(folder)).samples
     except FileNotFoundError:
         expected = {}
     return [

@@ -106,13 +106,13 @@ def submit(
     Exit codes: 0 submitted (with --wait: scored), 1 wrong request, 3 it failed or has gaps, 130 interrupted.
     """
     from coeval.cli import streams
-    from coeval.sweeps.submission import no_sweep_runs, submit_checkpoint
+    from coeval.sweeps.submission import explain_idle_sweep, submit_checkpoint
 
     messages = streams.messages()
     code = submit_checkpoint(out, step, path, wait, lambda line: streams.say(messages, line))
     if not wait:
         streams.say(streams.results(), f"step {step} submitted to {out}")
-        if idle := no_sweep_runs(out):
+        if idle := explain_idle_sweep(out):
             streams.warn(messages, idle)
     raise typer.Exit(code)
 
@@ -164,8 +164,8 @@ def aggregate(
     from coeval.core.errors import GAPS
     from coeval.sweeps import sweep_settings
 
-    requested, needed = sweep_settings.names(tasks), sweep_settings.steps(steps)
-    expected = sweep_settings.counts(n_samples)
+    requested, needed = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
+    expected = sweep_settings.parse_counts(n_samples)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import (
         aggregate_checkpoint,
@@ -220,7 +220,7 @@ def judges(
     folders = _folders(judges, "--judges")
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file")
-    requested, needed = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    requested, needed = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.judge_comparison import compare_judges
     from coeval.cli.commands.sweep.sweep_tables import print_judges
@@ -281,7 +281,7 @@ def plot(
 
     folders = _folders(runs, "--runs")
     patterns = _patterns(name_pattern or [], folders)
-    needed, requested = sweep_settings.steps(steps), sweep_settings.names(tasks)
+    needed, requested = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import read_training_curves
