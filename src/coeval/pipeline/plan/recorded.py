@@ -55,7 +55,7 @@ from coeval.store.record_index import (
     RecordPart,
     RequestAttempts,
     ResponsePart,
-    attempts_of,
+    count_attempts,
 )
 from coeval.store.rundir import PAIRS, RunDir
 
@@ -174,7 +174,9 @@ class RecordIndexer:
                     indexes.passage_keys_by_row[row] = part.input_hash
                 if part.filtered:
                     indexes.discarded_by_row[row] = part.filtered
-                entry = self._share_entry(good, strip_item_part(part.recipe), attempts_of(part), fresh=True)
+                entry = self._share_entry(
+                    good, strip_item_part(part.recipe), count_attempts(part), fresh=True
+                )
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.items.files.damage(position)
@@ -207,7 +209,9 @@ class RecordIndexer:
                         inputs[row] = hash_judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
-                column.put(row, self._share_entry(good, part.recipe, attempts_of(part), fresh, how), position)
+                column.put(
+                    row, self._share_entry(good, part.recipe, count_attempts(part), fresh, how), position
+                )
             except Undecodable:
                 indexes.responses.files.damage(position)
 
@@ -217,7 +221,7 @@ class RecordIndexer:
         judged_by: dict[tuple[str, str], _JudgeColumn] = {}
         for position, part in lines:
             try:
-                response, judge, find_source_change = part.response_id, part.judge_model_id, part.input_hash
+                response, judge, made_from = part.response_id, part.judge_model_id, part.input_hash
                 if part.id != f"{response}{SEPARATOR}{judge}":
                     raise _misnamed_error(part)
                 item = item_part(response, 1)
@@ -227,13 +231,13 @@ class RecordIndexer:
                 column, inputs, older, answers = columns
                 if row in column.entries and column.stays(row, part):
                     continue
-                judged, is_outdated = inputs.get(row), False
+                judged, outdated = inputs.get(row), False
                 if judged is None and row not in answers:
                     indexes.may_be_invalid = True
-                fresh = not find_source_change or judged is None or judged == find_source_change
-                if not fresh and find_source_change in older.get(row, ()):
-                    is_outdated = True
-                status = "outdated" if is_outdated else part.status
+                fresh = not made_from or judged is None or judged == made_from
+                if not fresh and made_from in older.get(row, ()):
+                    outdated = True
+                status = "outdated" if outdated else part.status
                 scored, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
                 valued = _list_valued_factors(part)
                 alike = (
@@ -242,14 +246,12 @@ class RecordIndexer:
                     part.recipe,
                     part.task_id,
                     status,
-                    attempts_of(part),
+                    count_attempts(part),
                     fresh,
                     labelled,
                 )
                 if (entry := alike_before.get(alike)) is None:  # one for all records that are alike
-                    entry = alike_before[alike] = self._make_evaluation_entry(
-                        part, valued, is_outdated, fresh
-                    )
+                    entry = alike_before[alike] = self._make_evaluation_entry(part, valued, outdated, fresh)
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.evaluations.files.damage(position)
@@ -269,15 +271,15 @@ class RecordIndexer:
                     continue
                 fresh = True
                 of_two = part.input_hash.split(PAIR) if part.input_hash else ()
-                for name, find_source_change in zip(names, of_two, strict=False):
+                for name, made_from in zip(names, of_two, strict=False):
                     end = SEPARATOR + name
                     now = judged[end].get(row)
-                    if now is None or now == find_source_change:
+                    if now is None or now == made_from:
                         indexes.may_be_invalid |= now is None
                         continue
                     fresh = False
-                    good = good and find_source_change not in older[end].get(row, ())
-                column.put(row, self._share_entry(good, part.recipe, attempts_of(part), fresh), position)
+                    good = good and made_from not in older[end].get(row, ())
+                column.put(row, self._share_entry(good, part.recipe, count_attempts(part), fresh), position)
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
@@ -299,18 +301,18 @@ class RecordIndexer:
         )
 
     def _make_evaluation_entry(
-        self, part: EvaluationPart, valued: tuple[str, ...] | None, is_outdated: bool, fresh: bool
+        self, part: EvaluationPart, valued: tuple[str, ...] | None, outdated: bool, fresh: bool
     ) -> EvaluationEntry:
         """Make the entry of an evaluation. With an invalid level it has no scores, so that all factors are
         scored again: repair removes the whole record."""
-        good = self._is_good_or_doubtful(part) and not is_outdated
+        good = self._is_good_or_doubtful(part) and not outdated
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
         self._indexes.scored_factors.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
         factors = (*scores, *(valued or ()))
         if valued is None or keep_valid_levels(scores) != scores:
             factors, self._indexes.may_be_invalid = (), True
         scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
-        return EvaluationEntry(good, part.recipe, attempts_of(part), fresh, scored=scored)
+        return EvaluationEntry(good, part.recipe, count_attempts(part), fresh, scored=scored)
 
     def _is_good_or_doubtful(self, part: RecordPart) -> bool:
         """Check whether a record is good; note one that is neither good nor failed."""

@@ -147,7 +147,7 @@ class _ProposalBlueprint(Blueprint):
     def __init__(self, config: Config, folder: RunDir, preview: Preview, *, ask_again: bool) -> None:
         super().__init__(
             config,
-            RunDir(folder.path / FOLDER).anchored(),
+            RunDir(folder.path / FOLDER).at_absolute_path(),
             follow_file=False,
             inherited=find_source_run(config),
         )
@@ -194,19 +194,19 @@ async def request_proposals(
     for choice in choices:
         context.watcher.note(choice)
     proposals = _ProposalBlueprint(config, folder, preview_run(config, options), ask_again=ask_again)
-    find_models_with_work = {
+    teachers_with_work = {
         teacher.name
         for task in config.tasks
         for kind in KINDS
         for teacher, _ in proposals.list_owed_proposals(task, kind)
     }
-    if not find_models_with_work:
+    if not teachers_with_work:
         return _collect_parts(config, proposals, {}, RunSummary())
     RunDir(folder.path / FOLDER).refuse_foreign()
-    specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in find_models_with_work]
+    specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in teachers_with_work]
     board = Board(PHASES[:2], {})
     async with lock_and_open_session(config, prices, context, SessionOptions(specs, board)) as session:
-        await probe_models(session, probing, find_models_with_work, list_role_requests(config))
+        await probe_models(session, probing, teachers_with_work, list_role_requests(config))
         running = RunSession(config, options, folder, session)
         works = list(proposals.make_works(running.asking))
         _expect_calls(board, works)

@@ -42,9 +42,16 @@ from coeval.pipeline.phases.item_file import parse_item_line
 from coeval.pipeline.phases.supplied import ShortSupply, read_stored_supply
 from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
-from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
+from coeval.store.jsonl import (
+    Appender,
+    read_json,
+    read_torn_tail,
+    read_whole_lines,
+    set_lines_aside,
+    store_error,
+)
 from coeval.store.legacy import is_legacy
-from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, now, phase_of_files
+from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, phase_of_file_kind, utc_now
 
 # --- Valid lines, and the names of flaws
 #
@@ -96,9 +103,9 @@ class Examiner:
     gone: tuple[str, ...] = ()
 
     def __init__(
-        self, read_rubric_factors: Mapping[str, Collection[str]], given: Collection[tuple[str, str]] = ()
+        self, rubrics: Mapping[str, Collection[str]], given: Collection[tuple[str, str]] = ()
     ) -> None:
-        self._rubrics, self._given = read_rubric_factors, frozenset(given)
+        self._rubrics, self._given = rubrics, frozenset(given)
         self._items: set[str] = set()
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
@@ -329,7 +336,7 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
             f"{folder.path} has an older layout, which is read and never changed; start another id with "
             f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
         )
-    with nullcontext() if options.dry_run else folder.locked():
+    with nullcontext() if options.dry_run else folder.hold_lock():
         report = inspect_run(folder, options)
         if not options.dry_run and any(file.invalid for file in report.files):
             report.aside = _set_aside(folder, report)
@@ -380,7 +387,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
         if source.teacher == OWN_ITEMS and not path.exists():
             examiner.gone += (item_prefix(source.task.name, source.teacher),)
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
-            for _, text in whole_lines(old):
+            for _, text in read_whole_lines(old):
                 examiner.note_replaced_item(text, source)
     for phase in PHASES[: max(map(PHASES.index, options.phases)) + 1]:
         is_requested = phase in options.phases
@@ -397,7 +404,9 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
 
 def _list_record_files(folder: RunDir, phase: Phase) -> list[Path]:
     if phase in PHASES[2:]:
-        return [path for kind in RECORD_FILES if phase_of_files(kind) == phase for path in folder.files(kind)]
+        return [
+            path for kind in RECORD_FILES if phase_of_file_kind(kind) == phase for path in folder.files(kind)
+        ]
     proposals = folder.folder(phase) / PROPOSALS
     return [proposals] if proposals.exists() else []
 
@@ -410,7 +419,7 @@ def _examine_file(
 ) -> FileState:
     """Examine each line of a file, and keep examples of flaws for the report."""
     path, counts = state.path, Counter[str]()
-    for offset, text in whole_lines(path):
+    for offset, text in read_whole_lines(path):
         state.lines += 1
         result = examine_line(text)
         if isinstance(result, Kept):
@@ -420,7 +429,7 @@ def _examine_file(
         counts[result.reason] += 1
         if counts[result.reason] <= options.examples:
             report.invalid.append(DamagedLine(path, state.lines, text, result))
-    if torn := torn_tail(path):
+    if torn := read_torn_tail(path):
         state.lines += 1
         flaw = Flaw("torn", f"{len(torn)} bytes")
         state.flaws[path.stat().st_size - len(torn)] = flaw
@@ -462,7 +471,7 @@ def _set_aside(folder: RunDir, report: RepairReport) -> Path:
         meta.phases_completed = [p for p in meta.phases_completed if p not in {f.phase for f in touched}]
         meta.status = "incomplete"
         folder.write_meta(meta)
-    if torn_tail(folder.errors):
+    if read_torn_tail(folder.errors):
         set_lines_aside(folder.errors, (), aside / folder.errors.name)
     errors = Appender(folder.errors)
     try:
@@ -491,7 +500,7 @@ def _make_error_line(file: FileState, folder: RunDir, aside: Path) -> ErrorLine:
     why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or file.damaged
     path, target = (full_path.relative_to(folder.path) for full_path in (file.path, aside))
     message = f"{path}: set aside in {target} ({why})"
-    return ErrorLine(at=now(), phase=file.phase, id="", model="", kind="set_aside", message=message)
+    return ErrorLine(at=utc_now(), phase=file.phase, id="", model="", kind="set_aside", message=message)
 
 
 # --- Gaps
@@ -590,4 +599,4 @@ def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:
     factors = dict(read_rubric_factors(folder))
     unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored_factors)
     files = (path for kind in RECORD_FILES for path in folder.files(kind))
-    return recorded.may_be_invalid or unknown or any(map(torn_tail, files))
+    return recorded.may_be_invalid or unknown or any(map(read_torn_tail, files))

@@ -240,8 +240,8 @@ class _TaskShapes:
             return shape
 
         def calls(number: float) -> float:
-            format_share = (number - max(1, len(known))) / (most - max(1, len(known)))
-            return low + (high - low) * (format_share if alone else number > len(known))
+            share = (number - max(1, len(known))) / (most - max(1, len(known)))
+            return low + (high - low) * (share if alone else number > len(known))
 
         paid = map_spans(calls, factors)
         return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
