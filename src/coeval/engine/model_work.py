@@ -51,10 +51,10 @@ class Recipe(NamedTuple):
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Recipe:
-        shown = {
+        texts = {
             name: value if isinstance(value, str) else canonical_json(value) for name, value in parts.items()
         }
-        return cls(digest(canonical_json(shown))[:12], shown)
+        return cls(digest(canonical_json(texts))[:12], texts)
 
 
 def make_recipe(
@@ -78,15 +78,19 @@ def make_recipe(
     return Recipe.of(parts | dict(others))
 
 
-def find_recorded_recipe(made: Recipe, known: Mapping[str, Mapping[str, str]]) -> Recipe:
-    """Return the recorded recipe (parts by hash) that a recipe is where the source of its function or program
-    is not here; the recipe itself where it is, or none is like it."""
-    lacking = [[name] for name in (_SOURCE, _SCRIPTS) if not made.parts.get(name)]
-    if made.hash in known:
-        return made
-    alike = (each for each, parts in known.items() if differing_parts(parts, made.parts) in lacking)
-    found = next(alike, made.hash)
-    return Recipe(found, {**known.get(found, made.parts)})
+def find_recorded_recipe(current: Recipe, recorded: Mapping[str, Mapping[str, str]]) -> Recipe:
+    """Return the ``recorded`` recipe (parts by hash) that equals ``current`` but for the source of a function
+    or program that is not on this machine; else ``current`` itself."""
+    lacking = [[name] for name in (_SOURCE, _SCRIPTS) if not current.parts.get(name)]
+    if current.hash in recorded:
+        return current
+    alike = (
+        recipe_hash
+        for recipe_hash, parts in recorded.items()
+        if differing_parts(parts, current.parts) in lacking
+    )
+    match = next(alike, current.hash)
+    return Recipe(match, {**recorded.get(match, current.parts)})
 
 
 def differing_parts(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -123,12 +127,12 @@ class RoleModel:
     variant_of: str = ""
 
     def split_by_sample(self) -> list[RoleModel]:
-        """Return it once for each of its samples."""
+        """Return a copy for each sample, itself first."""
         return [self, *(replace(self, sample=k) for k in range(1, self.samples))]
 
     @property
     def called_name(self) -> str:
-        """The model's name among those that are open."""
+        """Return the name of the open model that is called: a variant's own model."""
         return self.variant_of or self.name
 
     def prompt(
@@ -157,13 +161,13 @@ class RoleModel:
             sampling=self.sampling,
             purpose=purpose,
             call=call,
-            seed=self._seed(call._replace(attempt=attempt - unanswered)),
+            seed=self._choose_seed(call._replace(attempt=attempt - unanswered)),
             rank=RANK[self.role],
             droppable=self.droppable if self.sampling.seed is not None else (*self.droppable, "seed"),
             fresh=self.samples > 1 or self.sample > 0,
         )
 
-    def _seed(self, call: CallId) -> int | None:
+    def _choose_seed(self, call: CallId) -> int | None:
         """Return the seed of a request: the user's own for a first answer; others derive from the base."""
         theirs = self.sampling.seed is not None and not (call.sample or call.attempt)
         return self.seed if self.seed is None or theirs else call.seed(self.seed)
@@ -230,7 +234,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
     @property
     def purpose(self) -> Purpose:
-        """What requests are for; proposals of teachers name their own phase."""
+        """Return the purpose of requests; proposals of teachers override it."""
         return _PURPOSE[self.role_model.role]
 
     @abstractmethod
@@ -249,13 +253,14 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         return self.make_record(await self.ask(self.key, self.question, self.parse_fields, self.tally))
 
     def make_record(self, fields: Mapping[str, Any]) -> KeptT:
-        return self.record(**{**self._making(), **fields})
+        return self.record(**{**self._common_fields(), **fields})
 
     def make_failed_record(self, error: Exception) -> KeptT:
-        return self.record(**self._making(), status="failed", error=make_failure(error))
+        return self.record(**self._common_fields(), status="failed", error=make_failure(error))
 
-    def _making(self) -> dict[str, Any]:
-        """What the record is, what it took, and how the last answer came, whether it was good or not."""
+    def _common_fields(self) -> dict[str, Any]:
+        """Return the record's identity, its usage and how the last answer came, whether it was good or
+        not."""
         tally = self.tally
         fields = {**self.identity_fields(), "usage": tally.usage}
         fields["attempts"] = self.tried.made + tally.attempts
