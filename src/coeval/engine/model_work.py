@@ -174,8 +174,7 @@ class RoleModel:
 
 
 def choose_base_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int | None) -> int | None:
-    """Return what the seeds of a model's requests derive from: the user's, else ``run_seed`` for hosts that
-    take seeds."""
+    """Return the seed that request seeds derive from: the user's, else ``run_seed`` if the host takes one."""
     host = HOSTS.get(spec.interface)
     own = run_seed if host is not None and host.seeds_by_default else None
     return own if sampling.seed is None else sampling.seed
@@ -239,8 +238,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
     @abstractmethod
     def question(self, attempt: int, /) -> Request:
-        """Make the messages of the request, without the role's own; ``attempt`` counts from 0 over all
-        starts."""
+        """Make the request's messages, without the role's own; ``attempt`` counts from 0 over all starts."""
 
     @abstractmethod
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
@@ -259,8 +257,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         return self.record(**self._common_fields(), status="failed", error=make_failure(error))
 
     def _common_fields(self) -> dict[str, Any]:
-        """Return the record's identity, its usage and how the last answer came, whether it was good or
-        not."""
+        """Return the record's identity, its usage and how the last answer came, good or not."""
         tally = self.tally
         fields = {**self.identity_fields(), "usage": tally.usage}
         fields["attempts"] = self.tried.made + tally.attempts
@@ -280,11 +277,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         return fields
 
     def ask(
-        self,
-        key: str,
-        question: Callable[[int], Request],
-        read: Callable[[Completion], ValueT],
-        tally: Tally,
+        self, key: str, question: Callable[[int], Request], read: Callable[[Completion], ValueT], tally: Tally
     ) -> Coroutine[Any, Any, ValueT]:
         """Ask the role's model as `engine.work.ask` does; ``key`` names the record, or a part of it."""
 

@@ -167,8 +167,7 @@ async def probe_models(
 
 
 def _is_window_needed(spec: ModelSpec, probed: Container[str], owing: Collection[str] | None) -> bool:
-    """Check whether a model's window is worth a request: it is probed, or a server of the user's has work for
-    it."""
+    """Check whether a model's window is worth a request: it is probed, or the user's own server."""
     works = owing is None or spec.name in owing
     return spec.name in probed or (works and spec.base_url is not None and is_own_address(spec.base_url))
 
@@ -176,8 +175,7 @@ def _is_window_needed(spec: ModelSpec, probed: Container[str], owing: Collection
 async def _find_too_long_answers(
     models: Mapping[str, Model], requested: Iterable[RequestedUnder]
 ) -> list[str]:
-    """Write a sentence for each limit on answers above the window that the server lists: it would refuse
-    every request."""
+    """Write a sentence for each limit on answers above the server's window, as each request would fail."""
     limited = [
         (spec, most, judge)
         for spec, sampling, judge in requested
@@ -304,10 +302,7 @@ async def survey_hosts(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook
         except UsageError as error:
             reports.append(
                 HostReport(
-                    spec.interface,
-                    spec.account,
-                    mask_url(spec.base_url or ""),
-                    problem=_join_lines(error),
+                    spec.interface, spec.account, mask_url(spec.base_url or ""), problem=_join_lines(error)
                 )
             )
             continue

@@ -107,11 +107,7 @@ class Board:
     """
 
     def __init__(
-        self,
-        phases: Iterable[str],
-        fed_by: Mapping[str, str],
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, phases: Iterable[str], fed_by: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.phases = {name: PhaseCount(name) for name in phases}
         self._fed_by = fed_by
@@ -210,16 +206,13 @@ class Watcher(Protocol):
 
 
 class Unwatched:
-    """Observer that shows nothing."""
+    """Observer that shows nothing; the log has every message."""
 
-    def note(self, message: str) -> None:
-        """Ignore; the log has it."""
+    def note(self, message: str) -> None: ...
 
-    def warn(self, message: str) -> None:
-        """Ignore; the log has it."""
+    def warn(self, message: str) -> None: ...
 
-    def begin(self, board: Board) -> None:
-        """Ignore."""
+    def begin(self, board: Board) -> None: ...
 
 
 # --- Phase counts in words
@@ -312,8 +305,7 @@ class ModelCount:
 
 @dataclass(slots=True)
 class WorkCounts:
-    """Counts ``by_model``: by phase, task and the maker of the records (``exact_match`` for label
-    comparisons)."""
+    """Counts ``by_model``: by phase, task and maker of the records (``exact_match`` compares labels)."""
 
     by_model: dict[tuple[Purpose, str, str], ModelCount] = field(default_factory=dict)
 

@@ -184,8 +184,7 @@ class Session:
             await asyncio.wait(beside)
 
     def announce_works(self, phase: str, model: str, works: int) -> None:
-        """Announce so many works of a phase for this model in this round, so that its batch is submitted once
-        all have come."""
+        """Announce a model's works of a phase in this round: its batch is submitted once all have come."""
         self._to_come[phase, model] = works
 
     def _count_down(self, work: Work, batches: Batches) -> None:
@@ -233,15 +232,13 @@ class Session:
             self.journal.append(self.accounts.errors, line)
 
     async def _skip_ended_short(self, works: AsyncIterator[Work]) -> AsyncIterator[Work]:
-        """Skip works that an earlier round ended without a whole record; the next start asks for them
-        again."""
+        """Skip works that an earlier round ended without a whole record; the next start repeats them."""
         async for work in works:
             if not self._short or _identity(work) not in self._short:
                 yield work
 
     async def _write_usage(self) -> None:
-        """Write the counts of models without a ceiling to ``usage.json`` regularly, should one be set
-        later."""
+        """Write the counts of models without a ceiling to ``usage.json``, should one be set later."""
         while True:
             await asyncio.sleep(USAGE_INTERVAL_S)
             self.ledger.flush()
@@ -286,8 +283,7 @@ class Session:
             self._short.add(_identity(work))
 
     def _log_error(self, done: Done, record: Kept) -> None:
-        """Write a failed work to the error log; warn once a model refuses several requests for the same
-        reason."""
+        """Write a failed work to the error log; warn of a model that refuses several for one reason."""
         error, work = done.error, done.work
         kind = record.error.kind if record.error else error.kind if error else "internal"
         line = ErrorLine(
@@ -374,12 +370,7 @@ async def open_session(
     try:
         async with (
             Models(
-                specs,
-                context.keys,
-                ledger=ledger,
-                http=context.http,
-                batches=batches,
-                store=context.store,
+                specs, context.keys, ledger=ledger, http=context.http, batches=batches, store=context.store
             ) as models,
             report_troubled_hosts(models.http, context.watcher.warn),
             Journal(accounts.errors, note_torn) as journal,

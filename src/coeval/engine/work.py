@@ -148,8 +148,8 @@ async def ask(
 def _parse_or_name_cut(
     model: Model, request: Request, completion: Completion, parse: Callable[[Completion], ValueT]
 ) -> ValueT:
-    """Parse an answer; if a cut one fails, raise CutOff or CutByWindow. Not if a single token with its
-    log-probabilities was requested."""
+    """Parse an answer; if a cut one fails, raise CutOff or CutByWindow, unless log-probabilities are
+    wanted."""
     try:
         return parse(completion)
     except (EmptyReply, Unparsable) as error:
@@ -177,8 +177,7 @@ def _would_repeat(request: Request, following: Request, completion: Completion |
 
 
 def _double_own_limit(request: Request, error: AskError) -> int | None:
-    """Return twice the limit that a reply was cut off at; None where the user set it, or it was not the
-    cause."""
+    """Return twice the limit that cut a reply off; None if the user set it, or it was not the cause."""
     most = request.sampling.max_tokens
     ours = type(error) is CutOff and "max_tokens" in request.droppable
     return 2 * most if ours and most is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
@@ -143,8 +144,7 @@ _ORDER = re.compile(r"\baward the best level\b", re.IGNORECASE)
 
 
 def _is_best_level_ordered(text: str) -> bool:
-    """Check whether the template's own text orders the best level: behind the answer's block, or anywhere
-    without one."""
+    """Check whether the template's own text orders the best level: behind the answer's block, if any."""
     _, end, behind = text.partition(_END_OF_ANSWER)
     return _ORDER.search(behind if end else text) is not None
 
@@ -245,8 +245,7 @@ def _compare_answers(ask: SimulatedAsk, first: str, second: str) -> float:
 
 
 def _middling_arbitrary_quality(part: str) -> float:
-    """Return a quality from 0.4 to 0.6 for an answer that states none, the same for every judge; 0 for an
-    empty one."""
+    """Return a quality from 0.4 to 0.6 for an unmarked answer, the same for every judge; 0 if empty."""
     answer = part.strip(" \n\t`")
     if REFUSAL in part or not answer:
         return 0.0
@@ -298,15 +297,7 @@ _OTHER_LIST = re.compile(r"\battributes?\b[^:\n]{0,100}:\s*([^\n]+)", re.IGNOREC
 _LIST_ENDS = re.compile(r"\.(?:\s|$)| and \w+:")
 
 
-def propose_target_attributes(ask: SimulatedAsk) -> Reply:
-    return _propose_attributes(ask, _TARGET_VALUES)
-
-
-def propose_nuanced_attributes(ask: SimulatedAsk) -> Reply:
-    return _propose_attributes(ask, _NUANCED_VALUES)
-
-
-def _propose_attributes(ask: SimulatedAsk, values_by_name: dict[str, tuple[str, ...]]) -> Reply:
+def propose_attributes(values_by_name: dict[str, tuple[str, ...]], ask: SimulatedAsk) -> Reply:
     """Propose three of the attributes; as a list of names and values if the schema requires it."""
     proposed = {
         name: list(values_by_name[name]) for name in ask.draws.some("attributes", list(values_by_name), 3)
@@ -325,8 +316,7 @@ def propose_rubric(ask: SimulatedAsk) -> Reply:
 
 
 def write_benchmark_item(ask: SimulatedAsk) -> Reply:
-    """Write a prompt that states its difficulty and attributes, and a reference answer; about passages, with
-    a quote of each."""
+    """Write a prompt with its marks, and a reference answer; about passages, with a quote of each."""
     spread = ask.traits.difficulty_spread * ask.draws.normal("difficulty")
     difficulty = min(1.0, max(0.0, 0.5 + spread))
     attributes = parse_requested_attributes(ask.text)
@@ -345,8 +335,7 @@ def write_benchmark_item(ask: SimulatedAsk) -> Reply:
 
 
 def _quote_passage(ask: SimulatedAsk, passage: str) -> str:
-    """Quote a sentence of a passage, spaced and marked otherwise; an invented quote gets a word or number of
-    its own."""
+    """Quote a sentence of a passage, respaced; an invented quote gets a word or number of its own."""
     whole = [sentence for sentence in _SENTENCE.split(passage) if len(sentence.split()) > 3] or [passage]
     words = ask.draws.pick("quote", whole).split()
     if ask.draws.uniform("invented") < ask.traits.invented_quotes:
@@ -442,8 +431,14 @@ PARTS: tuple[FormPart, ...] = (
     FormPart("factor_score", _is_judging_one_factor, judge_one_factor),
     FormPart("evaluation", _is_judging, judge_factors),
     FormPart("benchmark_item", _make_teacher_test(*_ITEM_KEYS), write_benchmark_item),
-    FormPart("nuanced_attributes", _make_teacher_test(_VALUES, _NUANCED), propose_nuanced_attributes),
-    FormPart("target_attributes", _make_teacher_test(_VALUES, _TARGET), propose_target_attributes),
+    FormPart(
+        "nuanced_attributes",
+        _make_teacher_test(_VALUES, _NUANCED),
+        partial(propose_attributes, _NUANCED_VALUES),
+    ),
+    FormPart(
+        "target_attributes", _make_teacher_test(_VALUES, _TARGET), partial(propose_attributes, _TARGET_VALUES)
+    ),
     FormPart("rubric", _make_teacher_test(_RUBRIC, _FACTORS), propose_rubric),
 )
 """Tried in this order; what matches none is a student's."""

@@ -309,10 +309,7 @@ _LONG = 50_000
 
 
 def make_app(
-    models: Iterable[SimulatedModel],
-    *,
-    api_key: str | None = None,
-    rate_limit_every: int | None = None,
+    models: Iterable[SimulatedModel], *, api_key: str | None = None, rate_limit_every: int | None = None
 ) -> web.Application:
     """Make an application that serves the models under their ids.
 

@@ -63,8 +63,7 @@ class HumanLabel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Return the person, task, answer (or item) and factor of the label; all people share an item's
-        mark."""
+        """Return the label's person ("" for marks, which all share), task, answer or item, and factor."""
         if not self.response_id:
             return "", self.task_id, self.datapoint_id, ""
         return self.judge_model_id, self.task_id, self.response_id, self.factor

@@ -284,11 +284,7 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
     """
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            open_file(path, buffering=_CHUNK) as source,
-            aside.open("xb") as out,
-            replace_file(path) as kept,
-        ):
+        with open_file(path, buffering=_CHUNK) as source, aside.open("xb") as out, replace_file(path) as kept:
             offset = 0
             for text in source:
                 (out if offset in offsets or is_torn(text) else kept).write(text)
@@ -323,8 +319,7 @@ class Appender:
             raise store_error("open", path, error) from error
 
     def append(self, record: msgspec.Struct) -> int:
-        """Append one record as a line; return how many are not synced. On failure cut the file back and raise
-        StoreError."""
+        """Append a record as a line, or cut the file back and raise StoreError; return the unsynced lines."""
         if self._torn is not None:
             raise self._torn
         line = _ENCODER.encode(record) + b"\n"

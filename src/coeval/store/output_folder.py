@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -67,11 +66,7 @@ def _steps(path: Path) -> list[Path]:
 
 
 def _is_task(folder: Path) -> bool:
-    return (folder / SUMMARY).is_file() or any(_glob_answer_files(folder))
-
-
-def _glob_answer_files(folder: Path) -> Iterator[Path]:
-    return folder.glob("responses*.jsonl")
+    return (folder / SUMMARY).is_file() or any(folder.glob("responses*.jsonl"))
 
 
 # --- Cache folder and safe file names

@@ -63,8 +63,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def find_living_holder(file: Path) -> Holder | None:
-    """Return the process on this machine that holds a lock, if it is still alive and not a later one of the
-    same number."""
+    """Return the process of this machine that holds a lock and is alive, not a later one of its number."""
     who = read_json_if_whole(file, Holder)
     if who is None or who.host != socket.gethostname():
         return None
@@ -79,7 +78,9 @@ def hold_lock(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]
     Raises BlockingIOError: another process holds it, or did when its file was deleted; OSError: the folder
     cannot be written.
     """
-    with _lock_file(file), _lock_folder(folder):
+    with ExitStack() as stack:
+        stack.callback(os.close, _open_locked_file(file))
+        stack.enter_context(_lock_folder(folder))
         if find_living_holder(who) is not None:
             raise BlockingIOError
         write_json_atomic(
@@ -89,15 +90,6 @@ def hold_lock(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]
             yield
         finally:
             who.unlink(missing_ok=True)
-
-
-@contextmanager
-def _lock_file(file: Path) -> Iterator[None]:
-    descriptor = _open_locked_file(file)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _open_locked_file(file: Path) -> int:

@@ -44,8 +44,7 @@ def register_callable(function: Callable[..., Any]) -> str:
 
 
 def _is_location_free(location: str, function: Callable[..., Any]) -> bool:
-    """Check whether no other function is registered there; a notebook cell that runs again makes the same
-    function again."""
+    """Check whether no other function is registered there; a rerun notebook cell makes the same one."""
     registered = _REGISTERED.get(location)
     if registered is None or registered is function:
         return True
@@ -84,8 +83,7 @@ def hash_scripts(argv: Sequence[str]) -> str:
 
 
 def _code_text(target: Any) -> str:
-    """Return a function's source; its compiled code for a lambda, whose line may hold others, or without
-    source; "" for a function of C."""
+    """Return a function's source; compiled code for a lambda or without source; "" for one in C."""
     function = target if hasattr(target, "__code__") else getattr(type(target), "__call__", target)  # noqa: B004
     code = getattr(function, "__code__", None)
     if code is None:
@@ -108,16 +106,12 @@ def _compiled_text(code: CodeType) -> str:
 
 
 def _values_text(target: Any) -> str:
-    """Write what a function carries: defaults, closure, the state of its object, arguments of a ``partial``;
-    "" if nothing."""
+    """Write what a function carries: defaults, closure, its object's state, arguments of a ``partial``."""
     if isinstance(target, partial):
         inner = f"{_code_text(target.func)}{_values_text(target.func)}"
         return inner + _value_text([target.args, target.keywords])
     cells = [_cell_text(cell) for cell in getattr(target, "__closure__", None) or ()]
-    brought = (
-        getattr(target, "__defaults__", None),
-        getattr(target, "__kwdefaults__", None),
-    )
+    brought = (getattr(target, "__defaults__", None), getattr(target, "__kwdefaults__", None))
     held = target if not hasattr(target, "__code__") else getattr(target, "__self__", None)
     state = getattr(held, "__dict__", None)
     state_texts = (
@@ -293,8 +287,7 @@ class Raised:
 
 
 def call_safely(call: Callable[[Request], Any], request: Request) -> Any:
-    """Call a function in a thread; return its value, or a `Raised` with whatever it raised, an exit
-    included."""
+    """Call a function in a thread; return its value, or what it raised as a `Raised`, an exit too."""
     try:
         return call(request)
     except BaseException as error:  # noqa: BLE001  the user's code: its item must say so

@@ -137,8 +137,7 @@ class CommandModel(OwnCode):
         return msgspec.structs.replace(answer, truncated=answer.truncated or cut)
 
     async def _exchange_line(self, program: _Program, request: Request) -> Completion:
-        """Send a request as a line and read its answer, which must repeat its id: else it could go to another
-        item."""
+        """Send a request as a line and read its answer, which must repeat its id, lest answers be swapped."""
         number = next(self._numbers)
         request_line = {"id": number, **request_parts(request)}
         try:

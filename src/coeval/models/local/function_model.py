@@ -97,8 +97,7 @@ class OwnCode(Model):
     async def _call_admitted(
         self, request: Request, call: Callable[[Request], Awaitable[Completion]]
     ) -> Completion:
-        """Make a call once the budget admits it, and book its cost. A call that raises Draining was not
-        made."""
+        """Make a call once the budget admits it, and book its cost; one that raises Draining was not made."""
         if self._drained.is_set() and not request.goes_on:
             raise make_draining_error()
         admission = self._admission

@@ -268,12 +268,11 @@ class LocalModel(Model):
             step = asyncio.ensure_future(loop.run_in_executor(self._thread, engine.step, jobs))
             # Shielded by `wait`: a step cannot be broken off, so closing lets it end.
             await asyncio.wait({step})
-            error = step.exception()
-            ended = (
-                [(local_request, make_step_fault(error, self.name)) for local_request in inside]
-                if error
-                else step.result()
-            )
+            if error := step.exception():
+                failure = f"local model {self.name}: {type(error).__name__}: {error}"
+                ended: Ended = [(job, ServerFault(failure, retry_advised=False)) for job in inside]
+            else:
+                ended = step.result()
             for local_request, outcome in ended:
                 inside.discard(local_request)
                 _set_outcome(local_request, outcome)
@@ -297,11 +296,6 @@ def _set_outcome(local_request: LocalRequest, outcome: Completion | ModelError) 
     else:
         latency_s = time.monotonic() - local_request.began
         local_request.answer.set_result(msgspec.structs.replace(outcome, latency_s=latency_s))
-
-
-def make_step_fault(error: BaseException, name: str) -> ServerFault:
-    """Make the error of each request in a step that failed."""
-    return ServerFault(f"local model {name}: {type(error).__name__}: {error}", retry_advised=False)
 
 
 class Runtime(NamedTuple):
@@ -337,8 +331,7 @@ def find_runtime(spec: ModelSpec) -> Runtime:
 
 
 def locate_weights(spec: ModelSpec) -> str:
-    """Return the weights' folder with ``~`` resolved, or a name on the hub unchanged; raises UsageError if it
-    is neither."""
+    """Return the weights' folder, or a name on the hub; raises UsageError if it is neither."""
     path = Path(spec.model).expanduser()
     if path.is_dir() and not any((path / name).is_file() for name in _CONFIGURATIONS):
         raise UsageError(

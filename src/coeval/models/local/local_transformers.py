@@ -83,8 +83,7 @@ _KNOWN = {*TYPED_PARAMETERS, "max_completion_tokens", "max_new_tokens"}
 
 
 def read_drawing(request: Request) -> Drawing:
-    """Read how to draw an answer from a request; raises BadRequest for parameters that no local model
-    heeds."""
+    """Read how to draw an answer from a request; raises BadRequest for unknown parameters."""
     needed = request.sampling.to_dict()
     strange = sorted(needed.keys() - _KNOWN)
     if strange:
@@ -118,8 +117,7 @@ class Prompt(NamedTuple):
 
 
 def encode_prompt(tokenizer: Any, local_request: LocalRequest, context: int | None) -> Prompt:
-    """Encode a request's messages as tokens; raises BadRequest if they cannot be written, or fill the
-    context."""
+    """Encode a request as tokens; raises BadRequest if it cannot be written, or fills the context."""
     tokens = _encode_messages(tokenizer, local_request.request.messages)
     limit = local_request.drawing.max_tokens or USUAL_TOKENS
     if context is None:
@@ -380,8 +378,7 @@ def _make_quantization(torch: Any) -> Any:
 
 
 def _defaults(config: Any) -> Drawing:
-    """Return what the model's makers recommend if their configuration samples; else temperature 1 without
-    cuts."""
+    """Return what the model's makers recommend if they sample; else temperature 1 without cuts."""
     if not config.do_sample:
         return Drawing(temperature=1.0)
     temperature = 1.0 if config.temperature is None else config.temperature

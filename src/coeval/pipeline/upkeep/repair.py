@@ -404,9 +404,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
 
 def _list_record_files(folder: RunDir, phase: Phase) -> list[Path]:
     if phase in PHASES[2:]:
-        return [
-            path for kind in RECORD_FILES if phase_of_kind(kind) == phase for path in folder.files(kind)
-        ]
+        return [path for kind in RECORD_FILES if phase_of_kind(kind) == phase for path in folder.files(kind)]
     proposals = folder.folder(phase) / PROPOSALS
     return [proposals] if proposals.exists() else []
 
