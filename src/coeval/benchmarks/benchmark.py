@@ -122,12 +122,9 @@ class JudgeSettings(msgspec.Struct, frozen=True):
 
 
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a task.
-
-    ``assets`` maps each available asset to its file or folder: all of ``Benchmark.assets``, and the available
-    ones of ``Benchmark.optional_assets``. ``options`` are the task's own options by name
-    (``writingbench-write-excel``, …). ``judge`` is None where nothing is judged.
-    """
+    """Settings of a task. ``assets`` maps each available asset to its file or folder: all of
+    ``Benchmark.assets``, and the available ones of ``Benchmark.optional_assets``. ``options`` are the task's
+    own options by name (``writingbench-write-excel``, …). ``judge`` is None where nothing is judged."""
 
     model: str
     assets: Mapping[str, Path] = {}
@@ -168,10 +165,8 @@ class Benchmark(ABC):
     @classmethod
     def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
         """Find files that are neither cached nor named by an option of their own: those of a checkout, or of
-        another dataset. ``values`` are the task's options by name.
-
-        Raises UsageError: an option names what does not exist.
-        """
+        another dataset. ``values`` are the task's options by name. Raises UsageError: an option names what
+        does not exist."""
         return {}
 
     @property
@@ -226,10 +221,7 @@ class Benchmark(ABC):
 
     @abstractmethod
     def score(
-        self,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
+        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
         """Compute the figures. ``answers`` by item and ``judgments`` by ask include failed records."""
 

@@ -86,11 +86,9 @@ class SweepBoard:
 
     @property
     def waiting(self) -> int:
-        """Count workers that wait for a slot."""
         return max(0, self.workers - self.workers_ended - self.left - len(self._running))
 
     def list_slots(self) -> Iterator[WorkerShown]:
-        """Yield every slot with its worker."""
         running = dict(self._running)
         for slot in self._slots:
             name, folder = running.get(slot.number, (None, None))
@@ -152,7 +150,6 @@ class SweepBoard:
         return tuple(gaps)
 
     def describe_counts(self) -> str:
-        """Describe how far it is, in words."""
         parts = [f"{self.concluded:,} of {pluralize(self.jobs, 'job')} done"]
         if self.failed:
             parts.append(f"{self.failed:,} failed")
@@ -174,11 +171,7 @@ class Scheduler:
     """Brings the owed jobs of a sweep to their ends. Its ``board`` shows what it does."""
 
     def __init__(
-        self,
-        request: SweepRequest,
-        table: JobTable,
-        engine: SweepEngine,
-        judge_worker: JudgingProcess,
+        self, request: SweepRequest, table: JobTable, engine: SweepEngine, judge_worker: JudgingProcess
     ) -> None:
         self.board = SweepBoard(engine.slots)
         self._sweep = sweep = request.sweep
@@ -204,10 +197,7 @@ class Scheduler:
         self._news = asyncio.Event()
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Queue what is owed of a checkpoint.
-
-        Raises StoreError: answers of other shards cannot be merged.
-        """
+        """Queue what is owed of a checkpoint. Raises StoreError: answers of other shards cannot be merged."""
         owed = self._table.find_owed(checkpoint)
         if owed.answers and self._settings.inference:
             merge_other_shards(self._sweep, checkpoint, self._labels)
@@ -224,11 +214,8 @@ class Scheduler:
 
     async def run(self, interrupt: asyncio.Event, source: CheckpointWatch | None = None) -> None:
         """Do all owed work, and what ``source`` adds. Setting ``interrupt`` ends everything that runs soon;
-        cancelling ends it at once. What is finished stays in either case.
-
-        Raises WindowExceeded: the settings fit no server; StoreError: the journal cannot be written, or a
-        worker's folder.
-        """
+        cancelling ends it at once. What is finished stays in either case. Raises WindowExceeded: the settings
+        fit no server; StoreError: the journal cannot be written, or a worker's folder."""
         self._watching = source is not None
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
             slots = [group.create_task(self._run_slot(slot)) for slot in self._engine.slots]
@@ -348,10 +335,8 @@ class Scheduler:
             self._retry_or_give_up(due, worker, result)
 
     async def _prepare_checkpoint(self, checkpoint: Checkpoint) -> Path | None:
-        """Merge a checkpoint if the sweep does, and return the merged folder.
-
-        Raises CoevalError: it is not as it was submitted, cannot be merged, or no server of ours loads it.
-        """
+        """Merge a checkpoint if the sweep does, and return the merged folder. Raises CoevalError: it is not
+        as it was submitted, cannot be merged, or no server of ours loads it."""
         sharded = self._merging is not None
         if checkpoint.content and (
             why := await asyncio.to_thread(why_not_served, checkpoint, merged=sharded)

@@ -133,7 +133,6 @@ class ServerCommand:
 
     @property
     def adapter_template(self) -> str:
-        """Return the template of a server that is to load adapters."""
         return self.text + FOR_ADAPTERS.get(self.text, "")
 
     def filter_environment(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
@@ -142,10 +141,8 @@ class ServerCommand:
         return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
     def fill_for_server(self, server: Server, port: int) -> tuple[str, ...]:
-        """Fill the command for a server that is to listen on ``port``; return its words.
-
-        Raises UsageError: as `fill_placeholders`.
-        """
+        """Fill the command for a server that is to listen on ``port``; return its words. Raises UsageError:
+        as `fill_placeholders`."""
         values = {
             "checkpoint": server.checkpoint,
             "name": server.name,
@@ -157,11 +154,8 @@ class ServerCommand:
         return self.fill_placeholders(values)
 
     def fill_placeholders(self, values: Mapping[str, str]) -> tuple[str, ...]:
-        """Fill the placeholders with these values; return the command's words.
-
-        Raises UsageError: a value would be read as code, since a shell or the like reads the word around
-        it.
-        """
+        """Fill the placeholders with these values; return the command's words. Raises UsageError: a value
+        would be read as code, since a shell or the like reads the word around it."""
         return tuple(
             _fill_word(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
             for number, word in enumerate(self.words)
@@ -216,10 +210,8 @@ def _find_credential(text: str) -> str | None:
 
 
 class MergeCommand(ServerCommand):
-    """A command with ``{path}`` and ``{merged}``, as strict as that of a server.
-
-    Raises UsageError: as `ServerCommand`.
-    """
+    """A command with ``{path}`` and ``{merged}``, as strict as that of a server. Raises UsageError: as
+    `ServerCommand`."""
 
     flag = "--merge-command"
     presets: Mapping[str, str] = {}
@@ -242,10 +234,8 @@ class Merging:
         return self._workers / f"{checkpoint.name}.merge"
 
     async def merge(self, checkpoint: Checkpoint) -> Path:
-        """Return a checkpoint's merged folder, made now unless an earlier start has.
-
-        Raises CoevalError: it cannot be merged; with the last lines of the command's log.
-        """
+        """Return a checkpoint's merged folder, made now unless an earlier start has. Raises CoevalError: it
+        cannot be merged; with the last lines of the command's log."""
         async with self._locks[checkpoint.step]:  # its shards share it
             if checkpoint.identity in self._failed:
                 raise ServerDown(self._failed[checkpoint.identity])

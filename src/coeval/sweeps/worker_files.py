@@ -142,10 +142,8 @@ WORKER, PROGRESS, RESULT = "worker.json", "progress.json", "result.json"
 
 def write_worker(worker: Worker) -> None:
     """Write ``worker.json`` into the worker's folder, and remove an earlier worker's progress and result.
-
-    Raises UsageError: an address holds a credential; ValueError: a model's ``access_key`` is set, instead
-    of the variable that holds it.
-    """
+    Raises UsageError: an address holds a credential; ValueError: a model's ``access_key`` is set, instead of
+    the variable that holds it."""
     for model in (worker.evaluation.tested, worker.evaluation.judge):
         if model is not None and model.access_key is not None:
             raise ValueError(f"the worker {worker.name} must hold no credential")
@@ -163,10 +161,7 @@ def write_worker(worker: Worker) -> None:
 
 
 def read_worker(folder: Path) -> Worker:
-    """Read ``worker.json``.
-
-    Raises FileNotFoundError: there is none; StoreError: it is damaged.
-    """
+    """Read ``worker.json``. Raises FileNotFoundError: there is none; StoreError: it is damaged."""
     return read_json(folder / WORKER, Worker)
 
 

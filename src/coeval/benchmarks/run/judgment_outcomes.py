@@ -24,10 +24,8 @@ Value = dict[str, Any]
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """Judgments by outcome. An item without an answer lacks all of its judgments.
-
-    ``values`` holds each item's judgment values in the order of its asks, None where missing.
-    """
+    """Judgments by outcome. An item without an answer lacks all of its judgments. ``values`` holds each
+    item's judgment values in the order of its asks, None where missing."""
 
     values: dict[str, tuple[Value | None, ...]]
     failed: dict[str, int]
@@ -52,11 +50,9 @@ def look_up_outcomes(
     answers: Mapping[str, Answer],
     judgments: Mapping[str, Judgment],
 ) -> Outcomes:
-    """Look up the outcome of each ask of each item.
-
-    ``failed`` counts by the judgment's failure (``unparsable``, ``content_filter``, ``missing``), or the
-    answer's, as ``answer missing``, ``answer timeout`` and so on.
-    """
+    """Look up the outcome of each ask of each item. ``failed`` counts by the judgment's failure
+    (``unparsable``, ``content_filter``, ``missing``), or the answer's, as ``answer missing``, ``answer
+    timeout`` and so on."""
     values: dict[str, tuple[Value | None, ...]] = {}
     failed: Counter[str] = Counter()
     for item in items:

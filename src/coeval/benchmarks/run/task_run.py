@@ -60,11 +60,9 @@ class OwedJudgment(NamedTuple):
 
 @dataclass(slots=True)
 class TaskRun:
-    """A task with its records. ``n_prompts`` is the benchmark's size, ``items`` those to score.
-
-    ``tested`` is None where stored answers are judged, ``judge`` where nothing is judged. ``given``: the
-    coverage of the file that the answers come from. ``problem`` is why the task failed; the others go on.
-    """
+    """A task with its records. ``n_prompts`` is the benchmark's size, ``items`` those to score. ``tested`` is
+    None where stored answers are judged, ``judge`` where nothing is judged. ``given``: the coverage of the
+    file that the answers come from. ``problem`` is why the task failed; the others go on."""
 
     label: str
     task: str
@@ -100,7 +98,6 @@ class TaskRun:
                 self.answers[item.id] = record
 
     def list_answer_works(self, asking: Asking) -> list[AnswerWork]:
-        """List the works of missing answers."""
         if self.tested is None:
             return []
         weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
@@ -180,7 +177,6 @@ class TaskRun:
         return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good), by_window)
 
     def count_empty(self) -> EmptyAnswers:
-        """Count good answers that are empty."""
         good = self._good_answers()
         empty = [record for record in good if not (record.response or "").strip()]
         cut = sum(record.truncated for record in empty)

@@ -60,11 +60,9 @@ class PublishedLengths(NamedTuple):
 
 
 def read_published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
-    """Read the published data; none for instructions other than the official ones.
-
-    The table of gamed baselines holds the difficulties too; the other one has a row per instruction, in
-    the benchmark's order.
-    """
+    """Read the published data; none for instructions other than the official ones. The table of gamed
+    baselines holds the difficulties too; the other one has a row per instruction, in the benchmark's
+    order."""
     source = next((name for name in (GAMED, DIFFICULTY) if name in assets), None)
     if source is None or not Library().is_official(BASELINE, assets[BASELINE]):
         return PublishedLengths(None, {})
@@ -153,11 +151,9 @@ class AlpacaEval(Benchmark):
         return f"{self.manner}\0{self._template}"
 
     async def probe_judge(self, judge: Model) -> None:
-        """Decide for the whole task how preferences are read, by one test comparison.
-
-        A host without log-probabilities answers 400, or leaves them out. Any other failure is raised:
-        every judgment would meet it too.
-        """
+        """Decide for the whole task how preferences are read, by one test comparison. A host without
+        log-probabilities answers 400, or leaves them out. Any other failure is raised: every judgment would
+        meet it too."""
         request = self._make_request("Greet me.", Shown("Hello!", "Goodbye."))
         requested = msgspec.structs.replace(
             request,

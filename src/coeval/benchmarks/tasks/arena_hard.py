@@ -97,10 +97,8 @@ class ArenaHard(Benchmark):
         return {asset: ARENA_FOLDER.require_file(folder / path) for asset, path in files.items()}
 
     def items(self) -> Sequence[Item]:
-        """Return the questions, each with its baseline's answer.
-
-        Raises UsageError: a category has no baseline, or the baseline did not answer a question.
-        """
+        """Return the questions, each with its baseline's answer. Raises UsageError: a category has no
+        baseline, or the baseline did not answer a question."""
         answers = {model: self._read_baseline_answers(asset) for model, asset in _ANSWERS.items()}
         items = []
         for record in read_records(self.settings.assets["arena-hard/questions"]):
@@ -224,10 +222,8 @@ def _prompt_win_rate(games: ArenaJudgment) -> _PromptRate:
 
 
 def _make_metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:
-    """Make ``win_rate`` of all prompts, then each category's, plain and style-controlled.
-
-    With a single category it is that of all prompts.
-    """
+    """Make ``win_rate`` of all prompts, then each category's, plain and style-controlled. With a single
+    category it is that of all prompts."""
     unknown = Metric(None, unit="percent")
     metrics = {"win_rate": unknown, "win_rate_style_controlled": unknown}
     for score in scores:

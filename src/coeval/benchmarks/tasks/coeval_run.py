@@ -265,10 +265,8 @@ class CoevalRun(Benchmark):
         return "scores"
 
     def items(self) -> Sequence[Item]:
-        """Return the run's good planned items, each with its ``test`` prompt.
-
-        Raises UsageError: there are none.
-        """
+        """Return the run's good planned items, each with its ``test`` prompt. Raises UsageError: there are
+        none."""
         nuances = {
             task.name: KnownNuance(task, self._blueprint.known_part(task, "nuanced") or {})
             for task in self._config.tasks
@@ -336,10 +334,7 @@ class CoevalRun(Benchmark):
         return Request((Message("user", fill_template(self._template(task), values)),), schema=schema)
 
     def score(
-        self,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
+        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
         """Compute the mean score, label accuracies, and tables by task and factor."""
         units: dict[str, dict[str, float]] = {}

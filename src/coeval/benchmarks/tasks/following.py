@@ -66,10 +66,8 @@ READINGS: tuple[Reading, ...] = ("strict", "loose")
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """Verdicts in the order of the item's instructions.
-
-    ``raised`` names the instructions whose verifier failed (their verdict is False).
-    """
+    """Verdicts in the order of the item's instructions. ``raised`` names the instructions whose verifier
+    failed (their verdict is False)."""
 
     strict: list[bool]
     loose: list[bool]
@@ -80,10 +78,8 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 def make_instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
-    """Make an instruction from its arguments; those that are None are left out.
-
-    Raises UsageError: the type is unknown, or an argument is missing, unknown or of the wrong kind.
-    """
+    """Make an instruction from its arguments; those that are None are left out. Raises UsageError: the type
+    is unknown, or an argument is missing, unknown or of the wrong kind."""
     kind = INSTRUCTIONS.get(instruction_id)
     if kind is None:
         raise UsageError(f"there is no instruction type {instruction_id!r}; known: {', '.join(INSTRUCTIONS)}")
@@ -165,7 +161,13 @@ class FollowingTask(Benchmark):
         judgments: Mapping[str, Judgment],  # noqa: ARG002 - rules score, not judges
     ) -> Scored:
         """Compute the four accuracies, and the table by instruction type."""
-        self._verdicts = {item.id: self._check_answer(item, answers.get(item.id)) for item in items}
+        # A prompt without an answer has followed nothing, and stays in the denominator.
+        self._verdicts = {
+            item.id: score_prompt(
+                _following_item(item), good_response(answers.get(item.id)) or "", self._language
+            )
+            for item in items
+        }
         raised = Counter(kind for followed in self._verdicts.values() for kind in followed.raised)
         failed = count_failures(answers.get(item.id) for item in items)
         return Scored(
@@ -178,11 +180,6 @@ class FollowingTask(Benchmark):
             items={item.id: _item_scores(self._verdicts[item.id]) for item in items},
             weights={item.id: _item_weights(self._verdicts[item.id]) for item in items},
         )
-
-    def _check_answer(self, item: Item, answer: Answer | None) -> Followed:
-        """Check an answer's instructions; without an answer none is followed, and the prompt stays in the
-        denominator."""
-        return score_prompt(_following_item(item), good_response(answer) or "", self._language)
 
     def _accuracy_metrics(self) -> Iterator[tuple[str, Metric]]:
         for reading in READINGS:

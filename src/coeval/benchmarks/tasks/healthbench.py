@@ -143,11 +143,9 @@ class HealthBench(Benchmark):
 
 
 def example_scores(example: Mapping[str, Any], met: Sequence[bool]) -> dict[str, float | None]:
-    """Compute ``overall_score``, and a score for each tag of the example or of its rubric items.
-
-    A tag of the example has its overall score. A tag of rubric items has the score on these alone;
-    None where no points can be gained on them.
-    """
+    """Compute ``overall_score``, and a score for each tag of the example or of its rubric items. A tag of the
+    example has its overall score. A tag of rubric items has the score on these alone; None where no points
+    can be gained on them."""
     rubrics = example["rubrics"]
     overall = healthbench_score([rubric["points"] for rubric in rubrics], met)
     scores: dict[str, float | None] = {"overall_score": overall}

@@ -244,10 +244,8 @@ def _criteria_lines(items: Sequence[Item], outcomes: Outcomes) -> list[_Criterio
 def write_workbook(
     path: Path, row: Mapping[str, str | float | None], lines: Sequence[_CriterionLine]
 ) -> None:
-    """Write a sheet with the model's row of scores, and one with every criterion.
-
-    Text is written as text: what begins with ``=`` is no formula.
-    """
+    """Write a sheet with the model's row of scores, and one with every criterion. Text is written as text:
+    what begins with ``=`` is no formula."""
     with xlsxwriter.Workbook(path) as book:
         _write_sheet(book.add_worksheet("scores"), [tuple(row), tuple(row.values())])
         _write_sheet(book.add_worksheet("criteria"), [("index", "criterion", "score"), *lines])
