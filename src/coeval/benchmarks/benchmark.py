@@ -113,6 +113,14 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
         return Scored(metrics=metrics, n_expected=self.n_expected, n_scored=0, n_failed=self.n_failed)
 
 
+class TaskRecords(NamedTuple):
+    """What a task is scored from: items, answers by item and judgments by ask, failed records included."""
+
+    items: Sequence[Item]
+    answers: Mapping[str, Answer]
+    judgments: Mapping[str, Judgment]
+
+
 class JudgeSettings(msgspec.Struct, frozen=True):
     """The judge. ``sampling`` are the user's settings, which override the official ones."""
 
@@ -220,19 +228,10 @@ class Benchmark(ABC):
         return ()
 
     @abstractmethod
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
-    ) -> Scored:
-        """Compute the figures. ``answers`` by item and ``judgments`` by ask include failed records."""
+    def score(self, records: TaskRecords) -> Scored:
+        """Compute the figures."""
 
-    def write_extra(  # noqa: B027 - most have none
-        self,
-        folder: Path,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
-        scored: Scored,
-    ) -> None:
+    def write_extra(self, folder: Path, records: TaskRecords, scored: Scored) -> None:  # noqa: B027 - most have none
         """Write the benchmark's own files beside the common ones."""
 
     def write_official(self, folder: Path, answers: Sequence[object], judgments: Sequence[object]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -20,6 +20,7 @@ from coeval.benchmarks.benchmark import (
     Item,
     Judgment,
     Scored,
+    TaskRecords,
     count_failures,
     why_missing,
 )
@@ -228,15 +229,14 @@ class TaskRun:
     def score(self) -> Scored | None:
         """Compute the figures and write the benchmark's own files; None if there is a ``problem``. A task
         with `why_not_measured` has no figures: half an outage is no score."""
-        judgments: Mapping[str, Judgment] = {
-            key: self.judgments[key] for key in self.needed if key in self.judgments
-        }
+        judgments = {key: self.judgments[key] for key in self.needed if key in self.judgments}
+        records = TaskRecords(self.items, self.answers, judgments)
         scored: Scored | None = None
         with self.catch_errors():
-            scored = self.benchmark.score(self.items, self.answers, judgments)
+            scored = self.benchmark.score(records)
             if self.why_not_measured():
                 return scored.without_figures()
-            self.benchmark.write_extra(self.folder.path, self.items, self.answers, judgments, scored)
+            self.benchmark.write_extra(self.folder.path, records, scored)
         return scored if self.problem is None else None
 
     @contextmanager

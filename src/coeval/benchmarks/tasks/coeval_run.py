@@ -28,6 +28,7 @@ from coeval.benchmarks.benchmark import (
     Judgment,
     Metric,
     Scored,
+    TaskRecords,
     TaskSettings,
     why_missing,
 )
@@ -333,10 +334,9 @@ class CoevalRun(Benchmark):
     def _make_request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
         return Request((Message("user", fill_template(self._template(task), values)),), schema=schema)
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Compute the mean score, label accuracies, and tables by task and factor."""
+        items, answers, judgments = records
         units: dict[str, dict[str, float]] = {}
         means: dict[str, float | None] = {}
         failed: Counter[str] = Counter()

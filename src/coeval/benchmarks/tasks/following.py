@@ -19,12 +19,11 @@ import msgspec
 from coeval.analysis.intervals import wilson
 from coeval.benchmarks.assets.library import find_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
-    Answer,
     Benchmark,
     Item,
-    Judgment,
     Metric,
     Scored,
+    TaskRecords,
     TaskSettings,
     count_failures,
     good_response,
@@ -154,13 +153,9 @@ class FollowingTask(Benchmark):
             Item(str(record.key), (Message("user", record.prompt),), {"record": record}) for record in records
         ]
 
-    def score(
-        self,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],  # noqa: ARG002 - rules score, not judges
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Compute the four accuracies, and the table by instruction type."""
+        items, answers, _ = records
         # A prompt without an answer has followed nothing, and stays in the denominator.
         self._verdicts = {
             item.id: score_prompt(
@@ -229,23 +224,16 @@ class FollowingTask(Benchmark):
             "verifiers_failed": dict(raised),
         }
 
-    def write_extra(
-        self,
-        folder: Path,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],  # noqa: ARG002
-        scored: Scored,  # noqa: ARG002 - the verdicts behind it are what is written
-    ) -> None:
+    def write_extra(self, folder: Path, records: TaskRecords, scored: Scored) -> None:  # noqa: ARG002 - the verdicts behind it are what is written
         """Write ``eval_results_{strict,loose}.jsonl`` in the official scripts' form."""
         for reading in READINGS:
             lines = []
-            for item in items:
+            for item in records.items:
                 record, verdicts = _following_item(item), self._verdicts[item.id].verdicts(reading)
                 line = {
                     "key": record.key,
                     "prompt": record.prompt,
-                    "response": good_response(answers.get(item.id)),
+                    "response": good_response(records.answers.get(item.id)),
                     "instruction_id_list": record.instruction_id_list,
                     "follow_instruction_list": verdicts,
                     "follow_all_instructions": all(verdicts),
