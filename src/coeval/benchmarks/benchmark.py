@@ -200,7 +200,7 @@ class Benchmark(ABC):
         """Return the judge's official sampling."""
         return SamplingParameters()
 
-    def judged_with(self) -> SamplingParameters:
+    def effective_judge_sampling(self) -> SamplingParameters:
         """Return the judge's sampling: the user's settings over the official ones."""
         judge = self.settings.judge
         return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()

@@ -303,7 +303,7 @@ class FirstWordTagger:
         weights = (folder / f"{name}.weights.json").read_bytes()
         self._weights = decode(weights, dict[str, dict[str, float]])
 
-    def tag(self, words: Sequence[str]) -> str:
+    def tag_first_word(self, words: Sequence[str]) -> str:
         """Return the Penn Treebank tag of ``words[0]``, which must exist."""
         if sure := self._sure.get(words[0]):
             return sure
@@ -430,7 +430,7 @@ class Language:
             return False
         if self._tagger is None:
             return looks_like_verb(words[0])
-        return self._tagger.tag(words) in VERB_TAGS
+        return self._tagger.tag_first_word(words) in VERB_TAGS
 
     @property
     def stop_words(self) -> frozenset[str]:

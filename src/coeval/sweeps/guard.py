@@ -218,7 +218,7 @@ class Guard:
     def end_soon(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True
 
-    def run_to_end(self) -> int:
+    def supervise_server(self) -> int:
         """Wait for the end of the server or of the lifeline, and end the group; return the server's exit
         code."""
         while not (self._ending or self._has_ended()):
@@ -268,7 +268,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, guard.end_soon)
     _report(guard.started)
-    _report(f"ended {guard.run_to_end()}")
+    _report(f"ended {guard.supervise_server()}")
 
 
 def _read_first_line() -> bytes:

@@ -119,7 +119,8 @@ class TaskStatus(NamedTuple):
 
 class JobTable:
     """The jobs of a plan, compared with ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``. Only the holder
-    of the sweep's lock may record what was done."""
+    of the sweep's lock may record what was done. Constructing it reads the journal; a damaged line is
+    skipped, and its job owed again. Raises StoreError: the journal cannot be read."""
 
     def __init__(self, out: Path, plan: JobPlan) -> None:
         self._out = out
@@ -129,10 +130,6 @@ class JobTable:
         self._answered: dict[Job, dict[str, JobLine]] = {}
         self._concluded: dict[Job, JobLine] = {}
         self._failed: dict[Job, JobLine] = {}
-
-    def read(self) -> None:
-        """Read the journal; skip a damaged line, whose job is owed again. Raises StoreError: it cannot be
-        read."""
         read = make_decoder(JobLine)
         for _, line in read_whole_lines(self._path):
             with suppress(Undecodable):

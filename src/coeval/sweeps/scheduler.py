@@ -71,7 +71,7 @@ class SweepBoard:
         self._judging: dict[str, JudgingProcess] = {}
         self._costs: dict[str, float] = {}
 
-    def expect(self, jobs: int, workers: int, before: int = 0) -> None:
+    def expect_work(self, jobs: int, workers: int, before: int = 0) -> None:
         """Count a checkpoint's owed work, and what was done before."""
         self.checkpoints += bool(jobs or workers)
         self.jobs_before += before
@@ -196,7 +196,7 @@ class Scheduler:
         self._merging = Merging(merge, workers, passed) if merge else None
         self._news = asyncio.Event()
 
-    def add(self, checkpoint: Checkpoint) -> None:
+    def add_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Queue what is owed of a checkpoint. Raises StoreError: answers of other shards cannot be merged."""
         owed = self._table.find_owed(checkpoint)
         if owed.answers and self._settings.inference:
@@ -207,7 +207,7 @@ class Scheduler:
         self._open_workers[checkpoint.step] = len(workers)
         due = self._list_conclusions(checkpoint, owed)
         before = self._table.count_jobs(checkpoint) - sum(map(len, owed.conclusions.values()))
-        self.board.expect(sum(len(conclusion.runs) for conclusion in due), len(workers), before)
+        self.board.expect_work(sum(len(conclusion.runs) for conclusion in due), len(workers), before)
         if not workers:
             self._queue_conclusions(checkpoint)
         self._notify()
@@ -220,7 +220,7 @@ class Scheduler:
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
             slots = [group.create_task(self._run_slot(slot)) for slot in self._engine.slots]
             judges = [group.create_task(self._run_judging()) for _ in range(self._settings.judge_jobs)]
-            beside = [group.create_task(self._stop_when(interrupt, slots))]
+            beside = [group.create_task(self._stop_on_interrupt(interrupt, slots))]
             follows = [] if source is None else [group.create_task(self._add_new_checkpoints(source))]
             beside += [*follows, group.create_task(self._leave_when_lost([*slots, *follows]))]
             try:
@@ -229,7 +229,7 @@ class Scheduler:
                 for task in beside:
                     task.cancel()
 
-    async def _stop_when(self, interrupt: asyncio.Event, slots: Sequence[asyncio.Task[None]]) -> None:
+    async def _stop_on_interrupt(self, interrupt: asyncio.Event, slots: Sequence[asyncio.Task[None]]) -> None:
         await interrupt.wait()
         self._stopping = self.board.interrupted = True
         self._notify()
@@ -267,7 +267,7 @@ class Scheduler:
             self.board.add_problem(checkpoint.name, str(error), given_up=True)
             return
         self._table.include([checkpoint])
-        self.add(checkpoint)
+        self.add_checkpoint(checkpoint)
 
     def _notify(self) -> None:
         self._news.set()
@@ -400,7 +400,7 @@ class Scheduler:
         self._open_workers[due.checkpoint.step] -= 1
         if not self._open_workers[due.checkpoint.step]:
             if self._merging is not None:
-                self._merging.forget(due.checkpoint)
+                self._merging.remove_merged(due.checkpoint)
             self._queue_conclusions(due.checkpoint)
 
     def _record_failure(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:

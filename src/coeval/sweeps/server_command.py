@@ -175,7 +175,7 @@ def _program_name(word: str) -> str:
 
 
 def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
-    def value(match: re.Match[str]) -> str:
+    def fill_placeholder(match: re.Match[str]) -> str:
         if match[1]:
             return f"{{{match[2]}}}"
         text = values[match[2]]
@@ -187,7 +187,7 @@ def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool
             )
         return text
 
-    return _PLACE.sub(value, word)
+    return _PLACE.sub(fill_placeholder, word)
 
 
 def _find_credential(text: str) -> str | None:
@@ -251,12 +251,12 @@ class Merging:
         merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
         if merged.is_dir():
             return merged
-        await asyncio.to_thread(self.forget, checkpoint)
+        await asyncio.to_thread(self.remove_merged, checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
         making = merged.with_suffix(".tmp")
         words = self._command.fill_placeholders({"path": checkpoint.path, "merged": str(making)})
         log = ServerLog(folder, os.environ)
-        process = await ServerProcess.begin(
+        process = await ServerProcess.launch(
             folder, words, {}, 0, self._command.filter_environment(os.environ, self._passed)
         )
         try:
@@ -273,7 +273,7 @@ class Merging:
         making.rename(merged)
         return merged
 
-    def forget(self, checkpoint: Checkpoint) -> None:
+    def remove_merged(self, checkpoint: Checkpoint) -> None:
         """Remove what was merged, whole or half: it takes the space of a model."""
         self._failed.pop(checkpoint.identity, None)
         for made in self._folder(checkpoint).glob("merged-*"):

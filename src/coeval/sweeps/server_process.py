@@ -147,7 +147,7 @@ class ServerProcess:
         self._reported: asyncio.Task[None] | None = None
 
     @classmethod
-    async def begin(
+    async def launch(
         cls,
         folder: Path,
         command: tuple[str, ...],

@@ -132,7 +132,6 @@ def _read_outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
     if checkpoint not in plan.checkpoints:
         return None, f"{name}: in the queue"
     table = JobTable(out, plan)
-    table.read()
     statuses = [table.summarise_task(checkpoint, task) for task in plan.tasks]
     jobs, done = sum(task.samples for task in statuses), sum(task.concluded for task in statuses)
     counts = f"{name}: {done} of {jobs} jobs scored"

@@ -89,7 +89,6 @@ def open_sweep(
         plan = request.plan.with_earlier_checkpoints(sweep.own_folder)
         checkpoints = [c for c in checkpoints if _accepts_checkpoint(sweep, plan, c, watcher)]
         table = JobTable(sweep.out, plan)
-        table.read()
         for sentence in end_leftovers(sweep.own_folder / WORKERS):
             watcher.note(sentence)
         environment = dict(os.environ)
@@ -117,7 +116,7 @@ def open_sweep(
             for sentence in describe_changes(table, checkpoints):
                 watcher.warn(sentence)
             for checkpoint in checkpoints:
-                scheduler.add(checkpoint)
+                scheduler.add_checkpoint(checkpoint)
             if (board.workers or request.watch is not None) and (absent := explain_absent_program(request)):
                 raise UsageError(absent)
             owed = f"{pluralize(board.jobs, 'job')} owed of {pluralize(board.checkpoints, 'checkpoint')}"

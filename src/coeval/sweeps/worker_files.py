@@ -247,7 +247,7 @@ class WorkerCount:
         """Return the current progress; to be called about once a second."""
         tasks = {run.label: self._count_task(run) for run in self._task_runs}
         done, planned = sum(n for n, _ in tasks.values()), sum(n for _, n in tasks.values())
-        tokens_per_s, remaining_s = self._pace(planned - done)
+        tokens_per_s, remaining_s = self._measure_pace(planned - done)
         return WorkerProgress(
             at=time.time(),
             state=self.state,
@@ -265,7 +265,7 @@ class WorkerCount:
         count = self._boards[-1].phases[task_run.label]
         return count.recorded + count.done, len(task_run.items)
 
-    def _pace(self, left: int) -> tuple[float | None, float | None]:
+    def _measure_pace(self, left: int) -> tuple[float | None, float | None]:
         """Return output tokens per second and the seconds left, by the last minute; None if unknown."""
         now = time.monotonic()
         ended = sum(count.done + count.failed.total() for count in self._phase_counts())

@@ -87,7 +87,7 @@ class WorkerServer:
         port = await asyncio.to_thread(find_free_port, HOST)
         gpus = {"CUDA_VISIBLE_DEVICES": ",".join(server.gpus)} if server.gpus else {}
         environment = {**gpus, **(ENVIRONMENT if server.serves_adapters else {})}
-        process = await ServerProcess.begin(
+        process = await ServerProcess.launch(
             self.folder,
             self._command.fill_for_server(with_base_model(server), port),
             environment,
@@ -310,7 +310,7 @@ class _WorkerRun:
             if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
             if worker.server is None:
-                return await self._ask(prepared, tested)
+                return await self._ask_until_done(prepared, tested)
             return await self._ask_restarting(
                 WorkerServer(worker, worker.server, self.count, self._log), prepared, tested
             )
@@ -373,9 +373,11 @@ class _WorkerRun:
             tested, base_url=up.url, model=up.name or tested.model, wait_s=OUTAGE_AFTER_S
         )
         changed = msgspec.structs.replace(prepared.evaluation, tested=tested, probing=Probing("disable"))
-        return await self._ask(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
+        return await self._ask_until_done(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
 
-    async def _ask(self, prepared: Prepared, tested: ModelSpec, up: Up | None = None) -> WorkerResult:
+    async def _ask_until_done(
+        self, prepared: Prepared, tested: ModelSpec, up: Up | None = None
+    ) -> WorkerResult:
         """Request what is owed, and again what the server has dropped, as long as that brings answers. ``up``
         is the worker's own server, None if the user runs one. Raises ServerDown: the worker's own server has
         ended, or is no good, so another start may mend it; CoevalError: it cannot be asked."""

@@ -144,11 +144,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_manifest() -> Manifest:
     """Read the packaged manifest."""
-    return _read(PACKAGED)
+    return _parse_manifest(PACKAGED)
 
 
 @cache
-def _read(path: Path) -> Manifest:
+def _parse_manifest(path: Path) -> Manifest:
     return convert(tomllib.loads(path.read_text(encoding="utf-8")), Manifest)
 
 
@@ -234,7 +234,7 @@ class Cache:
             self._write_verified(path, _Verified(stamp, sha256))
         return is_pinned
 
-    def keep(self, asset: Asset, file: AssetFile, content: bytes) -> None:
+    def store_verified(self, asset: Asset, file: AssetFile, content: bytes) -> None:
         """Store verified content."""
         path = self.file_path(asset, file)
         write_bytes_atomic(path, content)
@@ -270,7 +270,7 @@ class Cache:
             lock.release()
 
     @contextmanager
-    def workspace(self, name: str) -> Iterator[Path]:
+    def make_workspace(self, name: str) -> Iterator[Path]:
         """Make an empty folder, removed on exit; leftovers of a killed process are removed first."""
         folder = self.root / "partial" / name
         shutil.rmtree(folder, ignore_errors=True)
@@ -454,9 +454,9 @@ class Fetcher:
             target = self._cache.file_path(asset, file)
             with self._cache.hold_lock(file.path):
                 if not self._cache.holds(asset, file, anew=anew):
-                    self._cache.keep(asset, file, self._read(file, target))
+                    self._cache.store_verified(asset, file, self._read_file(file, target))
 
-    def _read(self, file: AssetFile, target: Path) -> bytes:
+    def _read_file(self, file: AssetFile, target: Path) -> bytes:
         try:
             return self._read_pinned(file)
         except SourceFailed as error:
@@ -525,7 +525,7 @@ class Fetcher:
 
         target = self._cache.parcel_path(parcel.file)
         try:
-            with self._cache.workspace(parcel.file) as folder:
+            with self._cache.make_workspace(parcel.file) as folder:
                 tell(0)
                 path = self._download(parcel, folder, tell)
                 if (sha256 := sha256_of(path)) != parcel.sha256:

@@ -211,7 +211,7 @@ def make_task_runs(
 
 def make_judge(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> RoleModel:
     """Make the judge of a task; its recipe may depend on the judge's capabilities."""
-    sampling = task_run.benchmark.judged_with()
+    sampling = task_run.benchmark.effective_judge_sampling()
     template = task_run.benchmark.judge_template()
     parts = {"template": digest(template)} if template else {}
     return _make_role_model(judging, "judge", sampling, evaluation, task_run, parts)

@@ -152,7 +152,7 @@ async def ask_owed(
             return EndOfAsking(begun=False, interrupted=True)
         asking.switch_folders(watcher.note)
         watcher.begin(session.board)
-        await asking.carry_out()
+        await asking.make_missing_records()
         jobs = session.batches.jobs() if session.batches is not None else ()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped, batches=jobs)
 
@@ -304,7 +304,7 @@ class EvalSession:
             task_run.judge = settled
             task_run.read_judgments()
 
-    async def carry_out(self) -> None:
+    async def make_missing_records(self) -> None:
         """Make all missing records possible, in as many rounds as batch jobs need."""
         counts = count_work(map(self._list_owed, self._task_runs))
         for task_run in self._task_runs:  # show what is owed

@@ -207,7 +207,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
         return f"{counted}: {', '.join(counts)}"
 
 
-def summarise(
+def make_summary(
     task_run: TaskRun, scored: Scored | None, evaluation: EvalSpec, assets: Mapping[str, AssetUsed]
 ) -> TaskSummary:
     """Make the task's summary; ``scored`` is None while answers are still to be judged."""
@@ -400,6 +400,6 @@ def _score_and_write(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
     scored = None if waits else task_run.score()
     if scored is None and not waits:
         return TaskOutcome(task_run.label, task_run.folder.path, None, task_run.problem)
-    summary = summarise(task_run, scored, evaluation, prepared.assets[task_run.task])
+    summary = make_summary(task_run, scored, evaluation, prepared.assets[task_run.task])
     write_scores_and_summary(task_run, scored, summary)
     return TaskOutcome(task_run.label, task_run.folder.path, summary)

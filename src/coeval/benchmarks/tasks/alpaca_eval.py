@@ -166,7 +166,7 @@ class AlpacaEval(Benchmark):
         request = self._make_request("Greet me.", Shown("Hello!", "Goodbye."))
         requested = msgspec.structs.replace(
             request,
-            sampling=self.judged_with(),
+            sampling=self.effective_judge_sampling(),
             purpose="evaluation",
             droppable=self.droppable_judge_parameters(),
         )
@@ -189,7 +189,9 @@ class AlpacaEval(Benchmark):
         """Return to the official way if the judge does not reason, and only a server's reasoning parser takes
         its reply for reasoning: a whole reply shows that, one token does not."""
         try:
-            whole = await judge.complete(msgspec.structs.replace(requested, sampling=self.judged_with()))
+            whole = await judge.complete(
+                msgspec.structs.replace(requested, sampling=self.effective_judge_sampling())
+            )
         except AskError:
             return  # one trial more is no reason to give the judge up
         if FROM_REASONING in whole.notes:

@@ -90,7 +90,7 @@ class RunTask(NamedTuple):
         """Return the number of scores due an answer, labels aside."""
         return len(self.rubric) + len(self.computed)
 
-    def mean(self, scores: Mapping[str, float]) -> float | None:
+    def weighted_mean(self, scores: Mapping[str, float]) -> float | None:
         """Return an answer's weighted mean of its scores by factor; None without any or, in a task with
         weights or checks, unless all are present."""
         if not scores or ((self.config.weights or self.config.checks) and len(scores) != self.scores):
@@ -347,7 +347,7 @@ class CoevalRun(Benchmark):
             checked = task.compute_checks(datapoint, answer)
             scores = units[item.id] = _read_units(item, judgments) | checked.scores
             failed += _count_failures(item, answer, judgments, scores) + checked.failed
-            means[item.id] = mean = task.mean(scores)
+            means[item.id] = mean = task.weighted_mean(scores)
             if mean is not None:
                 by_task.setdefault(task.config.name, []).append(mean)
             of_task = by_factor.setdefault(task.config.name, {})
