@@ -50,9 +50,9 @@ class SweepRun:
         ``n_runs``, ``n_items`` and ``unit`` of the headline ``metric``, and all others in ``metrics``. Empty
         where nothing is scored."""
         require_address_space()
-        from coeval.analysis.training.aggregate import aggregates_of
+        from coeval.analysis.training.aggregate import aggregate_all_checkpoints
 
-        found = aggregates_of(self.path, JobPlan.read(sweep_folder(self.path)).samples)
+        found = aggregate_all_checkpoints(self.path, JobPlan.read(sweep_folder(self.path)).samples)
         return [row for checkpoint in found for row in checkpoint.tasks.values()]
 
     def __repr__(self) -> str:

@@ -167,17 +167,20 @@ def aggregate(
     requested, needed = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
     expected = sweep_settings.parse_counts(n_samples)
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.training.aggregate import aggregate as put_together
-    from coeval.analysis.training.aggregate import evaluated_steps, write_aggregates
+    from coeval.analysis.training.aggregate import (
+        aggregate_checkpoint,
+        find_evaluated_steps,
+        write_aggregates,
+    )
     from coeval.analysis.training.sweep_comparison import compare_runs
-    from coeval.analysis.training.training_curves import training_run
+    from coeval.analysis.training.training_curves import build_training_run
     from coeval.cli import streams
     from coeval.cli.commands.sweep.sweep_tables import print_conclusions, tell_aggregates
 
-    checkpoints = evaluated_steps(out, name_pattern, needed, base)
-    found = [put_together(checkpoint, requested, expected) for checkpoint in checkpoints]
+    checkpoints = find_evaluated_steps(out, name_pattern, needed, base)
+    found = [aggregate_checkpoint(checkpoint, requested, expected) for checkpoint in checkpoints]
     if sum(len(write_aggregates(one)) for one in found):
-        runs = [training_run(out.name, out, found, requested, base)]
+        runs = [build_training_run(out.name, out, found, requested, base)]
         print_conclusions(runs, compare_runs(runs), streams.results(), found)
     if tell_aggregates(found, out, requested, needed, name_pattern):
         raise typer.Exit(GAPS)
@@ -281,12 +284,12 @@ def plot(
     needed, requested = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.sweep_comparison import compare_runs
-    from coeval.analysis.training.training_curves import training_curves
+    from coeval.analysis.training.training_curves import read_training_curves
     from coeval.cli.commands.sweep.sweep_tables import print_conclusions
     from coeval.reports.training_files import write_curves
 
     messages = streams.messages()
-    found = training_curves(folders, requested, needed, patterns)
+    found = read_training_curves(folders, requested, needed, patterns)
     for run in found:
         for note in run.notes:
             streams.warn(messages, note if len(found) == 1 else f"{run.label}: {note}")
