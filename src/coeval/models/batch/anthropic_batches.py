@@ -31,7 +31,7 @@ from coeval.models.batch.batch_api import (
     made_before,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
-from coeval.models.dialects.anthropic_messages import status_of_error
+from coeval.models.dialects.anthropic_messages import read_error_status
 from coeval.store.jsonl import whole_lines
 
 _PATH = "/v1/messages/batches"
@@ -231,7 +231,7 @@ def _reply(line: bytes) -> BatchReply:
             return BatchReply(reported.custom_id, 200, bytes(reported.result.message))
         case "errored":
             body = bytes(reported.result.error)
-            return BatchReply(reported.custom_id, status_of_error(body, UNKNOWN_ERROR), body)
+            return BatchReply(reported.custom_id, read_error_status(body, UNKNOWN_ERROR), body)
         case "canceled" | "expired":
             return BatchReply(reported.custom_id, None, b"")
         case kind:

@@ -347,7 +347,9 @@ class BatchedModel(HostedModel):
         self._parked = batches.parked_phases(spec.name)
         self._plain_host = address.host
         self._bodies = [HostRefusals()]
-        self._remember(bodies for job in batches.index.jobs if job.name == spec.name for bodies in job.bodies)
+        self._restore_refusals(
+            bodies for job in batches.index.jobs if job.name == spec.name for bodies in job.bodies
+        )
         self._queue = batches.queue(
             Source(
                 name=spec.name,
@@ -375,61 +377,63 @@ class BatchedModel(HostedModel):
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.purpose not in BATCH_PHASES or request.call is None:
             return super().complete(request)
-        return self._ask(request)  # what jobs hold is asked in no order: none goes ahead
+        return self._complete_once(request)  # what jobs hold is asked in no order: none goes ahead
 
-    def _uncached(self, request: Request) -> Request:
+    def _bypass_cache(self, request: Request) -> Request:
         """As it is: the body is what its answer is found by."""
         return request
 
-    def _remember(self, earlier: Iterable[HostRefusals]) -> None:
+    def _restore_refusals(self, earlier: Iterable[HostRefusals]) -> None:
         """Take over what the host had refused when earlier starts wrote requests down."""
         for refusals in earlier:
             if refusals not in self._bodies:
                 self._bodies.append(refusals)
-        self._rejected.update(name for refusals in self._bodies for name in refusals.schemas)
-        self._unknown.update(name for refusals in self._bodies for name in refusals.fields)
+        self._refused_schemas.update(name for refusals in self._bodies for name in refusals.schemas)
+        self._refused_fields.update(name for refusals in self._bodies for name in refusals.fields)
         if any(refusals.limit_renamed for refusals in self._bodies):
             self._limit_renamed = True
             self._host = self._plain_host.with_other_limit_field(self._spec.model)
 
-    async def _ask(self, request: Request) -> Completion:
+    async def _complete_once(self, request: Request) -> Completion:
         """As a `HostedModel`; what a job brought, or holds, counts whatever the host has refused since."""
         if request.purpose in BATCH_PHASES and request.call is not None:
             now = HostRefusals(
-                tuple(sorted(self._rejected)), tuple(sorted(self._unknown)), self._limit_renamed
+                tuple(sorted(self._refused_schemas)), tuple(sorted(self._refused_fields)), self._limit_renamed
             )
             if now not in self._bodies:
                 self._bodies.append(now)
             for refusals in self._bodies if len(self._bodies) > 1 else ():
-                found = self._answered_under(refusals, request.call, request)
+                found = self._find_answer_under(refusals, request.call, request)
                 if found is not None:
                     return found
-        return await super()._ask(request)
+        return await super()._complete_once(request)
 
-    def _answered_under(self, refusals: HostRefusals, about: CallId, request: Request) -> Completion | None:
+    def _find_answer_under(
+        self, refusals: HostRefusals, about: CallId, request: Request
+    ) -> Completion | None:
         """The answer that jobs have brought to a request as it was made while that was refused.
 
         Raises Gap: it waits, or its job ended without it.
         """
-        held = self._rejected, self._unknown, self._host
-        self._rejected, self._unknown = set(refusals.schemas), set(refusals.fields)
+        held = self._refused_schemas, self._refused_fields, self._host
+        self._refused_schemas, self._refused_fields = set(refusals.schemas), set(refusals.fields)
         renamed = self._plain_host.with_other_limit_field(self._spec.model)
         self._host = renamed if refusals.limit_renamed else self._plain_host
         try:
-            sent, dropped = self._without_unknown(request)
-            structured = request.schema is not None and request.schema.name not in self._rejected
+            sent, dropped = self._drop_refused(request)
+            structured = request.schema is not None and request.schema.name not in self._refused_schemas
             body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
         except ModelError:
             return None  # no such body could be made
         finally:
-            self._rejected, self._unknown, self._host = held
+            self._refused_schemas, self._refused_fields, self._host = held
         outcome = self._queue.index.outcome(_identity(about, body))
         if outcome is None or outcome.completion is None:
             return None
         completion = mark_cut_by_window(outcome.completion, min_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, attempts=1, dropped=dropped)
 
-    def _tries_at_once(self, request: Request) -> bool:
+    def _answers_soon(self, request: Request) -> bool:
         return request.purpose not in self._parked
 
     async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
@@ -481,7 +485,7 @@ class BatchedModel(HostedModel):
             if 200 <= status < 300:
                 completion = mark_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.add_batch_price(completion.usage)
-                completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._most)
+                completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._max_bytes)
                 return BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
             if error is None:
