@@ -111,7 +111,7 @@ class Models(dict[str, Model]):
                 self[spec.name] = model
             if self._batches is not None:
                 opened.push_async_callback(self._batches.aclose)
-                await self._batches.take_up()
+                await self._batches.resume_jobs()
             self._closing = opened.pop_all()
         return self
 
@@ -149,7 +149,7 @@ class Models(dict[str, Model]):
         model = HostedModel(*arguments)
         if batches is not None and ledger is not None and name in batches:
             model = batched = BatchedModel(*arguments)
-            opened.push_async_callback(batched.join(batches, address, ledger.meter(name)).aclose)
+            opened.push_async_callback(batched.join_batches(batches, address, ledger.meter(name)).aclose)
         if self._store is None or not arguments[3].is_priced or name in self._store.without:
             return model
         return StoredModel(model, address, self._store)

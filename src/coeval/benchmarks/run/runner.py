@@ -160,7 +160,7 @@ async def ask_owed(
         asking.switch_folders(watcher.note)
         watcher.begin(session.board)
         await asking.carry_out()
-        jobs = session.batches.jobs() if session.batches is not None else ()
+        jobs = session.batches.list_uncollected() if session.batches is not None else ()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped, batches=jobs)
 
 

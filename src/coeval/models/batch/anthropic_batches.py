@@ -28,7 +28,7 @@ from coeval.models.batch.batch_api import (
     DamagedResult,
     Undecided,
     download_results,
-    made_before,
+    is_made_before,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.anthropic_messages import read_error_status
@@ -36,7 +36,7 @@ from coeval.store.jsonl import whole_lines
 
 _PATH = "/v1/messages/batches"
 _BEGIN, _END = b'{"requests":[', b"]}"
-# Bytes per piece of an upload: large enough for the wire, small beside many jobs at once.
+# Bytes per piece of an upload: large enough for the wire, small enough for many jobs at once.
 _CHUNK = 1 << 18
 
 
@@ -126,14 +126,14 @@ class MessageBatches:
 
     async def find(self, job: BatchJob) -> str | None:
         undecided: _MessageBatch | None = None
-        async for batch in self._made_since(job.written_at - CLOCKS_APART_S):
+        async for batch in self._list_since(job.written_at - CLOCKS_APART_S):
             if batch.id in job.others or batch.request_counts.total != job.requests:
                 continue
             latest = await self._retrieve(batch.id)
             if latest.state == "running":
                 undecided = latest
-            elif undecided is None and await self._holds(latest, job):
-                return latest.id  # an earlier job may have held the same requests: the latest is this one
+            elif undecided is None and await self._holds_job(latest, job):
+                return latest.id  # an earlier job may have held the same requests: this one is the latest
         if undecided is not None:
             raise Undecided(
                 f"whether the batch {undecided.id} is the one that was submitted shows when it ends: it was "
@@ -144,7 +144,7 @@ class MessageBatches:
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._retrieve(job_id)
         counts = batch.request_counts
-        reported = counts.ended > 0  # nothing is, while it runs
+        reported = counts.ended > 0  # no counts while it runs
         return BatchProgress(
             batch.state,
             batch.processing_status,
@@ -155,45 +155,46 @@ class MessageBatches:
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         async for reply in download_results(
-            self._http, self._results_of(await self._retrieve(job_id)), into, _reply
+            self._http, self._results_path(await self._retrieve(job_id)), into, _parse_reply
         ):
             yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.send("POST", f"{_place(job_id)}/cancel", repeatable=True)
+        await self._http.send("POST", f"{_job_path(job_id)}/cancel", repeatable=True)
 
     async def _retrieve(self, job_id: str) -> _MessageBatch:
-        return await self._http.read(_place(job_id), _MessageBatch, "a message batch")
+        return await self._http.read(_job_path(job_id), _MessageBatch, "a message batch")
 
-    async def _made_since(self, at: float) -> AsyncIterator[_MessageBatch]:
+    async def _list_since(self, since_s: float) -> AsyncIterator[_MessageBatch]:
         """The batches of the workspace, the latest first."""
-        async for page in self._http.pages(f"{_PATH}?limit={PAGE}", _MessageBatchPage, "after_id"):
+        async for page in self._http.read_pages(f"{_PATH}?limit={PAGE}", _MessageBatchPage, "after_id"):
             for batch in page.data:
-                if made_before(batch.created_at, at):
+                if is_made_before(batch.created_at, since_s):
                     return
                 yield batch
 
-    async def _holds(self, batch: _MessageBatch, job: BatchJob) -> bool:
+    async def _holds_job(self, batch: _MessageBatch, job: BatchJob) -> bool:
         """Whether a batch that has ended is that job, by its custom ids: they are told for every request. One
         of which no result can be read may be it: then what it cost is not known, either."""
         if batch.results_url is None:
-            return False  # they are not kept for ever, and without them there is nothing to adopt
+            return False  # results expire, and without them there is nothing to adopt
         into = job.lines.with_suffix(".part")
         into.mkdir(exist_ok=True)
         try:
-            found = download_results(self._http, self._results_of(batch), into, _reply)
-            reported = {line.custom_id async for line in found if isinstance(line, BatchReply)}
+            replies = download_results(self._http, self._results_path(batch), into, _parse_reply)
+            reported = {line.custom_id async for line in replies if isinstance(line, BatchReply)}
             sent = (_read_custom_id(line.text).custom_id for line in whole_lines(job.lines))
             return not reported or not reported.isdisjoint(sent)
         finally:
             rmtree(into)
 
-    def _results_of(self, batch: _MessageBatch) -> str:
+    def _results_path(self, batch: _MessageBatch) -> str:
         """Where the host says that the results are; where the reference says if that is another host, as
         behind a gateway, which is shown no key of this one."""
-        said = batch.results_url
-        is_there = said is not None and _leads_to(said, self._http.url)
-        return said if said is not None and is_there else f"{_place(batch.id)}/results"
+        url = batch.results_url
+        if url is not None and _has_same_origin(url, self._http.url):
+            return url
+        return f"{_job_path(batch.id)}/results"
 
 
 class _OneBody:
@@ -213,18 +214,18 @@ class _OneBody:
             yield _END
 
 
-def _place(job_id: str) -> str:
+def _job_path(job_id: str) -> str:
     return f"{_PATH}/{quote(job_id, safe='')}"
 
 
-def _leads_to(url: str, base: str) -> bool:
+def _has_same_origin(url: str, base: str) -> bool:
     try:
         return URL(url).origin() == URL(base).origin()
     except ValueError:
         return False
 
 
-def _reply(line: bytes) -> BatchReply:
+def _parse_reply(line: bytes) -> BatchReply:
     reported = _read_line(line)
     match reported.result.type:
         case "succeeded":

@@ -33,9 +33,7 @@ from coeval.store.jsonl import store_error
 if TYPE_CHECKING:
     from coeval.models.batch.batch_http import BatchHttp
 
-# --- Batch API of a host
-#
-# Which batch interface a host has: by the name in its row, ours or another package's.
+# --- Batch API of a host, by the name in its row, ours or another package's
 
 BATCH_APIS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,7 +44,7 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
         "gemini": "coeval.models.batch.gemini_batches:GeminiBatches",
     }
 )
-"""Where each stands, by the name that rows have for it: loaded where a batch is in use."""
+"""By `Host.batch`; imported when a batch is in use."""
 
 
 class BatchMaker(Protocol):
@@ -59,7 +57,7 @@ class BatchMaker(Protocol):
     def __call__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str], /) -> BatchApi: ...
 
 
-def batch_maker(host: Host) -> BatchMaker:
+def load_batch_maker(host: Host) -> BatchMaker:
     """What makes the batch interface of a host that has one.
 
     Raises UsageError: a host of another package names what is not there.
@@ -73,9 +71,9 @@ def batch_maker(host: Host) -> BatchMaker:
 # --- Batch API
 
 BatchState: TypeAlias = Literal["running", "ended", "failed", "expired", "cancelled"]
-"""An ``ended`` job has carried out every request, well or not. An ``expired`` or ``cancelled`` one ended
-before that: what it had not done by then was never carried out. A ``failed`` one was refused whole, and
-nothing of it is paid, unless its counts say that requests were done."""
+"""An ``ended`` job has processed every request, failed ones too. An ``expired`` or ``cancelled`` one ended
+before: its other requests were never processed. A ``failed`` one was refused whole, and nothing of it is paid
+unless its counts say that requests were done."""
 
 
 class BatchLimits(NamedTuple):
@@ -124,7 +122,7 @@ class Unmade(ServerFault):
 
 
 @contextmanager
-def before_the_job() -> Iterator[None]:
+def raise_as_unmade() -> Iterator[None]:
     """Raise a passing failure of what comes before a job is made as `Unmade`."""
     try:
         yield
@@ -221,15 +219,15 @@ async def cancel_job(api: BatchApi, job_id: str) -> None:
 
 # How far a host's clock may differ from ours.
 CLOCKS_APART_S: Final = 3600.0
-# Entries of one page of a list of jobs: OpenAI's maximum, which the others take too.
+# Jobs on a page of a list: OpenAI's maximum, which the others take too.
 PAGE: Final = 100
-# The status of an error that names none: it may be tried again.
+# The status of an error without one: it may be retried.
 UNKNOWN_ERROR: Final = 500
 # Bytes: 64 MiB, longer than any answer, so that a file without line feeds does not fill the memory.
 _LONGEST_LINE = 1 << 26
 
 
-def result_lines(results: Path) -> Iterator[bytes]:
+def read_result_lines(results: Path) -> Iterator[bytes]:
     """The lines of a file that was downloaded whole: so the last one counts without a line feed, too. Of a
     line that is longer than any answer, only the beginning, which is no JSON.
 
@@ -246,7 +244,7 @@ def result_lines(results: Path) -> Iterator[bytes]:
         raise store_error("read", results, error) from error
 
 
-def readable(
+def parse_results(
     results: Iterable[bytes], read: Callable[[bytes], BatchReply], noun: str = "line"
 ) -> Iterator[BatchReply | DamagedResult]:
     """Each result as ``read`` makes it out; what that cannot (Undecodable, Unreadable), as a `DamagedResult`.
@@ -263,14 +261,14 @@ def readable(
 async def download_results(
     http: BatchHttp, path: str, into: Path, read: Callable[[bytes], BatchReply]
 ) -> AsyncIterator[BatchReply | DamagedResult]:
-    """The lines of a file of results, which is put into the folder ``into``; see `readable`."""
+    """The lines of a file of results, which is put into the folder ``into``; see `parse_results`."""
     file = into / "results.jsonl"
     await http.download(path, file)
-    for reply in readable(result_lines(file), read):
+    for reply in parse_results(read_result_lines(file), read):
         yield reply
 
 
-def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
+def make_answered_reply(custom_id: str, answer: Raw) -> BatchReply:
     """What became of a request of which no error is told: its answer. Raises Unreadable where there is none:
     that says nothing of what was done."""
     reported = bytes(answer)
@@ -279,7 +277,7 @@ def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
     return BatchReply(custom_id, 200, reported)
 
 
-def made_before(reported: float | str | None, since: float) -> bool:
+def is_made_before(reported: float | str | None, since: float) -> bool:
     """Whether a time, told in seconds since 1970 or as text (RFC 3339), is before another; False where it is
     neither."""
     if isinstance(reported, str):

@@ -103,7 +103,7 @@ class JobList:
         self._jobs |= {job.tag: job for job in jobs}
         self.write()
 
-    def take_out(self, *tags: str) -> None:
+    def remove(self, *tags: str) -> None:
         for tag in tags:
             self._jobs.pop(tag, None)
         self.write()
@@ -158,7 +158,7 @@ class BatchMode(Enum):
     """it has them cancelled first, and then does as `FETCH`"""
 
     @property
-    def asks(self) -> bool:
+    def calls_models(self) -> bool:
         return self in (BatchMode.WAIT, BatchMode.SUBMIT)
 
 
