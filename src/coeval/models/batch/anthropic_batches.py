@@ -41,7 +41,7 @@ _CHUNK = 1 << 18
 
 
 class _MessageCounts(msgspec.Struct):
-    """Of requests. Their sum is the size of the batch; all stand at ``processing`` until the batch ends."""
+    """Counts of requests. Their sum is the size of the batch; all are ``processing`` until the batch ends."""
 
     processing: int = 0
     succeeded: int = 0
@@ -105,9 +105,9 @@ _read_custom_id = foreign.make_decoder(_SubmittedLine)
 class MessageBatches:
     """The batches of a workspace.
 
-    Anthropic stores nothing that would tell one batch from another but the custom ids, and tells these with
-    the results, when all has ended. So a batch whose id was lost is known by its size and time at first,
-    which makes it a candidate and no more, and for certain only once it has ended.
+    Anthropic stores nothing that distinguishes batches but the custom ids, and discloses these with the
+    results, at the end. So a batch whose id was lost is at first only a candidate, by its size and time,
+    and certain once it has ended.
     """
 
     limits = BatchLimits(requests=100_000, bytes=256_000_000 - len(_BEGIN) - len(_END))
@@ -166,7 +166,7 @@ class MessageBatches:
         return await self._http.read(_job_path(job_id), _MessageBatch, "a message batch")
 
     async def _list_since(self, since_s: float) -> AsyncIterator[_MessageBatch]:
-        """The batches of the workspace, the latest first."""
+        """Yield the workspace's batches since a time, the latest first."""
         async for page in self._http.read_pages(f"{_PATH}?limit={PAGE}", _MessageBatchPage, "after_id"):
             for batch in page.data:
                 if is_made_before(batch.created_at, since_s):
@@ -174,8 +174,8 @@ class MessageBatches:
                 yield batch
 
     async def _holds_job(self, batch: _MessageBatch, job: BatchJob) -> bool:
-        """Whether a batch that has ended is that job, by its custom ids: they are told for every request. One
-        of which no result can be read may be it: then what it cost is not known, either."""
+        """Check by the custom ids whether an ended batch is that job. If no result is readable, it may be:
+        then its cost is unknown, too."""
         if batch.results_url is None:
             return False  # results expire, and without them there is nothing to adopt
         into = job.lines.with_suffix(".part")
@@ -189,8 +189,8 @@ class MessageBatches:
             rmtree(into)
 
     def _results_path(self, batch: _MessageBatch) -> str:
-        """Where the host says that the results are; where the reference says if that is another host, as
-        behind a gateway, which is shown no key of this one."""
+        """Return the results' URL from the host, or the documented path if that is another host's, as behind
+        a gateway, which must not get this key."""
         url = batch.results_url
         if url is not None and _has_same_origin(url, self._http.url):
             return url
@@ -198,7 +198,7 @@ class MessageBatches:
 
 
 class _OneBody:
-    """A file of lines as one JSON body, piece by piece; a line feed stands nowhere but at a line's end."""
+    """Streams a file of lines as one JSON body; line feeds occur only at the ends of lines."""
 
     def __init__(self, lines: Path) -> None:
         self._lines = lines

@@ -1,7 +1,7 @@
-"""HTTP for batch interfaces: files as large as they are, from disk and to disk, errors from the one tree.
+"""HTTP for batch interfaces: large files streamed from and to disk, errors from the one tree.
 
-It stands beside the wire on which models are asked, not on it: what is sent here is rare and large, waits for
-no turn, and is counted in no ceiling. aiohttp streams it; this module is imported where a batch is in use.
+Separate from the wire that models are called on: these requests are rare and large, wait for no slot, and
+count in no quota. aiohttp streams them; this module is imported when a batch is in use.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CHUNK = 1 << 20
 
 
 async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> HttpReply:
-    """The answer; of one that goes to disk, without its body."""
+    """Read a reply; one that goes to disk comes without its body."""
     headers, body = read_headers(response), Body()
     if into is None or not 200 <= response.status < 300:
         async for piece in response.content.iter_any():
@@ -99,7 +99,7 @@ MOST_PAGES: Final = 1_000
 
 
 class UploadForm(NamedTuple):
-    """A form (multipart/form-data) that a file is sent in: ``fields``, then the file as the part ``name``."""
+    """A multipart/form-data upload: ``fields``, then the file as the part ``name``."""
 
     fields: Mapping[str, str]
     file: Path
@@ -124,7 +124,7 @@ T = TypeVar("T")
 
 
 def read_answer(body: bytes, kind: type[T], what: str) -> T:
-    """An answer of the interface in its shape; Unreadable where it has another."""
+    """Decode a reply; Unreadable if it is not ``what``."""
     try:
         return decode(body, kind)
     except Undecodable as error:
@@ -132,7 +132,7 @@ def read_answer(body: bytes, kind: type[T], what: str) -> T:
 
 
 class ListPage(Protocol):
-    """A page of a list; ``next`` is what the host calls the one after it."""
+    """A page of a list; ``next`` is the host's name for the next one."""
 
     @property
     def next(self) -> str | None: ...
@@ -142,22 +142,21 @@ PageT = TypeVar("PageT", bound=ListPage)
 
 
 class BatchHttp:
-    """What a provider's batch interface is asked through, at one endpoint.
+    """Sends the requests of a provider's batch interface, at one endpoint.
 
-    A ``path`` is appended to ``url`` as it stands; an absolute URL is asked as it is, and shown the
-    credentials only where it leads to the same scheme, host and port: what a host answers cannot lead them
-    away. What may be sent again after a failure that passes is, as live requests are: with pauses, and the
-    longer ones that the host asks for. All methods raise a ModelError where that comes to nothing; what it
-    quotes holds no credential.
+    A ``path`` is appended to ``url`` unchanged. An absolute URL is used as it is, and gets the credentials
+    only at the same scheme, host and port: no reply can lead them elsewhere. Passing failures are retried
+    as those of live requests are: with pauses, longer ones if the host asks for them. All methods raise a
+    ModelError if that fails, whose quotes are redacted.
 
     Parameters
     ----------
     endpoint:
-        the base URL, who asks there, and its redactor; its limiter is not used.
+        the base URL, the credential, and its redactor; its limiter is not used.
     sleep, rng:
         how to wait, and what spreads retries.
     explain:
-        `Dialect.explain` of the host: some say by a 400 that a key is none.
+        the host's `Dialect.explain`: some report an invalid key by a 400.
     """
 
     def __init__(
@@ -177,7 +176,6 @@ class BatchHttp:
 
     @property
     def redactor(self) -> Redactor:
-        """What takes credentials out of what this host says."""
         return self._endpoint.redactor
 
     async def send(
@@ -190,24 +188,23 @@ class BatchHttp:
         repeatable: bool | None = None,
         is_busy: Callable[[bytes], bool] | None = None,
     ) -> HttpReply:
-        """A 2xx answer with its headers, whose names are lower-case.
+        """Send a request until it gets a 2xx reply, whose header names are lower-case.
 
-        ``headers`` go before those of the endpoint. A file is sent as a stream with its length, an iterable
-        in chunks unless ``headers`` have a Content-Length. What is not ``repeatable`` is sent again only
-        where it was not received, or was turned away by 429; None: everything but POST and PATCH is.
-        ``is_busy`` tells by the body of a 400 whether it stands for what another host says by 429:
-        RateLimited.
+        ``headers`` replace those of the endpoint. A file is streamed with its length, an iterable in
+        chunks unless ``headers`` have a Content-Length. A request that is not ``repeatable`` is retried
+        only if it was not received or got 429; None: all but POST and PATCH are repeatable. ``is_busy``
+        reads from the body of a 400 whether it means what other hosts say by 429: RateLimited.
         """
         again = method in _REPEATABLE if repeatable is None else repeatable
         return await self._send_with_retries(_Sending(method, path, content, headers, again, is_busy))
 
     async def read(self, path: str, kind: type[T], what: str) -> T:
-        """What a GET gives; raises Unreadable where it is not ``what``."""
+        """Decode the reply to a GET; Unreadable if it is not ``what``."""
         return read_answer((await self.send("GET", path)).body, kind, what)
 
     async def read_pages(self, path: str, kind: type[PageT], after: str) -> AsyncIterator[PageT]:
-        """The pages of a list, read as by `read`, until one names no next one, `MOST_PAGES` of them;
-        ``after`` is the parameter that asks for it, beside those that ``path`` has."""
+        """Yield the pages of a list until one names no next page, at most `MOST_PAGES`; ``after`` is the
+        parameter for the next page, besides those in ``path``."""
         token = ""
         for _ in range(MOST_PAGES):
             page = await self.read(f"{path}{token}", kind, "a page of a list")
@@ -217,16 +214,16 @@ class BatchHttp:
             token = f"&{after}={quote(page.next, safe='')}"
 
     async def download(self, path: str, into: Path) -> None:
-        """Write what a GET gives to a file, which takes the place of any that is there. A body that is cut
-        off is an error, and asked for anew from its beginning."""
+        """Write the reply to a GET to a file, replacing any. A body that is cut off is an error, and
+        downloaded again from its beginning."""
         await self._send_with_retries(_Sending("GET", path, None, _NOTHING, repeatable=True), into)
 
     async def pause(self, seconds: float) -> None:
-        """Wait for what the host has yet to do."""
+        """Wait for work of the host."""
         await self._sleep(seconds)
 
     async def aclose(self) -> None:
-        """End it for good."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
@@ -285,7 +282,7 @@ class BatchHttp:
         return Fault(error, again and in_time and (sending.repeatable or reply.status == 429))
 
     def _make_route(self, sending: _Sending) -> tuple[RequestRoute, bool]:
-        """How to get there, and whether the endpoint's credentials are shown there."""
+        """Make the route of a request; also return whether it carries the endpoint's credentials."""
         endpoint = self._endpoint
         headers = CIMultiDict(endpoint.headers)
         if "://" not in sending.path:
@@ -331,7 +328,7 @@ class BatchHttp:
 
 
 def _make_upload(content: Content | None, opened: AsyncExitStack) -> Any:
-    """What aiohttp sends; files are closed with ``opened``."""
+    """Make what aiohttp sends; files are closed with ``opened``."""
     if isinstance(content, Path):
         return opened.enter_context(_open_file(content))
     if not isinstance(content, UploadForm):

@@ -1,5 +1,5 @@
-"""What is known of every batched request of a folder (parked, submitted, answered, lost), and the queue in
-which those of one model wait for a job."""
+"""The index of a folder's batched requests (parked, submitted, answered, lost), and the queue in which those
+of one model wait for a job."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A ModelError by the name of its class; ``field`` is that of a `FieldRejected`."""
+    """A ModelError by its class name; ``field`` is that of a `FieldRejected`."""
 
     kind: str
     message: str
@@ -45,7 +45,7 @@ class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(type(error).__name__, str(error), error.status, error.retry_advised, field, error.usage)
 
     def make_error(self) -> ModelError:
-        """The error itself, to be raised as if it came now."""
+        """Make the error again, as if it came now."""
         kind = _KINDS.get(self.kind, ModelError)
         if issubclass(kind, FieldRejected):
             return kind(self.message, field=self.field, status=self.status)
@@ -55,7 +55,7 @@ class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a request, priced and freed of credentials, or the error that it ended in."""
+    """A request's answer, priced and redacted, or the error that it ended in."""
 
     id: str
     completion: Completion | None = None
@@ -81,25 +81,25 @@ ID_BYTES = 16
 
 
 def lines_path(folder: Path, tag: str) -> Path:
-    """The requests of a job, as its provider takes them."""
+    """Return the path of a job's requests, as its provider takes them."""
     return folder / f"{tag}.jsonl"
 
 
 def ids_path(folder: Path, tag: str) -> Path:
-    """Their ids, 16 bytes each, in the order of the lines."""
+    """Return the path of their ids, 16 bytes each, in the order of the lines."""
     return folder / f"{tag}.ids"
 
 
 def results_path(folder: Path, tag: str) -> Path:
-    """What came of them, an `BatchOutcome` a line, in any order."""
+    """Return the path of a job's results, a `BatchOutcome` a line, in any order."""
     return folder / f"{tag}.results.jsonl"
 
 
 class ParkedFile:
-    """Requests that wait to be submitted as one job: their lines, and beside them their ids.
+    """Parked requests that will be submitted as one job: a file of lines, and one of ids.
 
-    ``usd`` is the money held for them, ``dearest_usd`` the most for one. Nothing of it counts
-    before a job is written down for it.
+    ``usd`` is the money held for them, ``dearest_usd`` the most for one. The files count only once a job
+    is recorded for them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -116,10 +116,7 @@ class ParkedFile:
             raise store_error("write to", folder, error) from error
 
     def add(self, key: bytes, line: bytes, phase: str, usd: float) -> None:
-        """Take one more request.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Add a request; StoreError if the disk refuses."""
         try:
             self._lines.write(line)
             self._ids.write(key)
@@ -132,10 +129,7 @@ class ParkedFile:
         self.phases[phase] += 1
 
     def close(self) -> None:
-        """Nothing more comes; all of it is on disk when this returns.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Flush both files to disk and close them; StoreError if the disk refuses."""
         try:
             for file in (self._lines, self._ids):
                 file.flush()
@@ -145,7 +139,7 @@ class ParkedFile:
             raise store_error("write to", self.folder, error) from error
 
     def discard(self) -> None:
-        """It was not to be."""
+        """Close and delete both files."""
         self._lines.close()
         self._ids.close()
         lines_path(self.folder, self.tag).unlink(missing_ok=True)
@@ -159,10 +153,10 @@ _OURS = (".ids", ".jsonl", ".tmp")
 
 
 class BatchIndex:
-    """The folder ``batches/`` and the list of jobs beside it, for the only process that writes them.
+    """The folder ``batches/`` and its list of jobs, for the only process that writes them.
 
-    Of each request it keeps where its answer stands, some 150 bytes; texts are read from disk when a record
-    is made of them. A result that was collected is kept until `clear`.
+    For each request it keeps the position of its answer, some 150 bytes; texts are read from disk when a
+    record is made. A collected result is kept until `remove_jobs`.
     """
 
     def __init__(self, folder: Path, jobs: Path) -> None:
@@ -176,7 +170,7 @@ class BatchIndex:
         self._load()
 
     def _load(self) -> None:
-        """Take in what an earlier process left; what it had not written down as a job was never sent."""
+        """Load what an earlier process left, and delete files without a recorded job: they were never sent."""
         known_paths = set[Path]()
         for job in self.jobs:
             paths = [make_path(self.folder, job.tag) for make_path in (lines_path, ids_path, results_path)]
@@ -202,9 +196,9 @@ class BatchIndex:
         return results_path(self.folder, _LIVE)
 
     def find_outcome(self, key: bytes) -> BatchOutcome | None:
-        """What came of a request; None where it was never asked, or is to be asked again.
+        """Find a request's outcome; None if it was never sent, or must be sent again.
 
-        Raises Pending: it waits; BatchLost: the job that it was in ended without it.
+        Raises Pending: it waits; BatchLost: its job ended without it.
         """
         if key not in self._table:
             return None
@@ -224,30 +218,29 @@ class BatchIndex:
             raise StoreError(f"{path} is damaged ({error}); what it held will be asked for again") from error
 
     def mark_waiting(self, key: bytes) -> None:
-        """A request waits from now on."""
         self._table[key] = None
 
     def mark_job_waiting(self, tag: str) -> None:
-        """All requests of a job wait."""
+        """Mark all requests of a job as waiting."""
         for key in self._read_ids(tag):
             self._table[key] = None
 
     async def release_waiting(self, tag: str) -> None:
-        """Those requests of a job that still wait may be asked anew."""
+        """Release a job's waiting requests, which may be sent again."""
         async for key in self._iterate_waiting(tag):
             del self._table[key]
 
     async def mark_lost(self, tag: str, reason: str) -> None:
-        """Those requests of a job that still wait will not be answered in this run."""
+        """Mark a job's waiting requests as lost for this run."""
         async for key in self._iterate_waiting(tag):
             self._table[key] = reason
 
     async def list_waiting(self, tag: str) -> set[str]:
-        """The ids of a job's requests that wait, as its provider knows them."""
+        """List the ids of a job's waiting requests, as its provider knows them."""
         return {key.hex() async for key in self._iterate_waiting(tag)}
 
     async def _iterate_waiting(self, tag: str) -> AsyncIterator[bytes]:
-        """A job's requests that wait: of a million, others have their turn between some and the next."""
+        """Iterate over a job's waiting requests, of up to a million, and let other tasks run in between."""
         for count, key in enumerate(self._read_ids(tag), 1):
             if not count % _BREATH:
                 await asyncio.sleep(0)
@@ -255,7 +248,7 @@ class BatchIndex:
                 yield key
 
     def index_results(self, tag: str) -> Iterator[BatchOutcome]:
-        """Know the collected results of a job from now on; yields each."""
+        """Index a job's collected results, and yield each."""
         return self._index_file(results_path(self.folder, tag))
 
     def _index_file(self, path: Path) -> Iterator[BatchOutcome]:
@@ -274,8 +267,8 @@ class BatchIndex:
         self._table[bytes.fromhex(outcome.id)] = position
 
     def store_live(self, outcome: BatchOutcome) -> None:
-        """Keep the answer to a batched request that was asked live after all: other parts of its record may
-        wait, and it is not to be paid for twice."""
+        """Store the answer to a batched request that was sent live after all: its record may wait for other
+        parts, and it must not be paid twice."""
         path = self._live_file
         if self._live is None:
             self._live = Appender(path)
@@ -296,13 +289,13 @@ class BatchIndex:
             raise store_error("read", path, error) from error
 
     def remove_job(self, tag: str) -> None:
-        """Take a job off the list, and its files from disk."""
+        """Remove a job from the list, and its files."""
         self.jobs.remove(tag)
         for make_path in (lines_path, ids_path, results_path):
             make_path(self.folder, tag).unlink(missing_ok=True)
 
     def remove_jobs(self, tags: Iterable[str]) -> None:
-        """Every record that could be made of what these jobs brought is on disk: keep it no longer."""
+        """Remove jobs of which every possible record is on disk."""
         for tag in tags:
             self.remove_job(tag)
         if not len(self.jobs):
@@ -324,10 +317,13 @@ LIVE_AGAIN = 20
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whose requests these are: the model by its name and its provider's, where it is asked, and through
-    what. ``read`` makes a `BatchOutcome` of an id, a status and a body, ``reported`` what may be shown of
-    what a host said; ``bodies`` are the refusals of the host under which bodies are made; ``keyless`` says
-    where a key is looked for, if none was found."""
+    """The model whose requests are batched: its name in the experiment and at the provider, its endpoint and
+    batch interface.
+
+    ``read`` makes a `BatchOutcome` of an id, a status and a body, ``redact`` what may be shown of a host's
+    text; ``bodies`` are the host's refusals under which bodies are made; ``keyless`` says where a key is
+    looked for, if none was found.
+    """
 
     name: str
     interface: str
@@ -343,9 +339,11 @@ class Source:
 
 @dataclass(slots=True)
 class BatchQueue:
-    """``full`` is called with each file that holds all that a job may; ``live_left`` requests may be asked
-    live in this round; ``refusal`` says why no more jobs are made of this model, ``limits`` how large they
-    may be."""
+    """One model's parked requests.
+
+    ``submit_file`` is called with each file that becomes a job; ``live_left`` requests may be sent live in
+    this round; ``refusal`` is why no more jobs are made of this model, ``limits`` how large they may be.
+    """
 
     source: Source
     index: BatchIndex
@@ -360,21 +358,21 @@ class BatchQueue:
 
     @property
     def parked(self) -> int:
-        """Requests that are in no job yet."""
+        """Return the number of requests that are in no job yet."""
         return 0 if self._filling is None else self._filling.requests
 
     def begin_round(self) -> None:
         self.live_left = LIVE_AGAIN
 
     def take_live_slot(self) -> bool:
-        """Whether a request that is asked again is asked live after all: there are few of these."""
+        """Take one of the round's few live retries; return whether there was one."""
         if self.limits.batches_only or not self.live_left:
             return False
         self.live_left -= 1
         return True
 
     def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
-        """Write a request down for the next job; its permit and its ``usd`` are held by now.
+        """Write a request to the file of the next job; its permit and ``usd`` are held already.
 
         Raises StoreError: the disk refuses.
         """
@@ -391,19 +389,19 @@ class BatchQueue:
         self.index.mark_waiting(key)
 
     def close_file(self) -> None:
-        """Make a job of what is parked."""
+        """Submit what is parked as a job."""
         if (file := self._filling) is not None:
             self._filling = None
             file.close()
             self.submit_file(self, file)
 
     def raise_if_refused(self) -> None:
-        """Raise why no more jobs are made of this model, if that is so."""
+        """Raise why no more jobs are made of this model, if so."""
         if self.refusal is not None:
             raise self.refusal
 
     async def refuse(self, reason: str) -> None:
-        """Make no more jobs of this model, for that reason; what is parked for one is lost."""
+        """Make no more jobs of this model; its parked requests are lost."""
         self.refusal = BatchLost(reason)
         if (file := self._filling) is not None:
             self._filling = None
@@ -412,7 +410,7 @@ class BatchQueue:
             self._discard_file(file)
 
     def discard(self) -> None:
-        """Nothing is sent any more: what is parked in no job was never asked."""
+        """Discard parked requests, which were never sent."""
         if (file := self._filling) is not None:
             self._filling = None
             self._discard_file(file)

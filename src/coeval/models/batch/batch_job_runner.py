@@ -1,4 +1,4 @@
-"""One batch job from its file to its results, whatever happens on the way."""
+"""Drives one batch job from its file to its results."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _BREATH = 500
 
 @dataclass(slots=True)
 class _Tally:
-    """What a provider gives for a job: requests that are answered, that failed, and that it says were never
-    carried out; ``left`` are those without a result, ``damaged`` counts the results nobody can read."""
+    """Counts a job's results: answered, failed and ``damaged`` (unreadable) ones; ``missing_ids`` have no
+    result, ``undone_ids`` were never processed, by the provider's word."""
 
     missing_ids: set[str]
     undone_ids: set[str]
@@ -60,7 +60,7 @@ class _Tally:
         self.first = self.first or line
 
     def count_result(self, result: BatchReply) -> bool:
-        """Count a result; whether it is the outcome of a request that had none."""
+        """Count a result; return whether it is the first outcome of its request."""
         if result.custom_id not in self.missing_ids and result.custom_id not in self.undone_ids:
             return False
         self.missing_ids.discard(result.custom_id)
@@ -75,8 +75,8 @@ class _Tally:
         return True
 
     def count_unknown(self, progress: BatchProgress) -> int:
-        """Requests without a result that may have been carried out, and paid: all but those that the provider
-        says expired, were cancelled or failed."""
+        """Count the requests without a result that may have been processed and paid: all that the provider
+        does not report as expired, cancelled or failed."""
         left = len(self.missing_ids)
         if progress.state == "ended":
             may_be = left - min(left, max(0, (progress.failed or 0) - self.failed - len(self.undone_ids)))
@@ -85,7 +85,7 @@ class _Tally:
         return min(left, max(may_be, self.damaged))
 
     def count_outstanding(self, progress: BatchProgress) -> int:
-        """Results that the provider counts and has not given."""
+        """Count the results that the provider has counted and not given."""
         if progress.state == "ended":
             return len(self.missing_ids)
         errors = max(0, (progress.failed or 0) - self.failed - len(self.undone_ids))
@@ -93,7 +93,7 @@ class _Tally:
 
 
 class JobResults:
-    """The results of one job of a queue."""
+    """Writes and books the results of one job of a queue."""
 
     def __init__(self, queue: BatchQueue, job: PendingJob) -> None:
         self._source = queue.source
@@ -101,12 +101,12 @@ class JobResults:
         self._job = job
 
     async def write(self, progress: BatchProgress, *, last: bool) -> None:
-        """Write down what the provider has: whole or not at all, each of our requests once, the answers as
-        they are read live and without credentials. Fewer results than ``progress`` counts are taken at the
-        ``last`` look only.
+        """Write the provider's results, whole or not at all, one for each of our requests, decoded as live
+        answers are and redacted. Fewer results than ``progress`` counts are accepted only at the ``last``
+        attempt.
 
-        Raises ModelError: it cannot be had; a retryable one where there are fewer results than the provider
-        counts; StoreError: the disk refuses.
+        Raises ModelError: they cannot be had, a retryable one if there are fewer than counted; StoreError:
+        the disk refuses.
         """
         folder, job = self._index.folder, self._job
         into = folder / f"{job.tag}.part"
@@ -129,7 +129,7 @@ class JobResults:
             shutil.rmtree(into, ignore_errors=True)
 
     def _record_missing(self, progress: BatchProgress, tally: _Tally, *, last: bool) -> None:
-        """Write down of how many requests nobody knows what became, before the results are."""
+        """Record how many outcomes are unknown, before the results are written."""
         job = self._job
         if not last and (late := tally.count_outstanding(progress)):
             raise ServerFault(
@@ -143,16 +143,15 @@ class JobResults:
         self._index.jobs.put(job)
 
     def write_one(self, outcome: BatchOutcome) -> None:
-        """Write down what came of the only request of a job."""
+        """Write the outcome of a job's only request."""
         with replaced_whole(results_path(self._index.folder, self._job.tag)) as file:
             file.write(_ENCODE(outcome) + b"\n")
 
     async def book_and_index(self) -> int:
-        """Book what was written, and know it; how many these are. What may have been carried out besides is
-        booked as perhaps spent. It may be ended at any place, and is safe to be done anew: a job is booked
-        once.
+        """Book and index the written results; return their number. Requests of unknown outcome are booked as
+        perhaps spent. Safe to repeat after a crash: a job is booked once.
 
-        Raises StoreError: it cannot be read, or the account not be written.
+        Raises StoreError: results cannot be read, or the account not written.
         """
         meter = self._source.meter
         bill, count = meter.open_bill(), 0
@@ -174,7 +173,7 @@ class JobResults:
         return count
 
     def book_as_lost(self) -> None:
-        """Book the job as carried out and perhaps paid, with all that was held for it.
+        """Book all that was held for the job as perhaps spent.
 
         Raises StoreError: the account cannot be written.
         """
@@ -187,7 +186,7 @@ class JobResults:
 
 
 def _may_be_billed(outcome: BatchOutcome) -> bool:
-    """Whether there was an answer, of which nobody can read what it took."""
+    """Check whether there was an answer, whose usage nobody can read."""
     status = outcome.error.status if outcome.error is not None else None
     return status is None or status < 400
 
@@ -214,7 +213,7 @@ LONGEST_PUT_OFF = 20
 
 
 class JobEnd(Enum):
-    """How it ended."""
+    """How a job's runner ended."""
 
     COLLECTED = auto()
     RELEASED = auto()
@@ -226,8 +225,8 @@ class JobEnd(Enum):
 
 
 class BatchJobRunner:
-    """Carries ``job``, of ``queue``; ``tell`` is told what a user should know, ``busy`` says whether other
-    jobs of the model are under way. ``looked``: its provider has been asked how it stands."""
+    """Drives one batch job of ``queue`` to its end. ``tell``: user message sink; ``has_other_jobs``: True
+    while other jobs of the model are submitted. ``looked``: its provider has been asked for its status."""
 
     def __init__(
         self,
@@ -251,8 +250,8 @@ class BatchJobRunner:
         self._results = JobResults(queue, job)
 
     async def run(self, *, fresh: bool) -> JobEnd:
-        """Bring the job to its end. ``fresh``: its provider has not been told of it yet. Whoever wants a job
-        cancelled that was to be cancelled before gives it up, unless it has ended by now.
+        """Drive the job to its end. ``fresh``: its provider has not received it yet. A second request to
+        cancel gives up a job that has not ended.
 
         Raises StoreError: the disk refuses.
         """
@@ -265,8 +264,9 @@ class BatchJobRunner:
             return await self._give_up(error) if self._gives_up else self._leave_on_list(error)
 
     async def _drive(self, *, fresh: bool) -> JobEnd:
-        """
-        Raises ModelError: it cannot be known how it ends; StoreError: the disk refuses.
+        """Submit, wait and collect until the job ends.
+
+        Raises ModelError: its end cannot be known; StoreError: the disk refuses.
         """
         look = not fresh
         while not results_path(self._index.folder, self.job.tag).exists():
@@ -285,7 +285,7 @@ class BatchJobRunner:
         return await self._book_results(fresh=fresh)
 
     async def _submit(self, *, look: bool) -> JobEnd | None:
-        """Have the job made, once; its end where it does not come about. ``look``: it may have been made."""
+        """Submit the job exactly once; return its end if that fails. ``look``: it may exist already."""
         waits = self._pace.pauses()
         counted = 0
         while True:
@@ -325,8 +325,8 @@ class BatchJobRunner:
         return None
 
     async def _find_refused(self) -> str | None:
-        """The id of a job that was refused, and made all the same: it is looked for as one whose id was lost.
-        A host that refuses that, too, has no batches, or none for this key."""
+        """Find a job that was made although its submission was refused. A host that refuses the search, too,
+        has no batches for this key."""
         try:
             return await self._find_until_listed()
         except ModelError as error:
@@ -335,7 +335,7 @@ class BatchJobRunner:
             return None
 
     async def _leave_unsubmitted(self) -> JobEnd:
-        """It was never made, and nobody wants it made now."""
+        """End a job that was never made, in a mode that submits nothing."""
         if self._mode is BatchMode.CANCEL:
             self._tell(f"{self.job.label} was never submitted, and will not be")
             return await self._release_requests()
@@ -343,7 +343,7 @@ class BatchJobRunner:
         return JobEnd.LEFT
 
     async def _request_cancel(self) -> NotFound | None:
-        """Have the job cancelled; what its provider says where it knows of none."""
+        """Ask the provider to cancel the job; return its error if it does not know the job."""
         try:
             await cancel_job(self._api, self.job.id or "")
         except NotFound as unknown:
@@ -359,7 +359,7 @@ class BatchJobRunner:
         return None
 
     async def _find_until_listed(self) -> str | None:
-        """The id of a job that may have been made, looked for until it would be listed.
+        """Find the id of a job that may exist, until it would be listed.
 
         Raises ModelError: it cannot be looked for, and so not be submitted either.
         """
@@ -387,7 +387,7 @@ class BatchJobRunner:
         raise AssertionError("unreachable: pauses have no end")
 
     def _exceeds_queue(self, error: ModelError) -> bool:
-        """Whether a job alone is more than its provider takes at once, by a 400 that says so."""
+        """Check whether a 400 says that this job alone is more than its provider queues at once."""
         alone = (
             isinstance(error, RateLimited)
             and error.status == HTTPStatus.BAD_REQUEST
@@ -401,7 +401,8 @@ class BatchJobRunner:
         return self.job.as_submitted(lines, (*others, *self.job.refused))
 
     async def _postpone(self, error: ModelError) -> None:
-        """Too much of this model is under way: it is submitted again when something of it has ended."""
+        """Wait until another job of this model has ended, since too much is running; then it is submitted
+        again."""
         job = self.job
         if job.id is not None:
             job.refused.append(job.id)
@@ -414,9 +415,9 @@ class BatchJobRunner:
                 return
 
     async def _wait_until_ended(self) -> BatchProgress:
-        """Look at the job until it has ended.
+        """Check the job until it has ended.
 
-        Raises ModelError: it cannot be looked at, or goes on for too long.
+        Raises ModelError: its status cannot be had, or it runs too long.
         """
         failures = 0
         for pause in self._pace.pauses():
@@ -438,7 +439,7 @@ class BatchJobRunner:
         raise AssertionError("unreachable: pauses have no end")
 
     def _raise_if_too_old(self) -> None:
-        """Raise ServerFault where a job that has not ended is not waited for any longer."""
+        """Raise ServerFault if a job that has not ended is not waited for any longer."""
         since = self.job.submitted_at or self.job.written_at
         if self._gives_up:
             raise ServerFault("it has not ended since it was to be cancelled")
@@ -464,8 +465,8 @@ class BatchJobRunner:
         self._index.jobs.put(job)
 
     async def _collect_results(self, progress: BatchProgress) -> None:
-        """Write the results down, whole or not at all. Where they are fewer than their provider counts, they
-        are looked at again, and the last time taken as they are."""
+        """Write the results, whole or not at all. While they are fewer than the provider counts, retry; the
+        last time, accept them as they are."""
         waits = self._pace.pauses()
         for left in reversed(range(COLLECTIONS)):
             try:
@@ -479,7 +480,8 @@ class BatchJobRunner:
                 return
 
     async def _book_results(self, *, fresh: bool) -> JobEnd:
-        """Know what was collected. What a job of an earlier start lacks is asked again in this one."""
+        """Book and index what was collected. Requests missing in an earlier start's job are sent again in
+        this one."""
         job, count = self.job, await self._results.book_and_index()
         if lacking := job.requests - count:
             undone = lacking - job.unknown
@@ -495,7 +497,7 @@ class BatchJobRunner:
         return JobEnd.COLLECTED
 
     async def _split(self, error: ModelError) -> JobEnd:
-        """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
+        """Release the requests for smaller jobs: the host takes less at once than its provider says."""
         job = self.job
         if job.requests == 1:
             for only in await self._index.list_waiting(job.tag):
@@ -510,7 +512,7 @@ class BatchJobRunner:
         return await self._release_requests()
 
     async def _end_refused(self, error: ModelError | None) -> JobEnd:
-        """The provider refused it whole: nothing of it is paid."""
+        """End a job that the provider refused whole, of which nothing is paid."""
         reason = self.queue.source.redact(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
             return await self._split(error)
@@ -583,7 +585,7 @@ def _is_id(job_id: str) -> bool:
 
 
 def _describe_unknown(job: PendingJob) -> str:
-    """Results that are missing though their requests may have been carried out, in words."""
+    """Describe missing results whose requests may have been processed."""
     damage = f" ({job.damage})" if job.damage else ""
     return (
         f"{pluralize(job.unknown, 'request')} without a result{damage}: they may have been paid, count as "

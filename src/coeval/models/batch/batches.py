@@ -1,4 +1,4 @@
-"""All batch jobs of a folder: submitted as they fill, watched, collected, given up; and the model that waits
+"""All batch jobs of a folder (submitted as they fill, polled, collected, given up), and the model that waits
 for them."""
 
 from __future__ import annotations
@@ -65,20 +65,12 @@ _LOOK_S = 0.1
 
 
 class Batches:
-    """Made when a session begins; `queue` for each model that is batched, then `take_up` what an earlier
-    start has left. `more` is the end of a round, `aclose` of the session: jobs go on at their providers.
+    """The batch jobs of a session: `open_queue` for each batched model, then `resume_jobs` of earlier starts.
+    `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers.
 
-    Parameters
-    ----------
-    folder, jobs:
-        where requests and results lie, and the list of jobs: see `BatchIndex`.
-    tell:
-        told in a sentence what becomes of jobs.
+    ``folder`` and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job.
 
-    Raises
-    ------
-    StoreError
-        what an earlier start has left cannot be read.
+    Raises StoreError: what an earlier start left cannot be read.
     """
 
     def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
@@ -96,25 +88,25 @@ class Batches:
         """Called when a job's runner has ended."""
 
     def __contains__(self, name: str) -> bool:
-        """Whether a model is asked by jobs, or was: what is in them is not asked for twice."""
+        """Check whether a model has batched phases, or had: what is in jobs is not requested twice."""
         return bool(self.parked_phases(name)) or any(job.name == name for job in self.index.jobs)
 
     def parked_phases(self, name: str) -> frozenset[Purpose]:
-        """The phases in which requests of a model are put into jobs from now on."""
+        """Return the phases in which a model's requests are put into jobs."""
         return self._batching.phases.get(name, frozenset())
 
     @property
     def calls_models(self) -> bool:
-        """Whether anything is asked of models, by jobs or live."""
+        """Check whether this session calls models, by jobs or live."""
         return self._batching.mode.calls_models
 
     def open_queue(self, source: Source) -> BatchQueue:
-        """Where a model's requests are parked."""
+        """Open the queue that parks a model's requests."""
         queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit_file)
         return queue
 
     async def resume_jobs(self) -> None:
-        """Go on with the jobs that an earlier start has left, of models that are here now."""
+        """Resume the jobs of earlier starts whose models are open now."""
         self.begin_round()
         for job in self.index.jobs:
             queue = self._queues.get(job.name)
@@ -128,30 +120,29 @@ class Batches:
             self._start_runner(queue, job, fresh=False)
 
     def list_uncollected(self) -> list[PendingJob]:
-        """Those that are not collected."""
         return [job for job in self.index.jobs if job.state != "collected"]
 
     def pop_short_jobs(self) -> list[PendingJob]:
-        """Jobs collected since this was last called of which results are missing that may have been paid."""
+        """Return, once, the collected jobs that lack results which may have been paid."""
         jobs, self._short_jobs = self._short_jobs, []
         return jobs
 
     def begin_round(self) -> None:
-        """What has been collected by now can be made records of."""
+        """Begin a round, in which records are made of what has been collected."""
         self._has_results = False
         self._usable = [job.tag for job in self.index.jobs if job.state == "collected"]
         for queue in self._queues.values():
             queue.begin_round()
 
     def submit_parked(self, name: str | None = None) -> None:
-        """Make jobs of what is parked: of one model, or of all."""
+        """Submit what is parked, for one model or all."""
         for queue in self._queues.values():
             if name in (None, queue.source.name):
                 queue.close_file()
 
     def submit_for_money(self) -> Held:
-        """Requests wait for money that others hold who are parked: submit these, unless they are few and jobs
-        that hold more are under way. What may be waited for."""
+        """Submit parked requests that hold money others wait for, unless they are few and running jobs hold
+        more. Return how long the rest stays held."""
         under_way = sum(runner.job.requests for runner in self._runners.values())
         for queue in self._queues.values():
             if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
@@ -162,12 +153,12 @@ class Batches:
         return Held.BY_JOBS if waits else Held.FOR_GOOD
 
     def remove_recorded(self) -> None:
-        """All that could be made of what the last round began with is on disk."""
+        """Remove the jobs that the last round began with: their records are on disk."""
         self.index.remove_jobs(self._usable)
 
     async def wait_for_results(self) -> bool:
-        """Submit what is parked and wait until something has come back; False where nothing will. Where
-        nobody wants to wait for it, only until each job is submitted and has been looked at.
+        """Submit what is parked, and wait for results; False if none will come. In a mode that does not wait,
+        return once each job was submitted and checked.
 
         Raises StoreError: the disk refuses.
         """
@@ -184,7 +175,7 @@ class Batches:
         return self._has_results
 
     async def aclose(self) -> None:
-        """Look after nothing any more; what is in no job is forgotten."""
+        """Stop polling; forget requests that are in no job."""
         for queue in self._queues.values():
             queue.discard()
         for task in self._runners:
@@ -195,7 +186,7 @@ class Batches:
         self.index.close()
 
     def _submit_file(self, queue: BatchQueue, file: ParkedFile) -> None:
-        """Write down that a job is about to be submitted, then have it carried."""
+        """Record a job before it is submitted, then start its runner."""
         source = queue.source
         job = PendingJob(
             tag=file.tag,
@@ -248,10 +239,12 @@ async def cancel_jobs(
     *,
     gives_up: bool = False,
 ) -> int:
-    """Ask each job's provider to do no more of it; how many could not be cancelled, and stay. What a job has
-    done by then is collected by whoever submitted it. One that its provider knows no more, or that was to be
-    cancelled before, is given up, as all are that somebody ``gives_up``: it leaves the list of the folder,
-    which nobody else writes meanwhile, and counts as perhaps spent. ``tell`` is told what became of each.
+    """Ask each job's provider to cancel it; return how many could not be cancelled, and stay. Whoever
+    submitted a job collects what it has done.
+
+    A job that its provider does not know, or that was to be cancelled before, is given up, as all are if
+    ``gives_up``: it leaves the folder's list, which nobody else writes meanwhile, and counts as perhaps
+    spent. ``tell`` gets a sentence on each.
 
     Raises StoreError: the folder cannot be read or written.
     """
@@ -288,7 +281,7 @@ def _open_index(folder: RunDir) -> BatchIndex:
 
 
 def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
-    """Take it off the list; all that was held for it is perhaps spent."""
+    """Remove a job from the list, and book all that was held for it as perhaps spent."""
     accounts = AccountFile(folder.usage)
     accounts.load()
     row = accounts.rows.get(job.name)
@@ -300,9 +293,9 @@ def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
 
 
 async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
-    """
-    Raises ModelError: its provider does not cancel it; UsageError: it cannot be asked: there is no key, or
-    nobody knows whether it was submitted.
+    """Ask a job's provider to cancel it.
+
+    Raises ModelError: the provider refuses; UsageError: it cannot be asked, without a key or a job id.
     """
     if job.id is None:
         raise UsageError("whether it was submitted is not known")
@@ -326,17 +319,17 @@ async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
 
 
 class BatchedModel(HostedModel):
-    """Asks as a `HostedModel` does: the same bodies, what the host refuses left out of them, errors by the
-    same names. But a request of a phase that is batched is parked for the next job, which raises Pending,
-    and answered from what jobs have brought when it is asked again.
+    """A hosted model some of whose phases go by batch jobs. Their requests are parked for the next job, which
+    raises Pending, and answered from collected results when they are made again.
 
-    Its id holds what it is about and its body: an answer is never taken for that to another question.
+    Bodies and errors are those of live requests. A request's id hashes its `CallId` and body: no answer
+    can be taken for another request's.
     """
 
     def join_batches(self, batches: Batches, address: ModelAddress, meter: Meter) -> BatchHttp:
-        """Park requests with ``batches``, by what is to be closed in the end.
+        """Park requests with ``batches``; return the HTTP client to close in the end.
 
-        Raises UsageError: the host's batches need a setting that is not there.
+        Raises UsageError: the host's batches need a setting that is missing.
         """
         from coeval.models.batch.batch_http import BatchHttp
 
@@ -367,7 +360,8 @@ class BatchedModel(HostedModel):
         return http
 
     async def is_listed(self) -> bool:
-        """As a `HostedModel`; one that is served in batches only is taken for listed where jobs can be."""
+        """Check the list as `HostedModel`; a model served in batches only counts as listed if jobs can be
+        made."""
         api = self._queue.source.api
         if not (self._parked and api.limits.batches_only) or self._admission.refusal() is not None:
             return await super().is_listed()
@@ -380,11 +374,11 @@ class BatchedModel(HostedModel):
         return self._complete_once(request)  # a job has no order in which one request could go first
 
     def _bypass_cache(self, request: Request) -> Request:
-        """As it is: the body is what its answer is found by."""
+        """Leave the body alone: its answer is found by it."""
         return request
 
     def _restore_refusals(self, earlier: Iterable[HostRefusals]) -> None:
-        """Take over what the host had refused when earlier starts wrote requests down."""
+        """Restore what the host had refused when earlier starts parked requests."""
         for refusals in earlier:
             if refusals not in self._bodies:
                 self._bodies.append(refusals)
@@ -395,7 +389,7 @@ class BatchedModel(HostedModel):
             self._host = self._plain_host.with_other_limit_field(self._spec.model)
 
     async def _complete_once(self, request: Request) -> Completion:
-        """As a `HostedModel`; what a job brought, or holds, counts whatever the host has refused since."""
+        """Complete as `HostedModel`, but prefer what a job brought, whatever the host has refused since."""
         if request.purpose in BATCH_PHASES and request.call is not None:
             now = HostRefusals(
                 tuple(sorted(self._refused_schemas)), tuple(sorted(self._refused_fields)), self._limit_renamed
@@ -411,7 +405,7 @@ class BatchedModel(HostedModel):
     def _find_answer_under(
         self, refusals: HostRefusals, about: CallId, request: Request
     ) -> Completion | None:
-        """The answer that jobs have brought to a request as it was made while that was refused.
+        """Find the answer to a request as it was encoded under earlier refusals.
 
         Raises Gap: it waits, or its job ended without it.
         """
@@ -459,9 +453,9 @@ class BatchedModel(HostedModel):
         raise Pending(f"{about} waits for a batch job")
 
     async def _park_request(self, key: bytes, request: Request, body: bytes) -> None:
-        """Hold what the request takes of ceilings and budgets, and write it down for the next job.
+        """Hold a request's permit and money, and write it to the file of the next job.
 
-        Raises Gap: that is not allowed, or no more jobs are made of this model.
+        Raises Gap: a quota or budget does not allow it, or no more jobs are made of this model.
         """
         queue = self._queue
         queue.raise_if_refused()
@@ -480,7 +474,7 @@ class BatchedModel(HostedModel):
         queue.park(key, body, request.purpose, usd)
 
     def _read_outcome(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:
-        """What came of a request of a job, as it would be read live; priced and freed of credentials."""
+        """Decode the outcome of a request in a job as live replies are, priced and redacted."""
         redactor = self._endpoint.redactor
         where = f"a batch of {self.name}"
         try:
@@ -504,7 +498,7 @@ class BatchedModel(HostedModel):
 
 
 def _describe_missing_key(address: ModelAddress) -> str:
-    """Where a key may stand, for one who has none; empty where there is one, or none is meant to be."""
+    """Say where a key is looked for, if none was found and one is expected; else ''."""
     if address.signer is not None or not address.host.key_env:
         return ""
     variables = " or ".join(address.host.key_env)
@@ -512,5 +506,5 @@ def _describe_missing_key(address: ModelAddress) -> str:
 
 
 def _hash_request(about: CallId, body: bytes) -> bytes:
-    """16 bytes that no other request has: another body is another question."""
+    """Return a request's unique id of 16 bytes: another body is another request."""
     return blake2b(about.custom_id.encode() + body, digest_size=16).digest()

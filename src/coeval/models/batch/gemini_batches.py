@@ -1,7 +1,7 @@
-"""The Gemini API's batches: a file of requests is uploaded, a job made of it, and its results are a file.
+"""The Gemini API's batches: requests are uploaded as a file, and a job's results are a file.
 
 Source: Google's reference of `batches` and `files` (v1beta) and its guide to the Batch API, November 2026,
-and what `google-genai` sends. A job expires after two days, and of an expired one there is nothing.
+and what `google-genai` sends. A job expires after two days, without any results.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _CODES: Mapping[int, tuple[str, int]] = {
 
 
 class GoogleError(msgspec.Struct, frozen=True):
-    """google.rpc.Status; ``code`` is one of google.rpc.Code, or an HTTP status."""
+    """A google.rpc.Status; ``code`` is a google.rpc.Code or an HTTP status."""
 
     code: int = 2
     message: str = ""
@@ -74,12 +74,12 @@ class GoogleError(msgspec.Struct, frozen=True):
 
 
 def map_state(word: str) -> BatchState:
-    """``JOB_STATE_…`` or ``BATCH_STATE_…``."""
+    """Map ``JOB_STATE_…`` or ``BATCH_STATE_…`` to a state."""
     return _STATES.get(word.partition("_STATE_")[2], "running")
 
 
 def make_job_error(error: GoogleError, redactor: Redactor) -> ModelError:
-    """Why a job failed; its words without credentials."""
+    """Make the error for why a job failed, redacted."""
     status, body = _encode_as_live(error)
     mapped: ModelError = error_from_status(status, b"", "", redactor)
     if isinstance(explain(status, body, redactor), AccessDenied):
@@ -90,15 +90,14 @@ def make_job_error(error: GoogleError, redactor: Redactor) -> ModelError:
 
 
 def make_failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
-    """What became of a request that failed, as it would have been answered live. One that was cancelled was
-    never carried out."""
+    """Make a failed request's reply, as if it had been sent live; a cancelled one was never processed."""
     if error.code == _CANCELLED:
         return BatchReply(custom_id, None, msgspec.json.encode(error))
     return BatchReply(custom_id, *_encode_as_live(error))
 
 
 def _encode_as_live(error: GoogleError) -> tuple[int, bytes]:
-    """The status and the body that the API answers with where it is asked live."""
+    """Return the status and body of the same error in live replies."""
     name, status = _CODES.get(error.code, ("", error.code if 400 <= error.code < 600 else 500))
     reported = {"message": error.message, "status": name, "details": error.details or []}
     return status, msgspec.json.encode({"error": {"code": status, **reported}})
@@ -109,7 +108,7 @@ _PAGE = 10
 
 
 class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
-    """JSON has texts for 64-bit numbers; each is None where it is not known."""
+    """Counts of requests. JSON has 64-bit numbers as text; None: unknown."""
 
     request_count: str | int | None = 0
     successful_request_count: str | int | None = 0
@@ -128,7 +127,7 @@ class _BatchMetadata(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Operation(msgspec.Struct, frozen=True):
-    """A batch, as google.longrunning tells of one."""
+    """A batch, as a google.longrunning operation."""
 
     name: str
     metadata: _BatchMetadata = _BatchMetadata()
@@ -183,7 +182,7 @@ class GeminiBatches:
         return read_answer(reply.body, _Operation, "a batch").name
 
     async def find(self, job: BatchJob) -> str | None:
-        """By the name, which is made of the tag."""
+        """Find a batch by its name, which contains the tag."""
         pages = self._http.read_pages(f"/batches?pageSize={_PAGE}", _OperationPage, "pageToken")
         async for page in pages:
             for batch in page.operations:
@@ -213,8 +212,7 @@ class GeminiBatches:
         return await self._http.read(f"/{quote(job_id)}", _Operation, "a batch")
 
     async def _upload(self, job: BatchJob) -> str:
-        """The name of the job's file at Google, where it stays for two days: an address for it is asked for,
-        and the file sent there."""
+        """Upload a job's file to the URL that Google returns; return its name, valid for two days."""
         above, _, version = self._http.url.rpartition("/")
         started = await self._http.send(
             "POST",

@@ -1,8 +1,8 @@
-"""Jobs made of files, at OpenAI, Azure OpenAI and Mistral: a file of requests is uploaded, a batch made of
-it, and its results are files again.
+"""Batch jobs made of files, at OpenAI, Azure OpenAI and Mistral: requests are uploaded as a file, and results
+are files again.
 
-Source: OpenAI's API reference (Files, Batch) and its guide to batches, November 2026. Hosts that copy it are
-asked the same at their own base URL.
+Source: OpenAI's API reference (Files, Batch) and its guide to batches, November 2026. Hosts that copy it
+are called the same way at their own base URL.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 
 class BatchPaths(NamedTuple):
-    """Where an interface stands below a base URL: what comes before each path, and what each query has."""
+    """Paths of an interface below a base URL: a prefix of each path, and the query of each."""
 
     before: str = ""
     query: str = ""
 
     def make_path(self, path: str, query: str = "") -> str:
-        """The path to ask at; it and ``query`` are quoted already."""
+        """Make a path; it and ``query`` are quoted already."""
         whole = "&".join(part for part in (self.query, query) if part)
         return f"{self.before}{path}" + (f"?{whole}" if whole else "")
 
@@ -93,8 +93,7 @@ _read_result = make_decoder(_Result)
 
 
 class FileBatches:
-    """What the jobs of an account have in common that are made of files; ``jobs`` is where they are below the
-    base URL."""
+    """What jobs made of files share; ``jobs`` is their path below the base URL."""
 
     request_url = "/v1/chat/completions"
     """The API that lines and jobs name, whatever the base URL is."""
@@ -106,7 +105,7 @@ class FileBatches:
         self._paths = self.paths(spec, settings)
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:  # noqa: ARG002
-        """Where files and jobs are, below the base URL."""
+        """Return the paths of files and jobs below the base URL."""
         return BatchPaths()
 
     async def cancel(self, job_id: str) -> None:
@@ -116,9 +115,9 @@ class FileBatches:
         return self._paths.make_path(f"{self.jobs}/{quote(job_id, safe='')}{below}")
 
     async def _upload(self, lines: Path) -> str:
-        """The id of a file of requests, once the host can make a job of it.
+        """Upload a file of requests; return its id once the host can make a job of it.
 
-        A file that is uploaded and not used costs nothing: it may be sent twice.
+        An uploaded file that is not used costs nothing: it may be sent twice.
         """
         form = UploadForm({"purpose": "batch"}, lines)
         reply = await self._http.send("POST", self._paths.make_path("/files"), form, repeatable=True)
@@ -136,14 +135,13 @@ class FileBatches:
         raise ServerFault(f"the host has not read the file of requests {file.id} yet; its status is {state}")
 
     async def _read_file_info(self, file_id: str) -> UploadedFile:
-        """What the host says of a file."""
+        """Read what the host says of a file."""
         return await self._http.read(self._file_path(file_id), UploadedFile, "a file")
 
     async def _read_results(
         self, into: Path, *file_ids: str | None
     ) -> AsyncIterator[BatchReply | DamagedResult]:
-        """The lines of the files of results and of errors that there are; ``into`` is the folder that they
-        are put in."""
+        """Download the files of results and errors that exist into the folder ``into``; yield their lines."""
         for file_id in filter(None, file_ids):
             async for reply in download_results(
                 self._http, self._file_path(file_id, "/content"), into, read_result
@@ -167,7 +165,8 @@ def read_result(line: bytes) -> BatchReply:
 
 
 def _read_live_status(error: msgspec.Raw) -> int | None:
-    """The status that an error without an answer would have had live; None where nothing was asked."""
+    """Read the status that an error without an answer would have live; None if the request was never
+    processed."""
     try:
         return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, UNKNOWN_ERROR)
     except Undecodable:
@@ -188,7 +187,7 @@ _NOT_NOW = ("token_limit_exceeded", "rate_limit_exceeded", "batch_limit_exceeded
 
 
 class _JobCounts(msgspec.Struct, frozen=True):
-    """Azure tells none, by null, of a job that is being looked at."""
+    """Counts of requests. Azure sends null while it validates a job."""
 
     total: int | None = None
     completed: int | None = None
@@ -231,7 +230,7 @@ class _RefusedBatch(msgspec.Struct, frozen=True):
 
 
 class OpenAiBatches(FileBatches):
-    """Batches of chat completions at one OpenAI-shaped host."""
+    """Batches of chat completions at one OpenAI-like host."""
 
     limits = BatchLimits(requests=50_000, bytes=200_000_000)
 
@@ -253,7 +252,7 @@ class OpenAiBatches(FileBatches):
         return read_answer(reply.body, _Batch, "a batch").id
 
     async def find(self, job: BatchJob) -> str | None:
-        """By the tag; where a host keeps no metadata, by the name of the file that the batch was made of."""
+        """Find a batch by its tag, or at hosts without metadata by the name of its file."""
         since = job.written_at - CLOCKS_APART_S
         path = self._paths.make_path(self.jobs, f"limit={PAGE}")
         async for page in self._http.read_pages(path, _BatchPage, "after"):
@@ -292,14 +291,14 @@ class OpenAiBatches(FileBatches):
 def _make_progress(
     state: BatchState, shown: str, counts: _JobCounts, error: ModelError | None
 ) -> BatchProgress:
-    """Counts are told once the host has looked at the file."""
+    """Make the progress of a batch; counts are valid once the host has read the file."""
     if not counts.total:
         return BatchProgress(state, shown, error=error)
     return BatchProgress(state, shown, counts.total, counts.completed, counts.failed, error)
 
 
 def _make_refusal(batch: _Batch, redactor: Redactor) -> ModelError:
-    """Why a batch failed: the first of its errors."""
+    """Make the error for why a batch failed: the first of its errors."""
     if batch.errors is None or not batch.errors.data:
         return BadRequest("the host gives no reason")
     first = batch.errors.data[0]
@@ -309,7 +308,7 @@ def _make_refusal(batch: _Batch, redactor: Redactor) -> ModelError:
 
 
 def _is_busy(refusal: bytes) -> bool:
-    """Whether a batch was refused for what else is under way, and may be taken later: Azure's word is 400."""
+    """Check whether a batch was refused because too much else is running; Azure says so by a 400."""
     try:
         code = decode(refusal, _RefusedBatch).error.code
     except Undecodable:
@@ -323,13 +322,14 @@ def _is_busy(refusal: bytes) -> bool:
 
 
 class AzureBatches(OpenAiBatches):
-    """Batches of one deployment, whose name is the model of each line; it is of a kind for batches alone."""
+    """Batches of one deployment, which each line names as its model; such deployments serve only batches."""
 
     limits = BatchLimits(requests=100_000, bytes=200_000_000, batches_only=True)
     request_url = "/chat/completions"
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:
-        """Beside the deployments at a dated version of the API, at the base URL itself at the undated one."""
+        """Return the paths: beside the deployments for a dated API version, at the base URL for the undated
+        one."""
         url = spec.base_url if spec.base_url is not None else settings["endpoint"]
         path, _, query = locate_azure_openai(ConfiguredAddress(url, settings, spec.model)).path.partition("?")
         return BatchPaths("/openai" if path.startswith("/openai/") else "", query)
@@ -353,7 +353,7 @@ class _MistralError(msgspec.Struct, frozen=True):
 
 
 class _MistralJob(msgspec.Struct, frozen=True):
-    """``total_requests`` is 0 until the host has looked at the file."""
+    """A job; ``total_requests`` is 0 until the host has read the file."""
 
     id: str
     status: str
@@ -368,7 +368,8 @@ class _MistralJob(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> BatchState:
-        """One that failed on the way has results, and they are paid; the rest was never carried out."""
+        """Return the job's state. One that failed midway has results, which are paid; the rest was never
+        processed."""
         state = _MISTRAL_STATES.get(self.status, "running")
         return "expired" if state == "failed" and self.output_file else state
 
@@ -378,13 +379,13 @@ class _MistralJobs(msgspec.Struct, frozen=True):
 
 
 class MistralBatches(FileBatches):
-    """Batches of chat completions in one workspace, which has a million requests pending at most."""
+    """Batches of chat completions in one workspace, with a million pending requests at most."""
 
     limits = BatchLimits(requests=1_000_000, bytes=500_000_000)
     jobs = "/batch/jobs"
 
     def line(self, custom_id: str, body: bytes) -> bytes:
-        """The job has the model, its requests have none."""
+        """Encode a request without its model, which the job names."""
         requested = decode(body, dict[str, msgspec.Raw])
         requested.pop("model", None)
         return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
@@ -403,7 +404,7 @@ class MistralBatches(FileBatches):
         return read_answer(reply.body, _MistralJob, "a batch job").id
 
     async def find(self, job: BatchJob) -> str | None:
-        """By the tag, among all jobs of the workspace since it was written down: they are listed with their
+        """Find a job by its tag, among the workspace's jobs since it was written; they are listed with
         metadata, the latest first."""
         since = job.written_at - CLOCKS_APART_S
         for number in range(MOST_PAGES):
