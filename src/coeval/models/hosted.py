@@ -69,10 +69,7 @@ class HostModels:
 
     async def find(self, model: str) -> ListedModel | None:
         """Find a model in the list. None proves nothing: many names are in no list, and the list may be
-        unavailable.
-
-        Raises Gap: the run is being interrupted.
-        """
+        unavailable. Raises Gap: the run is being interrupted."""
         async with self._asking:
             if self._models is None:
                 self._models = await self._fetch_models()
@@ -90,9 +87,8 @@ class HostModels:
 async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[ListedModel] | None:
     """List all models of a host, in its order, each id once; None if the dialect has no list.
 
-    Spends no tokens and counts no requests: no model is called.
-
-    Raises ModelError: the list cannot be had; Gap: the run is being interrupted.
+    Spends no tokens and counts no requests: no model is called. Raises ModelError: the list cannot be had;
+    Gap: the run is being interrupted.
     """
     listing = dialect.model_list
     if listing is None:
@@ -282,12 +278,9 @@ class HostedModel(Model):
         self, request: Request, sent: Request, error: BadRequest, *, structured: bool
     ) -> Completion:
         """Retry without what the host refused, if the user did not set it. What its message names is left out
-        from now on; a schema that it does not name, or that broke the host, is left out once, and for good
-        if that helps: no host lists which of its models follow one.
-
-        Raises BadRequest: the host's first refusal, if nothing may be left out, or none of it was the
-        cause.
-        """
+        from now on; a schema that it does not name, or that broke the host, is left out once, and for good if
+        that helps: no host lists which of its models follow one. Raises BadRequest: the host's first refusal,
+        if nothing may be left out, or none of it was the cause."""
         if refuses_limit(str(error), min_answer_limit(sent.sampling, self._spec)):
             if not request.raised:
                 self._admission.stop_at_refused_limit(error, judge=request.purpose == "evaluation")

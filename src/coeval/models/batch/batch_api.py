@@ -51,18 +51,14 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
 class BatchMaker(Protocol):
     """Makes the batch interface of one model at one endpoint. ``settings`` are the host's that are no
     credentials (`Host.places`), from the model's parameters, the key file, the environment or defaults.
-
-    Raises UsageError: a setting that batches need is missing or unusable.
-    """
+    Raises UsageError: a setting that batches need is missing or unusable."""
 
     def __call__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str], /) -> BatchApi: ...
 
 
 def load_batch_maker(host: Host) -> BatchMaker:
-    """Load the maker of a host's batch interface.
-
-    Raises UsageError: another package's host names one that does not exist.
-    """
+    """Load the maker of a host's batch interface. Raises UsageError: another package's host names one that
+    does not exist."""
     maker: BatchMaker = import_object(BATCH_APIS.get(host.batch, host.batch), host.name)
     if not callable(maker):
         raise UsageError(f"{host.name}: {host.batch} makes no batch interface; reinstall its package")
@@ -181,11 +177,8 @@ class BatchApi(Protocol):
 
     async def find(self, job: BatchJob) -> str | None:
         """Find the id of a submitted job whose id was lost; None if there is none. Match the tag if the
-        provider stores it, else the custom ids of jobs since ``written_at``.
-
-        Raises Undecided: a running job may be it. Ask again, as with `check`, and submit nothing
-        meanwhile.
-        """
+        provider stores it, else the custom ids of jobs since ``written_at``. Raises Undecided: a running job
+        may be it. Ask again, as with `check`, and submit nothing meanwhile."""
 
     async def check(self, job_id: str) -> BatchProgress: ...
 
@@ -200,10 +193,7 @@ class BatchApi(Protocol):
 
 
 async def cancel_job(api: BatchApi, job_id: str) -> None:
-    """Cancel a job, unless it has ended meanwhile.
-
-    Raises ModelError: the provider refuses.
-    """
+    """Cancel a job, unless it has ended meanwhile. Raises ModelError: the provider refuses."""
     try:
         await api.cancel(job_id)
     except (BadRequest, ServerFault) as error:
@@ -226,10 +216,7 @@ _LONGEST_LINE = 1 << 26
 
 def read_result_lines(results: Path) -> Iterator[bytes]:
     """Yield the lines of a downloaded file, the last one even without a line feed; of a line longer than any
-    answer only the beginning, which is no JSON.
-
-    Raises StoreError: the file cannot be read.
-    """
+    answer only the beginning, which is no JSON. Raises StoreError: the file cannot be read."""
     try:
         with results.open("rb") as file:
             while line := file.readline(_LONGEST_LINE):

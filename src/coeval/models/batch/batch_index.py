@@ -170,7 +170,7 @@ class BatchIndex:
         self._load()
 
     def _load(self) -> None:
-        """Load what an earlier process left, and delete files without a recorded job: they were never sent."""
+        """Load what an earlier process left; delete files without a recorded job, which were never sent."""
         known_paths = set[Path]()
         for job in self.jobs:
             paths = [make_path(self.folder, job.tag) for make_path in (lines_path, ids_path, results_path)]
@@ -196,10 +196,8 @@ class BatchIndex:
         return results_path(self.folder, _LIVE)
 
     def find_outcome(self, key: bytes) -> BatchOutcome | None:
-        """Find a request's outcome; None if it was never sent, or must be sent again.
-
-        Raises Pending: it waits; BatchLost: its job ended without it.
-        """
+        """Find a request's outcome; None if it was never sent, or must be sent again. Raises Pending: it
+        waits; BatchLost: its job ended without it."""
         if key not in self._table:
             return None
         match self._table[key]:
@@ -372,10 +370,8 @@ class BatchQueue:
         return True
 
     def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
-        """Write a request to the file of the next job; its permit and ``usd`` are held already.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Write a request to the file of the next job; its permit and ``usd`` are held already. Raises
+        StoreError: the disk refuses."""
         line = self.source.api.line(key.hex(), body)
         file = self._filling
         if file is not None and (

@@ -103,11 +103,8 @@ class JobResults:
     async def write(self, progress: BatchProgress, *, last: bool) -> None:
         """Write the provider's results, whole or not at all, one for each of our requests, decoded as live
         answers are and redacted. Fewer results than ``progress`` counts are accepted only at the ``last``
-        attempt.
-
-        Raises ModelError: they cannot be had, a retryable one if there are fewer than counted; StoreError:
-        the disk refuses.
-        """
+        attempt. Raises ModelError: they cannot be had, a retryable one if there are fewer than counted;
+        StoreError: the disk refuses."""
         folder, job = self._index.folder, self._job
         into = folder / f"{job.tag}.part"
         shutil.rmtree(into, ignore_errors=True)
@@ -149,10 +146,8 @@ class JobResults:
 
     async def book_and_index(self) -> int:
         """Book and index the written results; return their number. Requests of unknown outcome are booked as
-        perhaps spent. Safe to repeat after a crash: a job is booked once.
-
-        Raises StoreError: results cannot be read, or the account not written.
-        """
+        perhaps spent. Safe to repeat after a crash: a job is booked once. Raises StoreError: results cannot
+        be read, or the account not written."""
         meter = self._source.meter
         bill, count = meter.open_bill(), 0
         account = meter.open_jobs().get(self._job.tag)
@@ -173,10 +168,8 @@ class JobResults:
         return count
 
     def book_as_lost(self) -> None:
-        """Book all that was held for the job as perhaps spent.
-
-        Raises StoreError: the account cannot be written.
-        """
+        """Book all that was held for the job as perhaps spent. Raises StoreError: the account cannot be
+        written."""
         meter = self._source.meter
         bill, account = meter.open_bill(), meter.open_jobs().get(self._job.tag)
         if account is not None:
@@ -251,10 +244,7 @@ class BatchJobRunner:
 
     async def run(self, *, fresh: bool) -> JobEnd:
         """Drive the job to its end. ``fresh``: its provider has not received it yet. A second request to
-        cancel gives up a job that has not ended.
-
-        Raises StoreError: the disk refuses.
-        """
+        cancel gives up a job that has not ended. Raises StoreError: the disk refuses."""
         if self._mode is BatchMode.CANCEL and not self.job.cancelled:
             self.job.cancelled = "requested"
             self._index.jobs.put(self.job)
@@ -264,10 +254,8 @@ class BatchJobRunner:
             return await self._give_up(error) if self._gives_up else self._leave_on_list(error)
 
     async def _drive(self, *, fresh: bool) -> JobEnd:
-        """Submit, wait and collect until the job ends.
-
-        Raises ModelError: its end cannot be known; StoreError: the disk refuses.
-        """
+        """Submit, wait and collect until the job ends. Raises ModelError: its end cannot be known;
+        StoreError: the disk refuses."""
         look = not fresh
         while not results_path(self._index.folder, self.job.tag).exists():
             if self.job.id is None and (ended := await self._submit(look=look)) is not None:
@@ -359,10 +347,8 @@ class BatchJobRunner:
         return None
 
     async def _find_until_listed(self) -> str | None:
-        """Find the id of a job that may exist, until it would be listed.
-
-        Raises ModelError: it cannot be looked for, and so not be submitted either.
-        """
+        """Find the id of a job that may exist, until it would be listed. Raises ModelError: it cannot be
+        looked for, and so not be submitted either."""
         looks = failures = 0
         for pause in self._pace.pauses():
             try:
@@ -415,10 +401,8 @@ class BatchJobRunner:
                 return
 
     async def _wait_until_ended(self) -> BatchProgress:
-        """Check the job until it has ended.
-
-        Raises ModelError: its status cannot be had, or it runs too long.
-        """
+        """Check the job until it has ended. Raises ModelError: its status cannot be had, or it runs too
+        long."""
         failures = 0
         for pause in self._pace.pauses():
             try:

@@ -69,7 +69,6 @@ class Batches:
     `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers.
 
     ``folder`` and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job.
-
     Raises StoreError: what an earlier start left cannot be read.
     """
 
@@ -158,10 +157,7 @@ class Batches:
 
     async def wait_for_results(self) -> bool:
         """Submit what is parked, and wait for results; False if none will come. In a mode that does not wait,
-        return once each job was submitted and checked.
-
-        Raises StoreError: the disk refuses.
-        """
+        return once each job was submitted and checked. Raises StoreError: the disk refuses."""
         wait = self._batching.mode is BatchMode.WAIT
         self.submit_parked()
         while not self._has_results and self._failure is None and self._runners:
@@ -244,9 +240,7 @@ async def cancel_jobs(
 
     A job that its provider does not know, or that was to be cancelled before, is given up, as all are if
     ``gives_up``: it leaves the folder's list, which nobody else writes meanwhile, and counts as perhaps
-    spent. ``tell`` gets a sentence on each.
-
-    Raises StoreError: the folder cannot be read or written.
+    spent. ``tell`` gets a sentence on each. Raises StoreError: the folder cannot be read or written.
     """
     left = 0
     for job in jobs:
@@ -293,10 +287,8 @@ def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
 
 
 async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
-    """Ask a job's provider to cancel it.
-
-    Raises ModelError: the provider refuses; UsageError: it cannot be asked, without a key or a job id.
-    """
+    """Ask a job's provider to cancel it. Raises ModelError: the provider refuses; UsageError: it cannot be
+    asked, without a key or a job id."""
     if job.id is None:
         raise UsageError("whether it was submitted is not known")
     if job.interface not in HOSTS:
@@ -327,10 +319,8 @@ class BatchedModel(HostedModel):
     """
 
     def join_batches(self, batches: Batches, address: ModelAddress, meter: Meter) -> BatchHttp:
-        """Park requests with ``batches``; return the HTTP client to close in the end.
-
-        Raises UsageError: the host's batches need a setting that is missing.
-        """
+        """Park requests with ``batches``; return the HTTP client to close in the end. Raises UsageError: the
+        host's batches need a setting that is missing."""
         from coeval.models.batch.batch_http import BatchHttp
 
         spec, endpoint = address.spec, self._endpoint
@@ -405,10 +395,8 @@ class BatchedModel(HostedModel):
     def _find_answer_under(
         self, refusals: HostRefusals, about: CallId, request: Request
     ) -> Completion | None:
-        """Find the answer to a request as it was encoded under earlier refusals.
-
-        Raises Gap: it waits, or its job ended without it.
-        """
+        """Find the answer to a request as it was encoded under earlier refusals. Raises Gap: it waits, or its
+        job ended without it."""
         refused = self._refused_schemas, self._refused_fields, self._host
         self._refused_schemas, self._refused_fields = set(refusals.schemas), set(refusals.fields)
         renamed = self._plain_host.with_other_limit_field(self._spec.model)
@@ -453,10 +441,8 @@ class BatchedModel(HostedModel):
         raise Pending(f"{about} waits for a batch job")
 
     async def _park_request(self, key: bytes, request: Request, body: bytes) -> None:
-        """Hold a request's permit and money, and write it to the file of the next job.
-
-        Raises Gap: a quota or budget does not allow it, or no more jobs are made of this model.
-        """
+        """Hold a request's permit and money, and write it to the file of the next job. Raises Gap: a quota or
+        budget does not allow it, or no more jobs are made of this model."""
         queue = self._queue
         queue.raise_if_refused()
         usd = 0.0

@@ -81,10 +81,7 @@ class _Content(msgspec.Struct):
 
 class JobList:
     """``pending_batches.json``, for the only process that writes it. A change counts once `write` has
-    returned.
-
-    Raises StoreError: it is damaged, or cannot be read.
-    """
+    returned. Raises StoreError: it is damaged, or cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -97,10 +94,7 @@ class JobList:
         return len(self._jobs)
 
     def put(self, *jobs: PendingJob) -> None:
-        """Add or replace jobs, and write the list.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Add or replace jobs, and write the list. Raises StoreError: the disk refuses."""
         self._jobs |= {job.tag: job for job in jobs}
         self.write()
 
@@ -117,10 +111,8 @@ class JobList:
 
 
 def read_jobs(path: Path) -> list[PendingJob]:
-    """Read the jobs of a ``pending_batches.json``; none without a file.
-
-    Raises StoreError: it is damaged, or cannot be read.
-    """
+    """Read the jobs of a ``pending_batches.json``; none without a file. Raises StoreError: it is damaged, or
+    cannot be read."""
     return read_json(path, _Content, missing=_Content()).jobs
 
 

@@ -123,12 +123,9 @@ class Dialect(Protocol):
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         """Encode a request's body; ``structured=False`` leaves its schema out. The provider's further
-        parameters, and then ``extra_body``, replace ours.
-
-        Raises BadRequest: it sets a parameter that the host, or this model of it, does not support; the
-        message names it. A `FieldRejected` counts as the host's own: a parameter that the user did not set
-        is then left out.
-        """
+        parameters, and then ``extra_body``, replace ours. Raises BadRequest: it sets a parameter that the
+        host, or this model of it, does not support; the message names it. A `FieldRejected` counts as the
+        host's own: a parameter that the user did not set is then left out."""
 
     def keeps_prefix(self, request: Request, spec: ModelSpec, /) -> bool:  # noqa: ARG002
         """Check whether the request tells the host to cache the prefix it shares with others, so that these
@@ -136,11 +133,8 @@ class Dialect(Protocol):
         return False
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        """Decode the answer in a 2xx body, redacted.
-
-        Raises Undecodable: it is no answer, and the request is retried once; ModelError: it holds an error
-        instead.
-        """
+        """Decode the answer in a 2xx body, redacted. Raises Undecodable: it is no answer, and the request is
+        retried once; ModelError: it holds an error instead."""
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
         """Explain an error reply, by `FieldRejected` and `SchemaRejected` among others; None leaves it to the
@@ -214,10 +208,8 @@ def read_model_name(reported: object) -> str:
 
 
 def finish_completion(completion: Completion, redactor: Redactor, notes: tuple[str, ...] = ()) -> Completion:
-    """Split off the answer's reasoning, add notes, and redact it.
-
-    Raises Misshapen: ``notes`` say that parts of the reply were left out, and no answer remains.
-    """
+    """Split off the answer's reasoning, add notes, and redact it. Raises Misshapen: ``notes`` say that parts
+    of the reply were left out, and no answer remains."""
     completion = split_off_reasoning(completion)
     if notes:
         lost_in_reasoning = completion.truncated and completion.reasoning
@@ -423,9 +415,8 @@ _ENUM = re.compile(r"^(?:finish|stop)?reason")
 def map_finish_reason(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
     """Return ``stop``, ``length`` or ``tool_calls`` for a host's finish reason, or an unknown one as it came.
 
-    ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it.
-
-    Raises ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off.
+    ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it. Raises
+    ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off.
     """
     if not reason:
         return "stop"

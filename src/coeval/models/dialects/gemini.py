@@ -434,10 +434,8 @@ def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily)
 
 
 def _encode_thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:
-    """Encode how much to reason, and request the reasoning itself, which is not disclosed otherwise.
-
-    Raises BadRequest: the model's family does not support what is set.
-    """
+    """Encode how much to reason, and request the reasoning itself, which is not disclosed otherwise. Raises
+    BadRequest: the model's family does not support what is set."""
     effort, budget = sampling.reasoning_effort, sampling.thinking_budget
     if effort is None and budget is None:
         return None

@@ -237,11 +237,8 @@ def _cache_by_identity(make: Callable[..., T]) -> Callable[..., T]:
 def _encode_parameters(
     sampling: SamplingParameters, spec: ModelSpec, host: Host, top_logprobs: int | None, seed: int | None
 ) -> dict[str, Any]:
-    """Encode the typed parameters by the host's names.
-
-    Raises BadRequest: one is set that the host, or this model of it, does not support; FieldRejected if it
-    may be left out.
-    """
+    """Encode the typed parameters by the host's names. Raises BadRequest: one is set that the host, or this
+    model of it, does not support; FieldRejected if it may be left out."""
     traits = find_traits(host.name, spec.lookup_name)
     values = {
         "temperature": sampling.temperature,

@@ -171,11 +171,8 @@ def settle_accounts(
     path: Path, bills: Mapping[str, float], by: str, recorded: Mapping[str, Usage]
 ) -> dict[str, ModelAccount]:
     """Settle what models perhaps spent by the provider's bills, and record who said so, while no run uses the
-    folder. Return the settled accounts.
-
-    Raises UsageError: a model has no account, or unfinished batch jobs; StoreError: the file is damaged,
-    or cannot be read or written.
-    """
+    folder. Return the settled accounts. Raises UsageError: a model has no account, or unfinished batch jobs;
+    StoreError: the file is damaged, or cannot be read or written."""
     file = AccountFile(path)
     file.load()
     for name in bills:
@@ -196,10 +193,8 @@ def settle_accounts(
 
 
 def read_accounts(path: Path) -> dict[str, ModelAccount]:
-    """Read the accounts of a ``usage.json`` by model; none without a file.
-
-    Raises StoreError: it is damaged, or cannot be read.
-    """
+    """Read the accounts of a ``usage.json`` by model; none without a file. Raises StoreError: it is damaged,
+    or cannot be read."""
     return _read_accounts(path)[1]
 
 

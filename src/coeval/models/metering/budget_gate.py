@@ -205,11 +205,9 @@ class BudgetGate:
 
     def set_aside(self, fund: Fund, usd: float, rank: int, *, parked: bool = False) -> Future[None] | None:
         """Set money aside for a request: at once (None), or when the returned future is done, for
-        `await_grant`. ``parked``: the request waits for a batch job, and no file is written.
-
-        Raises QuotaExhausted: a budget cannot pay for it, which the future may raise too; StoreError: the
-        reservation could not be written, so nothing may be sent.
-        """
+        `await_grant`. ``parked``: the request waits for a batch job, and no file is written. Raises
+        QuotaExhausted: a budget cannot pay for it, which the future may raise too; StoreError: the
+        reservation could not be written, so nothing may be sent."""
         if not self.waiting and all(rank >= budget.exhausted_at for budget in fund.budgets):
             if not parked and fund.held + usd <= fund.row.reserved_usd:
                 fund.hold(usd)

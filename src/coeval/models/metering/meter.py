@@ -144,11 +144,8 @@ class Meter:
         )
 
     def reserve_request(self) -> None:
-        """Count a request that is about to be sent.
-
-        Raises QuotaExhausted: the quota is used up; StoreError: the reservation could not be written, so
-        nothing may be sent.
-        """
+        """Count a request that is about to be sent. Raises QuotaExhausted: the quota is used up; StoreError:
+        the reservation could not be written, so nothing may be sent."""
         row, ceiling = self._row, self._terms.max_calls
         if ceiling is not None:
             if (refused := self.refusal()) is not None:
@@ -211,10 +208,8 @@ class Meter:
 
     def park(self, usd: float = 0.0, rank: int = 0) -> Awaitable[None] | None:
         """Hold a permit and ``usd``, in memory only, for a request of a batch job that is yet to be
-        submitted: at once (None), or once what is returned has been awaited.
-
-        Raises QuotaExhausted: a quota or a budget does not allow it; so does the awaitable.
-        """
+        submitted: at once (None), or once what is returned has been awaited. Raises QuotaExhausted: a quota
+        or a budget does not allow it; so does the awaitable."""
         if (refused := self.refusal()) is not None:
             raise refused
         money = self.budget_gate.set_aside(self.fund, usd, rank, parked=True) if usd else None
@@ -238,10 +233,8 @@ class Meter:
 
     def submit(self, tag: str, requests: int, usd: float = 0.0, dearest_usd: float = 0.0) -> None:
         """Book the parked money of a job's requests, ``usd`` in all, as the job's, before the host gets it. A
-        repeated tag, after a crash, does nothing.
-
-        Raises StoreError: it could not be written, so nothing may be sent; all stays parked.
-        """
+        repeated tag, after a crash, does nothing. Raises StoreError: it could not be written, so nothing may
+        be sent; all stays parked."""
         row = self._row
         if tag in row.jobs:
             return
@@ -272,10 +265,8 @@ class Meter:
 
     def settle_job(self, tag: str, bill: JobBill) -> None:
         """Book a job's replies; return the permits and money of requests that were not processed. A repeated
-        tag does nothing. An empty ``bill`` is that of a job that never started.
-
-        Raises StoreError: it could not be written; call it again.
-        """
+        tag does nothing. An empty ``bill`` is that of a job that never started. Raises StoreError: it could
+        not be written; call it again."""
         row = self._row
         if tag in row.booked:
             return
@@ -332,11 +323,9 @@ class Reservation:
         return self._meter.budget_gate.refusal(self._meter.fund, self.usd, self._rank)
 
     def set_aside(self) -> Awaitable[None] | None:
-        """Set the money aside: at once (None), or once what is returned has been awaited.
-
-        Raises QuotaExhausted: a budget cannot pay for it; so does the awaitable; StoreError: the
-        reservation could not be written, so nothing may be sent.
-        """
+        """Set the money aside: at once (None), or once what is returned has been awaited. Raises
+        QuotaExhausted: a budget cannot pay for it; so does the awaitable; StoreError: the reservation could
+        not be written, so nothing may be sent."""
         if self._sent:
             self.close()
         if self._held:
@@ -388,9 +377,8 @@ class Ledger:
 
     Models without ``terms`` are counted, not limited; accounts of models that this run does not use are kept.
     ``budget_usd`` is the most money for all models together, over the life of the file. Counts are never less
-    than ``recorded``, the usage in the folder's own records by model.
-
-    Raises StoreError: the file is damaged, and a quota or a budget depends on it.
+    than ``recorded``, the usage in the folder's own records by model. Raises StoreError: the file is damaged,
+    and a quota or a budget depends on it.
     """
 
     def __init__(

@@ -72,9 +72,7 @@ class Endpoint:
 
     ``url`` is the base URL, without credentials (`resolve_address`). ``headers`` go with every request.
     ``secrets`` are further credentials that its host receives; ``redactor`` removes these, and those that
-    ``signer`` sends, from its replies.
-
-    Raises UsageError: a header cannot be sent.
+    ``signer`` sends, from its replies. Raises UsageError: a header cannot be sent.
     """
 
     def __init__(
@@ -145,10 +143,8 @@ class Endpoint:
         return route
 
     async def sign_route(self, route: RequestRoute, body: bytes | None, now: float) -> RequestRoute:
-        """Return the route with the signature of this one request; ``now`` in seconds since 1970.
-
-        Raises ModelError: it cannot be signed.
-        """
+        """Return the route with the signature of this one request; ``now`` in seconds since 1970. Raises
+        ModelError: it cannot be signed."""
         if self._signer is None:
             return route
         headers = await self._signer.headers(route.method, str(route.url), body, now)
@@ -355,11 +351,8 @@ _AGAIN_AFTER_S, _LONGEST_PAUSE_S = 0.5, 4.0
 
 async def check_reachable(endpoint: Endpoint, path: str, method: str = "POST") -> None:
     """Connect to the endpoint, or to its proxy, and close the connection. ``path`` and ``method`` are those
-    of the request that will follow, for the message.
-
-    Raises ConnectionFailed: the host refused, did not reply or could not be resolved, repeatedly for
-    ``reach_s``.
-    """
+    of the request that will follow, for the message. Raises ConnectionFailed: the host refused, did not reply
+    or could not be resolved, repeatedly for ``reach_s``."""
     loop = asyncio.get_running_loop()
     dialler = Dialler()
     target = endpoint.proxy or URL(endpoint.url)

@@ -215,10 +215,8 @@ class Http:
         self, endpoint: Endpoint, path: str, body: bytes, call: Call[T]
     ) -> Coroutine[Any, Any, Answered[T]]:
         """Send ``body`` until it is answered or has failed for good; ``path`` is appended to the base URL.
-
-        Raises ModelError: all attempts failed, or one in a way that a retry cannot mend; Gap: nothing
-        (more) was sent: what ``call.permit`` raised, or Draining.
-        """
+        Raises ModelError: all attempts failed, or one in a way that a retry cannot mend; Gap: nothing (more)
+        was sent: what ``call.permit`` raised, or Draining."""
         return self._send_until_answered(_Exchange(endpoint, endpoint.route("POST", path), body, call))
 
     def get(self, endpoint: Endpoint, path: str, call: Call[T]) -> Coroutine[Any, Any, Answered[T]]:

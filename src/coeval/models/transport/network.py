@@ -145,9 +145,7 @@ def download(
     """Download ``url`` to ``target``, which may be left half-written on failure.
 
     Takes at most ``size`` bytes. The host may be silent for ``patience_s`` (default 30 s), and slower than
-    `_LEAST_PACE` for twice that.
-
-    Raises SourceFailed: it cannot be had, is cut off, or is too large.
+    `_LEAST_PACE` for twice that. Raises SourceFailed: it cannot be had, is cut off, or is too large.
     """
     limit = _LARGEST_FILE if size is None else size
     with target.open("wb") as file, _Download(url, "*/*", patience_s) as source:
