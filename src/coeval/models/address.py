@@ -242,8 +242,7 @@ _MULTI_REGIONS = ("eu", "us")
 
 
 def locate_gemini(base: ConfiguredAddress) -> ApiPlace:
-    """Locate the Gemini API. A base URL may omit the version, or end in `/openai`, which serves the same
-    models."""
+    """Locate the Gemini API. A base URL may omit the version, or end in `/openai`."""
     address = base.url.rstrip("/").removesuffix("/openai")
     return ApiPlace(_append_version(address, "v1beta"), generate_path(base.model))
 

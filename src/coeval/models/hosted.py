@@ -324,8 +324,7 @@ class HostedModel(Model):
     async def _send_at_reported_cost(
         self, rank: int, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
-        """Send with a reservation, for a model that counts as free: a gateway may report what its answers
-        cost."""
+        """Send with a reservation for what a gateway may report that the answers of a free model cost."""
         async with self._admission.reserve_reported_cost(rank) as reservation:
             if reservation is None:
                 answered = await self._http.post(self._endpoint, self._path, body, call)

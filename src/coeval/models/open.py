@@ -191,8 +191,7 @@ def _select_callable_specs(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
 
 
 def _resolve_addresses(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
-    """Resolve the address of every model called over HTTP; UsageError names every model that cannot be
-    called."""
+    """Resolve the address of every model called over HTTP; UsageError names all that cannot be called."""
     addresses: dict[str, ModelAddress] = {}
     problems: list[str] = []
     for spec in specs:
@@ -238,8 +237,7 @@ def _make_host_lists(
 
 
 def _has_proving_list(address: ModelAddress) -> bool:
-    """Check whether a host lists what a key may call: by the interface's row, and by those of the base URL's
-    host."""
+    """Check by the rows of interface and base URL whether a host lists what a key may call."""
     host_name = URL(address.url).host
     rows = (host for host in HOSTS.own.values() if "{" not in host.url and URL(host.url).host == host_name)
     return all(host.lists_models and host.listed_may_be_requested for host in (address.host, *rows))

@@ -44,8 +44,7 @@ class Signer:
 
     @property
     def missing_credential(self) -> str | None:
-        """Return what the user must do to get a credential, or None if nothing, as far as can be told
-        offline."""
+        """Return what the user must do to get a credential, as far as can be told offline; else None."""
         return None
 
 
@@ -70,8 +69,7 @@ SignerMaker: TypeAlias = Callable[[Credential | None], Signer | None]
 
 
 def make_header_signer(**prefixes: str) -> SignerMaker:
-    """Make a signer for a key in headers; ``prefixes`` is what precedes it in each (``_`` in a name is
-    ``-``)."""
+    """Make a signer for a key in headers, each with its prefix (``_`` in a name is ``-``)."""
 
     def make(credential: Credential | None) -> Signer | None:
         key = credential.api_key if credential is not None else None
@@ -261,8 +259,7 @@ class AccessTokens:
         return self._token
 
     def _fetch(self) -> _AccessToken:
-        """Request a token, in a thread. Foreign errors become ours here and are dropped: they may hold what
-        was sent."""
+        """Request a token, in a thread. Foreign errors, which may hold what was sent, become ours."""
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 
@@ -353,8 +350,7 @@ def make_google_signer(credential: Credential | None) -> Signer:
 
 
 def _has_default_credentials() -> bool:
-    """Check whether google-auth will find application default credentials, without its network request: a
-    file of them, or a machine of Google's."""
+    """Check for application default credentials as google-auth does, but without its network request."""
     if os.environ.get(_VARIABLE):
         return True
     folder = Path(os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud").expanduser()

@@ -174,8 +174,7 @@ class MessageBatches:
                 yield batch
 
     async def _holds_job(self, batch: _MessageBatch, job: BatchJob) -> bool:
-        """Check by the custom ids whether an ended batch is that job. If no result is readable, it may be:
-        then its cost is unknown, too."""
+        """Check by custom ids whether an ended batch is that job; without readable results, it may be."""
         if batch.results_url is None:
             return False  # results expire, and without them there is nothing to adopt
         into = job.lines.with_suffix(".part")

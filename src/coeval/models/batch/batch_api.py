@@ -57,8 +57,7 @@ class BatchMaker(Protocol):
 
 
 def load_batch_maker(host: Host) -> BatchMaker:
-    """Load the maker of a host's batch interface. Raises UsageError: another package's host names one that
-    does not exist."""
+    """Load the maker of a host's batch interface; UsageError if another package's does not exist."""
     maker: BatchMaker = import_object(BATCH_APIS.get(host.batch, host.batch), host.name)
     if not callable(maker):
         raise UsageError(f"{host.name}: {host.batch} makes no batch interface; reinstall its package")
@@ -104,8 +103,7 @@ class BatchJob(NamedTuple):
 
 
 class Undecided(ServerFault):
-    """Whether a job is ours is not known yet: its provider stores no tag, and discloses a job's custom ids
-    only when it has ended."""
+    """The provider stores no tag, and discloses whether a job is ours only when it has ended."""
 
     kind = "undecided"
 
@@ -152,8 +150,7 @@ class BatchReply(NamedTuple):
 
 
 class DamagedResult(NamedTuple):
-    """An unreadable result: which one, as people count them, and why. Its request, of unknown outcome, may
-    have been paid."""
+    """An unreadable result: which one, as people count them, and why. It may have been paid."""
 
     where: str
     why: str
@@ -231,8 +228,7 @@ def read_result_lines(results: Path) -> Iterator[bytes]:
 def parse_results(
     results: Iterable[bytes], read: Callable[[bytes], BatchReply], noun: str = "line"
 ) -> Iterator[BatchReply | DamagedResult]:
-    """Parse each result by ``read``; yield a `DamagedResult` for one that is Undecodable or Unreadable.
-    ``noun`` is what people count."""
+    """Parse each result by ``read``, unreadable ones as a `DamagedResult`; people count ``noun``."""
     for number, result in enumerate(results, 1):
         reply: BatchReply | DamagedResult
         try:
@@ -253,8 +249,7 @@ async def download_results(
 
 
 def make_answered_reply(custom_id: str, answer: Raw) -> BatchReply:
-    """Make the reply of a request without an error. Raises Unreadable without an answer, too: its outcome is
-    unknown."""
+    """Make the reply of a request without an error; Unreadable without an answer, too."""
     reported = bytes(answer)
     if reported in (b"", b"null"):
         raise Unreadable("it holds neither an answer nor an error")
@@ -262,8 +257,7 @@ def make_answered_reply(custom_id: str, answer: Raw) -> BatchReply:
 
 
 def is_made_before(reported: float | str | None, since: float) -> bool:
-    """Check whether a time, in seconds since 1970 or RFC 3339 text, is before another; False if it is
-    neither."""
+    """Check whether a time, in seconds since 1970 or RFC 3339 text, is known to be before another."""
     if isinstance(reported, str):
         try:
             reported = datetime.fromisoformat(reported).timestamp()

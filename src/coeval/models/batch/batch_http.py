@@ -214,8 +214,7 @@ class BatchHttp:
             token = f"&{after}={quote(page.next, safe='')}"
 
     async def download(self, path: str, into: Path) -> None:
-        """Write the reply to a GET to a file, replacing any. A body that is cut off is an error, and
-        downloaded again from its beginning."""
+        """Write the reply to a GET to a file, replacing any; restart a body that is cut off."""
         await self._send_with_retries(_Sending("GET", path, None, _NOTHING, repeatable=True), into)
 
     async def pause(self, seconds: float) -> None:

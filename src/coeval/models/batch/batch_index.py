@@ -196,8 +196,7 @@ class BatchIndex:
         return results_path(self.folder, _LIVE)
 
     def find_outcome(self, key: bytes) -> BatchOutcome | None:
-        """Find a request's outcome; None if it was never sent, or must be sent again. Raises Pending: it
-        waits; BatchLost: its job ended without it."""
+        """Find a request's outcome; None if it must be sent. Raises Pending or BatchLost."""
         if key not in self._table:
             return None
         match self._table[key]:
@@ -265,8 +264,7 @@ class BatchIndex:
         self._table[bytes.fromhex(outcome.id)] = position
 
     def store_live(self, outcome: BatchOutcome) -> None:
-        """Store the answer to a batched request that was sent live after all: its record may wait for other
-        parts, and it must not be paid twice."""
+        """Store the answer to a batched request that was sent live: it must not be paid twice."""
         path = self._live_file
         if self._live is None:
             self._live = Appender(path)
@@ -370,8 +368,7 @@ class BatchQueue:
         return True
 
     def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
-        """Write a request to the file of the next job; its permit and ``usd`` are held already. Raises
-        StoreError: the disk refuses."""
+        """Write a request, with permit and ``usd`` held, to the next job's file; StoreError if that fails."""
         line = self.source.api.line(key.hex(), body)
         file = self._filling
         if file is not None and (

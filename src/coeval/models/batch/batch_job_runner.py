@@ -168,8 +168,7 @@ class JobResults:
         return count
 
     def book_as_lost(self) -> None:
-        """Book all that was held for the job as perhaps spent. Raises StoreError: the account cannot be
-        written."""
+        """Book all that was held for the job as perhaps spent; StoreError if that cannot be written."""
         meter = self._source.meter
         bill, account = meter.open_bill(), meter.open_jobs().get(self._job.tag)
         if account is not None:
@@ -254,8 +253,7 @@ class BatchJobRunner:
             return await self._give_up(error) if self._gives_up else self._leave_on_list(error)
 
     async def _drive(self, *, fresh: bool) -> JobEnd:
-        """Submit, wait and collect until the job ends. Raises ModelError: its end cannot be known;
-        StoreError: the disk refuses."""
+        """Submit, wait and collect. Raises ModelError: its end cannot be known; StoreError."""
         look = not fresh
         while not results_path(self._index.folder, self.job.tag).exists():
             if self.job.id is None and (ended := await self._submit(look=look)) is not None:
@@ -313,8 +311,7 @@ class BatchJobRunner:
         return None
 
     async def _find_refused(self) -> str | None:
-        """Find a job that was made although its submission was refused. A host that refuses the search, too,
-        has no batches for this key."""
+        """Find a job that was made although its submission was refused; None if the host has no batches."""
         try:
             return await self._find_until_listed()
         except ModelError as error:
@@ -347,8 +344,7 @@ class BatchJobRunner:
         return None
 
     async def _find_until_listed(self) -> str | None:
-        """Find the id of a job that may exist, until it would be listed. Raises ModelError: it cannot be
-        looked for, and so not be submitted either."""
+        """Find the id of a job that may exist, until it would be listed; ModelError if that fails."""
         looks = failures = 0
         for pause in self._pace.pauses():
             try:
@@ -387,8 +383,7 @@ class BatchJobRunner:
         return self.job.as_submitted(lines, (*others, *self.job.refused))
 
     async def _postpone(self, error: ModelError) -> None:
-        """Wait until another job of this model has ended, since too much is running; then it is submitted
-        again."""
+        """Wait until another job of this model has ended, since too much is running."""
         job = self.job
         if job.id is not None:
             job.refused.append(job.id)
@@ -401,8 +396,7 @@ class BatchJobRunner:
                 return
 
     async def _wait_until_ended(self) -> BatchProgress:
-        """Check the job until it has ended. Raises ModelError: its status cannot be had, or it runs too
-        long."""
+        """Check the job until it has ended; ModelError if that fails, or it runs too long."""
         failures = 0
         for pause in self._pace.pauses():
             try:
@@ -449,8 +443,7 @@ class BatchJobRunner:
         self._index.jobs.put(job)
 
     async def _collect_results(self, progress: BatchProgress) -> None:
-        """Write the results, whole or not at all. While they are fewer than the provider counts, retry; the
-        last time, accept them as they are."""
+        """Write the results whole; retry while they are fewer than the provider counts."""
         waits = self._pace.pauses()
         for left in reversed(range(COLLECTIONS)):
             try:
@@ -464,8 +457,7 @@ class BatchJobRunner:
                 return
 
     async def _book_results(self, *, fresh: bool) -> JobEnd:
-        """Book and index what was collected. Requests missing in an earlier start's job are sent again in
-        this one."""
+        """Book and index the results. What an earlier start's job lacks is sent again in this one."""
         job, count = self.job, await self._results.book_and_index()
         if lacking := job.requests - count:
             undone = lacking - job.unknown

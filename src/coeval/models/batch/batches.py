@@ -287,8 +287,7 @@ def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
 
 
 async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
-    """Ask a job's provider to cancel it. Raises ModelError: the provider refuses; UsageError: it cannot be
-    asked, without a key or a job id."""
+    """Ask a job's provider to cancel it. Raises ModelError: it refuses; UsageError: no key or job id."""
     if job.id is None:
         raise UsageError("whether it was submitted is not known")
     if job.interface not in HOSTS:
@@ -350,8 +349,7 @@ class BatchedModel(HostedModel):
         return http
 
     async def is_listed(self) -> bool:
-        """Check the list as `HostedModel`; a model served in batches only counts as listed if jobs can be
-        made."""
+        """Check the list as `HostedModel`; one served in batches only is listed if jobs can be made."""
         api = self._queue.source.api
         if not (self._parked and api.limits.batches_only) or self._admission.refusal() is not None:
             return await super().is_listed()
@@ -395,8 +393,7 @@ class BatchedModel(HostedModel):
     def _find_answer_under(
         self, refusals: HostRefusals, about: CallId, request: Request
     ) -> Completion | None:
-        """Find the answer to a request as it was encoded under earlier refusals. Raises Gap: it waits, or its
-        job ended without it."""
+        """Find the answer to a request as encoded under earlier refusals; Gap if it waits or is lost."""
         refused = self._refused_schemas, self._refused_fields, self._host
         self._refused_schemas, self._refused_fields = set(refusals.schemas), set(refusals.fields)
         renamed = self._plain_host.with_other_limit_field(self._spec.model)

@@ -111,8 +111,7 @@ class JobList:
 
 
 def read_jobs(path: Path) -> list[PendingJob]:
-    """Read the jobs of a ``pending_batches.json``; none without a file. Raises StoreError: it is damaged, or
-    cannot be read."""
+    """Read the jobs of a ``pending_batches.json``, none without a file; StoreError if it is damaged."""
     return read_json(path, _Content, missing=_Content()).jobs
 
 

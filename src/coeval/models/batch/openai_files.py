@@ -165,8 +165,7 @@ def read_result(line: bytes) -> BatchReply:
 
 
 def _read_live_status(error: msgspec.Raw) -> int | None:
-    """Read the status that an error without an answer would have live; None if the request was never
-    processed."""
+    """Return the status that an error would have live; None if the request was never processed."""
     try:
         return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, UNKNOWN_ERROR)
     except Undecodable:
@@ -328,8 +327,7 @@ class AzureBatches(OpenAiBatches):
     request_url = "/chat/completions"
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:
-        """Return the paths: beside the deployments for a dated API version, at the base URL for the undated
-        one."""
+        """Return the paths: beside the deployments for a dated API version, else at the base URL."""
         url = spec.base_url if spec.base_url is not None else settings["endpoint"]
         path, _, query = locate_azure_openai(ConfiguredAddress(url, settings, spec.model)).path.partition("?")
         return BatchPaths("/openai" if path.startswith("/openai/") else "", query)
@@ -368,8 +366,7 @@ class _MistralJob(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> BatchState:
-        """Return the job's state. One that failed midway has results, which are paid; the rest was never
-        processed."""
+        """Return the job's state. One that failed midway has paid results; the rest was not processed."""
         state = _MISTRAL_STATES.get(self.status, "running")
         return "expired" if state == "failed" and self.output_file else state
 
@@ -404,8 +401,7 @@ class MistralBatches(FileBatches):
         return read_answer(reply.body, _MistralJob, "a batch job").id
 
     async def find(self, job: BatchJob) -> str | None:
-        """Find a job by its tag, among the workspace's jobs since it was written; they are listed with
-        metadata, the latest first."""
+        """Find a job by its tag, among the workspace's jobs since it was written, latest first."""
         since = job.written_at - CLOCKS_APART_S
         for number in range(MOST_PAGES):
             path = f"{self.jobs}?page={number}&page_size={PAGE}&order_by=-created"

@@ -218,8 +218,7 @@ class Anthropic(Dialect):
         return keeps_prefix(request, spec)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        """Decode an answer; see `Dialect`. If a forced tool was called (``tool_calls``), its arguments are
-        the text."""
+        """Decode an answer; see `Dialect`. The arguments of a forced tool call are its text."""
         answer, notes = _read_answer(body)
         if answer.error:
             status = read_error_status(body, 502)

@@ -269,8 +269,7 @@ class Bedrock(Dialect):
         return _is_claude(spec.model) and keeps_prefix(request, spec)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        """Decode an answer; see `Dialect`. If a forced tool was called (``tool_calls``), its arguments are
-        the text."""
+        """Decode an answer; see `Dialect`. The arguments of a forced tool call are its text."""
         answer, notes = _read_answer(body)
         message = answer.output.message if answer.output is not None else None
         if message is None:
@@ -321,8 +320,7 @@ def _drop_unset(**fields: Any) -> Body:
 
 
 def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -> Body:
-    """Encode turns, alternating as Converse demands, and the system prompt if the model takes one; a system
-    prompt alone becomes the user's."""
+    """Encode alternating turns and the system prompt; one that stands alone becomes the user's."""
     messages: Sequence[Message] = request.messages
     if not family.system or all(message.role == "system" for message in messages):
         messages = move_system_to_user(messages)

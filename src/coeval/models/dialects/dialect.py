@@ -118,8 +118,7 @@ class Dialect(Protocol):
     model_list: ModelList | None = None
 
     def path(self, spec: ModelSpec, /) -> str:
-        """Return the path of a model's API, appended to the base URL and sent unchanged; it is quoted
-        already."""
+        """Return the quoted path of a model's API, appended to the base URL and sent unchanged."""
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         """Encode a request's body; ``structured=False`` leaves its schema out. The provider's further

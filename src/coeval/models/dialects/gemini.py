@@ -105,16 +105,14 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
 
 
 def _is_access_denied(status: int, problem: _GoogleStatus, details: list[_GoogleDetail]) -> bool:
-    """Check whether the error is about the caller: an invalid key is a 400, and so is a country or an account
-    that Google does not serve."""
+    """Check for an invalid key, or a country or account that Google does not serve (both may be 400)."""
     if problem.status == "UNAUTHENTICATED" or (status == 400 and problem.status == "FAILED_PRECONDITION"):
         return True
     return any(detail.reason in _NO_KEY for detail in details)
 
 
 def _make_rate_limit_error(message: str, details: list[_GoogleDetail], wait_s: float | None) -> RateLimited:
-    """Make the error for too many requests. Google names a wait of seconds even for a quota that lasts until
-    tomorrow."""
+    """Make the error for too many requests. Google names seconds even for a daily quota."""
     violations = [violation for detail in details for violation in detail.violations]
     if any("PerDay" in violation.quota_id for violation in violations):
         reason = "the quota of the day is spent"
@@ -330,8 +328,7 @@ class Gemini(Dialect):
         return generate_path(spec.model)
 
     def encode(self, request: Request, spec: ModelSpec, _: Host, *, structured: bool = True) -> bytes:
-        """Encode a request; see `Dialect`. Fields of ``extra_body`` within ``generationConfig`` replace
-        single ones."""
+        """Encode a request; see `Dialect`. ``extra_body`` may replace fields of ``generationConfig``."""
         family = _find_family(spec.model)
         body = _encode_messages(request, family)
         config = _encode_parameters(request, spec, family)
@@ -399,8 +396,7 @@ def _find_family(model: str) -> _GeminiFamily:
 
 
 def _encode_messages(request: Request, family: _GeminiFamily) -> Body:
-    """Encode the turns, and the system prompt if the family takes one; a system prompt alone becomes the
-    user's."""
+    """Encode the turns and the system prompt; one that stands alone becomes the user's."""
     messages: Sequence[Message] = request.messages
     if not family.system or all(message.role == "system" for message in messages):
         messages = move_system_to_user(messages)

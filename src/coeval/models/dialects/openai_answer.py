@@ -183,8 +183,7 @@ _read_answer = make_reply_reader(_Answer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
-    """Decode an answer; see `Dialect`. Usage that is missing or has an impossible count is marked
-    ``uncounted``."""
+    """Decode an answer; see `Dialect`. Missing or impossible usage is marked ``uncounted``."""
     answer, notes = _read_answer(body)
     if answer.error:
         raise read_inner_error(body, redactor)

@@ -116,8 +116,7 @@ class Meter:
 
     @property
     def is_priced(self) -> bool:
-        """Check whether money is set aside for requests: they cost a known price. So it is even without a
-        budget, which may be set later."""
+        """Check whether requests cost a known price, which is then set aside, even without a budget."""
         return self._terms.most is not None
 
     @property
@@ -126,8 +125,7 @@ class Meter:
         return self.is_priced and bool(self.fund.budgets)
 
     def most_usd(self, body_bytes: int, answer_tokens: int, *, batched: bool = False) -> float:
-        """Return the most that a request may cost: no tokenizer makes more tokens of a text than it has
-        bytes."""
+        """Return the most that a request may cost: a text has no more tokens than bytes."""
         most = self._terms.batch_most if batched else self._terms.most
         return 0.0 if most is None else most(body_bytes + FRAMING_TOKENS, answer_tokens)
 
@@ -171,8 +169,7 @@ class Meter:
                 self._file.write()
 
     def book_answer(self, usage: Usage, most_usd: float = 0.0) -> Usage:
-        """Book an answer's usage; return it with its cost, by price if the host reports none. ``most_usd`` is
-        what was set aside for it."""
+        """Book an answer's usage; return it with its cost. ``most_usd`` was set aside for it."""
         row, reported = self._row, usage.cost_usd
         usage = add_price(usage, self._terms.price)
         cost = usage.cost_usd
@@ -184,8 +181,7 @@ class Meter:
         return usage
 
     def _warn_of_bill(self, usage: Usage, most_usd: float, price: Price | None) -> None:
-        """Warn of a bill that no budget can prevent: more than was set aside, or nothing for tokens that cost
-        something."""
+        """Warn of a bill above what was set aside, or of none for priced tokens: no budget prevents these."""
         cost = usage.cost_usd
         if cost is None:
             return
@@ -341,8 +337,7 @@ class Reservation:
         self._held = True
 
     def settle(self, usage: Usage) -> Usage:
-        """Book an answer's usage; return it with its cost. If nobody knows its tokens, it may have cost all
-        that was set aside."""
+        """Book an answer's usage; return it with its cost. Without tokens, all that is held may be spent."""
         usage = self._meter.book_answer(usage, self.usd if self._held and self._bounds else 0.0)
         if self._held and usage.cost_usd is not None:
             self._held = self._sent = False

@@ -245,8 +245,7 @@ class Http:
         self._stop_sending(make_draining_error())
 
     async def aclose(self) -> None:
-        """Close for good: waiting requests, and later ones, raise Draining. Requests in flight fail, unless
-        their connections are shared."""
+        """Close for good, as `drain`. Requests in flight fail, unless their connections are shared."""
         self._stop_sending(make_draining_error("the models are closed"))
         if self._closes_hosts:
             await self.hosts.aclose()

@@ -489,8 +489,7 @@ class Wire:
             raise
 
     async def aclose(self) -> None:
-        """End every connection, pending ones included, for good: requests get `Closed`. Return when all
-        sockets are closed."""
+        """End every connection for good: requests get `Closed`. Return when all sockets are closed."""
         self._closed = True
         await asyncio.gather(*(pool.aclose() for pool in self._pools.values()))
         await self._dialler.aclose()
