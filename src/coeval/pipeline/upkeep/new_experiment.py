@@ -258,7 +258,7 @@ def _words(needed: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, s
 def distinct_labels(values: Sequence[str]) -> list[str]:
     """The first spelling of each label: those that answers are compared with as one are one."""
     known = LabelValues(values)
-    return list(dict.fromkeys(known.named(value) or value for value in values))
+    return list(dict.fromkeys(known.match_whole(value) or value for value in values))
 
 
 def clean_task_name(name: str) -> str:
