@@ -14,7 +14,7 @@ from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
 from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
-from coeval.reports.label_sheet import check_new_sheet, read_sheet, write_sheet
+from coeval.reports.label_sheet import check_new_sheet, read_label_sheet, write_label_sheet
 from coeval.reports.view.label_app import make_label_app
 from coeval.reports.view.view_app import ViewToken
 from coeval.store.output_folder import existing_run, output_tasks
@@ -111,7 +111,7 @@ def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -
 
 
 def _write(session: LabelSession, path: Path) -> None:
-    write_sheet(path, session.questions, session.given)
+    write_label_sheet(path, session.questions, session.given)
     streams.say(
         streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
     )
@@ -120,7 +120,7 @@ def _write(session: LabelSession, path: Path) -> None:
 
 
 def _read(session: LabelSession, path: Path) -> None:
-    found = read_sheet(path, session.questions, session.given)
+    found = read_label_sheet(path, session.questions, session.given)
     session.keep(found.labels)
     for problem in found.problems[:_MOST_SHOWN]:
         streams.warn(streams.messages(), problem)
