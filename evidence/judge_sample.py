@@ -23,7 +23,7 @@ from scipy.special import stdtr
 from coeval.analysis.comparison.family import gatekeep_p_values
 from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.measures.ranking import Level, Ranking, leading_pair, ranked
+from coeval.analysis.measures.ranking import Ranking, StudentMean, leading_pair, rank_by_shared_scores
 from coeval.analysis.panel.mean_squares import ByJudge
 from evidence.page import write_page
 
@@ -70,8 +70,8 @@ def panel_ranking(
     pairs = [*combinations(range(students), 2)]
     common = {(names[a], names[b]): {"": PairedScores(means[:, a], means[:, b], once)} for a, b in pairs}
     judged = {(names[a], names[b]): [ByJudge(scores[:, b] - scores[:, a])] for a, b in pairs}
-    levels = {name: Level(float(means[:, at].mean()), ITEMS) for at, name in enumerate(names)}
-    return ranked(levels, common, (), judged)
+    levels = {name: StudentMean(float(means[:, at].mean()), ITEMS) for at, name in enumerate(names)}
+    return rank_by_shared_scores(levels, common, (), judged)
 
 
 def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:

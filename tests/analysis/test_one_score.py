@@ -19,7 +19,7 @@ from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.measures.compute import compute_run_measures
-from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.measures.student_measures import sum_item_scores
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import answer_name
@@ -142,7 +142,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
                 for answer in detail.answers
             }
     expected = answer_scores(known, weights)
-    means_of_items = item_scores(run.grid).mean
+    means_of_items = sum_item_scores(run.grid).mean
     items = {
         (task, n, student): float(means_of_items[run.grid.students.index(student), place])
         for place, item in enumerate(run.grid.items.ids)

@@ -22,10 +22,10 @@ from written_run import Run
 
 import coeval
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.analysis.measures.ranking import ranking
-from coeval.analysis.measures.score_choice import chosen_scores, score_choice
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.ranking import rank_students
+from coeval.analysis.measures.score_choice import read_score_choice, select_scores
+from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
+from coeval.analysis.measures.student_measures import measure_students
 from coeval.core.errors import UsageError
 from coeval.core.figures import format_points
 from coeval.pipeline.plan.run_reading import open_run_reader
@@ -106,9 +106,9 @@ def page(browser: Browser, lab: Lab) -> Iterator[Page]:
 
 def students_of(grid: ScoreGrid) -> Any:
     """All that is measured of students, but for names of which nothing is."""
-    ranks, scores = ranking(grid)
+    ranks, scores = rank_students(grid)
     gaps = [*ranks.differences.items()]
-    return there(msgspec.to_builtins([student_measures(grid, scores), ranks.order, ranks.ranges, gaps]))
+    return there(msgspec.to_builtins([measure_students(grid, scores), ranks.order, ranks.ranges, gaps]))
 
 
 def there(value: Any) -> Any:
@@ -137,10 +137,10 @@ def test_a_choice_is_measured_as_a_run_that_has_no_other_scores(
         for path in (tmp_path / "part").glob(pattern):
             path.unlink()
     with open_run_reader(RunDir(tmp_path / "whole")) as (reader, _):
-        whole = score_grid(reader)
+        whole = read_score_grid(reader)
     with open_run_reader(RunDir(tmp_path / "part")) as (reader, _):
-        part = score_grid(reader)
-    chosen = chosen_scores(whole, score_choice(whole, parse_qsl(query)))
+        part = read_score_grid(reader)
+    chosen = select_scores(whole, read_score_choice(whole, parse_qsl(query)))
     assert students_of(chosen) == students_of(part)
 
 
@@ -152,8 +152,8 @@ def test_values_of_an_attribute_are_a_union_and_attributes_a_cut(choices: RunCho
         ("attribute=mood=glad&attribute=mood=sad", glad | sad),
         ("attribute=mood=glad&attribute=length=short", glad & short),
     ):
-        choice = score_choice(grid, [("attribute", part.partition("=")[2]) for part in query.split("&")])
-        assert set(chosen_scores(grid, choice).items.ids) == needed
+        choice = read_score_choice(grid, [("attribute", part.partition("=")[2]) for part in query.split("&")])
+        assert set(select_scores(grid, choice).items.ids) == needed
 
 
 def test_a_choice_of_a_variant_has_its_students_alone(tmp_path: Path) -> None:

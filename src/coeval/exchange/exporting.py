@@ -264,7 +264,9 @@ def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
         part = pair.part
         students = part.first_model_id, part.second_model_id
         for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
-            given = GivenScore(part.judge_model_id, f"against {other}, shown {shown}", pair.won(student))
+            given = GivenScore(
+                part.judge_model_id, f"against {other}, shown {shown}", pair.win_share(student)
+            )
             yield (part.task_id, part.datapoint_id, 0, student), given
 
 

@@ -37,7 +37,7 @@ from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair_sides
 from coeval.analysis.comparison.side import Side, read_sides, unshared_judge_notes
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, joined
-from coeval.analysis.measures.ranking import factor_parts, ranking
+from coeval.analysis.measures.ranking import factor_parts, rank_students
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
 from coeval.analysis.readers.reader import Reader
@@ -275,7 +275,7 @@ def _has_shared_means(pair: ComparedPair) -> bool:
         or pairing.has_equal_coverage(a.grids["factor"].grid.students)
     ):
         return False
-    scores = ranking(a.grids["factor"].grid).scores
+    scores = rank_students(a.grids["factor"].grid).scores
     means = [
         (side.model, comparison.task, mean)
         for comparison in comparisons

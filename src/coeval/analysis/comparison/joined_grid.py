@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.side import Measure, RequestedItem, Side
-from coeval.analysis.measures.near_duplicates import NearDuplicate, groups
+from coeval.analysis.measures.near_duplicates import NearDuplicate, group_duplicates
 from coeval.analysis.measures.score_grid import (
     UNSCORED,
     Codes,
@@ -83,7 +83,7 @@ def number_items(a: Side, b: Side) -> NumberedItems:
     alike = [
         pair for side, own in zip((a, b), codes, strict=True) for pair in _find_near_duplicates(side, own)
     ]
-    clusters = groups(alike, len(tasks)) if alike else None
+    clusters = group_duplicates(alike, len(tasks)) if alike else None
     codes_a, codes_b = (np.array(own, np.int64) for own in codes)
     return NumberedItems((codes_a, codes_b), tasks, clusters, tuple(notes))
 

@@ -14,8 +14,13 @@ from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of
-from coeval.analysis.measures.score_grid import ScoreGrid, grid_with_removed, is_planned_task, score_grid
-from coeval.analysis.measures.value_grid import label_grid, metric_grid
+from coeval.analysis.measures.score_grid import (
+    ScoreGrid,
+    is_planned_task,
+    read_grid_with_removed,
+    read_score_grid,
+)
+from coeval.analysis.measures.value_grid import read_label_grid, read_metric_grid
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -173,18 +178,18 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
 def _build_grids(reader: Reader, models: Collection[str]) -> dict[Measure, ComparedGrid]:  # noqa: ARG001
     """Build the grid of a benchmark's metrics, over the samples that its results count."""
     samples = {runs.scored_as: runs.runs for runs in choose_runs(reader.folder) if runs.runs}
-    return {"metric": ComparedGrid(metric_grid(reader, samples))}
+    return {"metric": ComparedGrid(read_metric_grid(reader, samples))}
 
 
 @_build_grids.register
 def _build_run_grids(reader: RunReader, models: Collection[str]) -> dict[Measure, ComparedGrid]:
     """Build the grids of a run's scores and labels."""
-    grid = score_grid(reader)
+    grid = read_score_grid(reader)
     if not {*models} <= {*grid.students}:
-        grid = grid_with_removed(reader)
+        grid = read_grid_with_removed(reader)
         counts = np.array([is_planned_task(reader.planned, task) for task in grid.tasks], bool)
         grid = grid.select_items(counts[grid.items.task])
-    return {"factor": ComparedGrid(grid), "label": ComparedGrid(label_grid(reader, grid))}
+    return {"factor": ComparedGrid(grid), "label": ComparedGrid(read_label_grid(reader, grid))}
 
 
 def _list_items(reader: Reader, grid: ScoreGrid) -> tuple[RequestedItem, ...]:

@@ -21,7 +21,7 @@ from scipy.special import stdtr, stdtrit
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import Codes, ScoreGrid, consecutive
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid, renumber_codes
 from coeval.core.figures import format_points, score_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
@@ -154,7 +154,7 @@ def severities(grid: ScoreGrid) -> dict[str, Bias]:
         rows = (judges > 1) & valid[:, place]
         own = grid.values[grid.levels[rows, place]]
         others = (total[rows] - own) / (judges[rows] - 1)
-        measured[judge] = _severity(others - own, consecutive(grid.cluster[rows]))
+        measured[judge] = _severity(others - own, renumber_codes(grid.cluster[rows]))
     return measured
 
 
@@ -229,14 +229,14 @@ def _contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tupl
     both = grid.valid[:, first] & grid.valid[:, second] & np.isfinite(lengths)
     if not both.any():
         return UNKNOWN, 0
-    answer = consecutive(grid.answer[both])
+    answer = renumber_codes(grid.answer[both])
     start = np.empty(int(answer.max()) + 1, np.int64)
     start[answer[::-1]] = np.arange(len(answer))[::-1]  # of each answer the first row
     more = grid.values[grid.levels[both, first]] - grid.values[grid.levels[both, second]]
     apart = np.bincount(answer, more) / np.bincount(answer)
     task, student = grid.task[both][start].astype(np.int64), grid.student[both][start]
-    group = consecutive(task * len(grid.students) + student)
-    cluster = consecutive(grid.cluster[both][start])
+    group = renumber_codes(task * len(grid.students) + student)
+    cluster = renumber_codes(grid.cluster[both][start])
     longer = _center_by_group(np.log2(lengths[both][start] + 1), group)
     apart = _center_by_group(apart, group)
     both_ways, squares = np.bincount(cluster, longer * apart), np.bincount(cluster, longer**2)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import JudgeMeasures
-from coeval.analysis.measures.ranking import Ranking, difference_between, leading_pair
+from coeval.analysis.measures.ranking import Ranking, compare_two_students, leading_pair
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
@@ -171,7 +171,7 @@ def family_judges(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) 
     if found is None or ranks.between(first, second) is None:
         return
     others = [judge for judge in grid.judges if judge not in found.apart]
-    without = difference_between(grid.select_judges(others), first, second) if others else None
+    without = compare_two_students(grid.select_judges(others), first, second) if others else None
     yield related_sentence(first, found, outcome(first, second, without) if without else "")
 
 

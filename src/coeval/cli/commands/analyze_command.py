@@ -238,14 +238,14 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
     if needed is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
-    from coeval.analysis.measures.benchmark_measures import benchmark_measures, export_benchmark
-    from coeval.analysis.measures.score_grid import score_grid
+    from coeval.analysis.measures.benchmark_measures import export_benchmark, measure_benchmark
+    from coeval.analysis.measures.score_grid import read_score_grid
 
     messages = streams.messages()
     with open_run_reader(run) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
-        items = benchmark_measures(reader, score_grid(reader)).items
+        items = measure_benchmark(reader, read_score_grid(reader)).items
         found = export_benchmark(reader, items, out)
     rows = pluralize(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")

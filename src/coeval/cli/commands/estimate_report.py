@@ -91,12 +91,12 @@ def _labels_needed(folder: RunDir) -> Iterator[str]:
     """How many labels by people ± 3 points take, where the run has some already."""
     if (folder.path / LABELS_FILE).exists() and folder.is_run():
         # Here, because they load duckdb and numpy.
-        from coeval.analysis.measures.score_grid import score_grid
+        from coeval.analysis.measures.score_grid import read_score_grid
         from coeval.analysis.people.people_measures import goal_sentences, people_measures
         from coeval.pipeline.plan.run_reading import open_run_reader
 
         with open_run_reader(folder) as (reader, _):
-            found = people_measures(reader, score_grid(reader))
+            found = people_measures(reader, read_score_grid(reader))
         if found is not None and found.whole is not None:
             yield from goal_sentences(found.whole)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.measures.judge_measures import PairAgreement
-from coeval.analysis.measures.leaders import opening
+from coeval.analysis.measures.leaders import opening_sentences
 from coeval.analysis.measures.pair_measures import PairJudge, PairMeasures, PairRate, pair_sentences
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import SAME
@@ -323,7 +323,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
 def _lead_sentences(evidence: RunEvidence) -> Iterator[Sentence]:
     """Yield at most three sentences on who leads, the last on judges if these do not mention agreement."""
     measured = evidence.measured
-    texts = opening(measured.measures, measured.grid.looks)
+    texts = opening_sentences(measured.measures, measured.grid.looks)
     for text, anchor in zip(texts, _lead_anchors(measured.measures), strict=False):
         yield Sentence(escape_line(text), anchor)
     of_judges = (conclusion.text for conclusion in measured.conclusions if conclusion.topic == "judges")
@@ -361,7 +361,7 @@ def _make_sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator
 def _add_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -> Iterator[ReportSection]:
     """Put the conclusions on each section's question first, except those that open the page."""
     measures, concluded = evidence.measured.measures, evidence.measured.conclusions
-    opened = {*opening(measures, evidence.measured.grid.looks)}
+    opened = {*opening_sentences(measures, evidence.measured.grid.looks)}
     opened |= set(pair_sentences(measures.pairs)) if measures.pairs is not None else set()
     texts: dict[str, list[str]] = {}
     for conclusion in concluded:

@@ -11,10 +11,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.leaders import opening, partial_sentences
-from coeval.analysis.measures.ranking import OthersAlone, ranking, without_own_measures
-from coeval.analysis.measures.score_choice import chosen_items, chosen_scores, score_choice, single_choices
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.leaders import opening_sentences, partial_sentences
+from coeval.analysis.measures.ranking import (
+    ExcludingSelfJudgments,
+    rank_excluding_self_judgments,
+    rank_students,
+)
+from coeval.analysis.measures.score_choice import (
+    list_single_choices,
+    read_score_choice,
+    select_chosen_items,
+    select_scores,
+)
+from coeval.analysis.measures.student_measures import measure_students
 from coeval.analysis.score_notes import label_task_notes
 from coeval.core.plain import escape_line
 from coeval.core.text import pluralize
@@ -42,7 +51,7 @@ class RunChoices(NamedTuple):
         """
         chosen = self._choose_evidence(pairs)
         measures, front = chosen.measured.measures, front_table(chosen)
-        texts = map(escape_line, opening(measures, chosen.measured.grid.looks))
+        texts = map(escape_line, opening_sentences(measures, chosen.measured.grid.looks))
         value = None if front is None else value_section(chosen, front)
         return msgspec.structs.replace(
             self.report,
@@ -59,20 +68,20 @@ class RunChoices(NamedTuple):
     def _choose_evidence(self, pairs: Iterable[tuple[str, str]]) -> RunEvidence:
         """Measure the chosen scores and return their evidence."""
         run = self.evidence.measured
-        choice = score_choice(run.grid, pairs)
-        grid = chosen_scores(run.grid, choice)
-        ranks, scores = ranking(grid)
-        others = without_own_measures(grid)
+        choice = read_score_choice(run.grid, pairs)
+        grid = select_scores(run.grid, choice)
+        ranks, scores = rank_students(grid)
+        others = rank_excluding_self_judgments(grid)
         # if nobody who judged itself is chosen, nothing is left out
         same = run.measures.without_own.applicable and not others.judges
         measures = msgspec.structs.replace(
             run.measures,
-            students=student_measures(grid, scores),
+            students=measure_students(grid, scores),
             ranking=ranks,
-            without_own=OthersAlone(True, (), scores, ranks) if same else others,
+            without_own=ExcludingSelfJudgments(True, (), scores, ranks) if same else others,
             judges={name: judge for name, judge in run.measures.judges.items() if name in grid.judges},
         )
-        costs = self.evidence.answers.by_student(chosen_items(run.grid, choice))
+        costs = self.evidence.answers.by_student(select_chosen_items(run.grid, choice))
         measured = run._replace(measures=measures, grid=grid)
         return self.evidence._replace(measured=measured, costs=costs, is_choice=True)
 
@@ -91,4 +100,4 @@ def prepare_choices(evidence: RunEvidence, report: Report) -> RunChoices | None:
     # labels, comparisons and samples are of the whole run; what is measured of items is large
     measures = msgspec.structs.replace(measured.measures, labels={}, pairs=None, samples=None, items={})
     kept = evidence._replace(measured=measured._replace(measures=measures, conclusions=()))
-    return RunChoices(kept, report, single_choices(measured.grid), measured.measures.labels.keys())
+    return RunChoices(kept, report, list_single_choices(measured.grid), measured.measures.labels.keys())
