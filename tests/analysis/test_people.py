@@ -362,7 +362,7 @@ def test_differences_by_judges_are_those_of_the_ranking(labelled: Path) -> None:
         assert found.people.low is not None
         assert found.people.high is not None
         assert found.sure == (not found.people.low <= 0 <= found.people.high), "the interval belongs to p"
-        gap = measures.ranking.between(one, other)
+        gap = measures.ranking.difference(one, other)
         assert gap is not None
         assert found.judged[:3] == pytest.approx((gap.swapped.difference, *gap.swapped.ci95))
 
