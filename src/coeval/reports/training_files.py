@@ -20,7 +20,7 @@ from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, tra
 from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
-from coeval.reports.items.item_selection import ItemSelection, shortened
+from coeval.reports.items.item_selection import ItemSelection, shorten_detail
 from coeval.reports.site.page import write_page
 from coeval.reports.training_report import ErrorBar, all_tasks_report, checkpoint_name, training_report
 from coeval.store.jsonl import write_bytes_atomic
@@ -143,7 +143,7 @@ def _merge_details(item: str, task: str, browsers: Mapping[str, ItemBrowser]) ->
         return None
     answers = [msgspec.structs.replace(detail.answers[0], student=name) for name, detail in answered.items()]
     first = next(iter(answered.values()))
-    return shortened(msgspec.structs.replace(first, task=task, answers=answers))
+    return shorten_detail(msgspec.structs.replace(first, task=task, answers=answers))
 
 
 def _item_row(number: int, detail: ItemDetail) -> ItemRow:
