@@ -21,7 +21,7 @@ from coeval.pipeline.config.settings_file import parse_settings, read_settings_f
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import describe_missing_records
 from coeval.pipeline.upkeep.repair import find_missing_records
-from coeval.store.output_folder import existing_results, output_tasks
+from coeval.store.output_folder import list_output_tasks, require_results
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Run:
         """
         if phase not in RECORD_KINDS:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(RECORD_KINDS)}")
-        if not RunDir(self.path).is_run() and output_tasks(self.path):
+        if not RunDir(self.path).is_run() and list_output_tasks(self.path):
             raise UsageError(f'{self.path} holds results of eval-framework; ask for table("answers")')
         return Records(RunDir(self.path), phase)
 
@@ -84,7 +84,7 @@ class Run:
         from coeval.pipeline.plan.run_reading import open_folder_reader
         from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
 
-        with open_folder_reader(self.path, shown=True) as (reader, notes):
+        with open_folder_reader(self.path, is_look=True) as (reader, notes):
             found = read_results(reader, notes)
         missing, mixed = self._standing()
         return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
@@ -98,7 +98,7 @@ class Run:
         from coeval.analysis.measures.run_measures import measures_to_json
         from coeval.pipeline.plan.run_reading import open_folder_reader
 
-        with open_folder_reader(self.path, shown=True) as (reader, _):
+        with open_folder_reader(self.path, is_look=True) as (reader, _):
             return measures_to_json(compute_measures(reader).measures)
 
     def write_report(self, out: str | Path | None = None) -> Path:
@@ -215,7 +215,7 @@ def open_run(path: str | Path) -> Run:
     StoreError
         it holds links that lead out of it, or pipes and the like.
     """
-    return Run(existing_results(Path(path)))
+    return Run(require_results(Path(path)))
 
 
 # --- Comparing folders

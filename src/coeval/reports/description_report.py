@@ -108,7 +108,7 @@ def tasks_table(forecast: Forecast) -> ReportTable:
             ", ".join(makers),
             _describe_judging(setup),
             labels,
-            _calls_cell(forecast.calls_of_task(task.name)),
+            _calls_cell(forecast.sum_task_calls(task.name)),
         )
         rows.append((task.name, items, *design, " ".join(task.description.split())))
     columns = (
@@ -141,7 +141,7 @@ def attributes_table(preview: Preview) -> ReportTable:
 def _attribute_rows(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
     kinds: tuple[Kind, ...] = KINDS[:2]
     for kind in kinds:
-        declared: Mapping[str, list[str]] | None = preview.blueprint.known_part(task, kind)
+        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part(task, kind)
         if declared is None:
             seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
             yield task.name, f"({PROPOSED})", kind, None
@@ -155,10 +155,10 @@ def rubric_table(preview: Preview) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for setup in preview.plan.setups:
         task = setup.task
-        declared: Mapping[str, str] | None = preview.blueprint.known_part(task, "rubric")
+        declared: Mapping[str, str] | None = preview.blueprint.read_part(task, "rubric")
         if declared is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
-            declared = preview.blueprint.heard_rubric(task)
+            declared = preview.blueprint.read_rubric_so_far(task)
         for factor, criterion in declared.items():
             compared = factor in task.label_attributes
             meaning = "equal to the item's value, without a judge" if compared else criterion
@@ -179,9 +179,9 @@ def phases_table(config: Config, forecast: Forecast, options: RunOptions) -> Rep
     """Count planned and missing records and calls by phase; those of phases 1–2 are teachers' proposals."""
     rows: list[tuple[Cell, ...]] = []
     for phase in PHASES:
-        counts = map(_calls_cell, (forecast.owed_of_phase(phase), forecast.calls_of_phase(phase)))
+        counts = map(_calls_cell, (forecast.sum_phase_owed(phase), forecast.sum_phase_calls(phase)))
         rows.append(
-            (phase, _describe_mode(config, options, phase), forecast.planned_of_phase(phase), *counts)
+            (phase, _describe_mode(config, options, phase), forecast.sum_phase_planned(phase), *counts)
         )
     counts = map(_calls_cell, (forecast.total_owed, forecast.total))
     rows.append(("total", "", sum(forecast.planned.values()), *counts))
@@ -368,7 +368,9 @@ def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
         for task, n in _count_occurring_values(values, preview).items()
     ]
     sentences += [
-        f"{setup.task.name}: {sentence}" for setup in preview.plan.setups for sentence in setup.shortfalls()
+        f"{setup.task.name}: {sentence}"
+        for setup in preview.plan.setups
+        for sentence in setup.describe_shortfalls()
     ]
     return make_section(
         "coverage", "What will the items cover?", tuple(map(Sentence, sentences)), (), (values,)

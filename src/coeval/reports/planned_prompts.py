@@ -49,7 +49,7 @@ def _item_attributes(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind,
     """Yield the target attributes and the nuance of each item, with their kind."""
     task, recorded = setup.task, preview.plan.recorded
     for source in setup.sources:
-        for key, attributes in recorded.by_teacher.get((task.name, source), {}).items():
+        for key, attributes in recorded.items_by_teacher.get((task.name, source), {}).items():
             if key not in recorded.assumed:
                 yield "target", attributes
     for teacher in setup.teachers if setup.space.target or setup.space.nuance else ():
@@ -113,7 +113,7 @@ class _TaskPrompts:
     def __init__(self, setup: TaskSetup, preview: Preview) -> None:
         self._setup, self._preview = setup, preview
         self._known: Mapping[Kind, object | None] = {
-            kind: preview.blueprint.known_part(setup.task, kind) for kind in KINDS
+            kind: preview.blueprint.read_part(setup.task, kind) for kind in KINDS
         }
         self._stand_ins = _StandIns()
 
@@ -121,7 +121,7 @@ class _TaskPrompts:
         """Yield the prompts of proposals, items, answers, and comparisons or judgments."""
         setup = self._setup
         for kind in KINDS:
-            owed = self._preview.blueprint.owed_proposals(setup.task, kind)
+            owed = self._preview.blueprint.list_owed_proposals(setup.task, kind)
             for alike in _group_by_template([teacher for teacher, _ in owed]):
                 noun = "rubric" if kind == "rubric" else f"{kind} attributes"
                 request = alike[0].prompt({}, None)
@@ -132,7 +132,7 @@ class _TaskPrompts:
             yield self._make_prompt("data_generation", "item", alike, alike[0].prompt(values, form), item)
         item_values, item = self._item_variables()
         for alike in _group_by_template(
-            [student for student in setup.students if student.name not in setup.given]
+            [student for student in setup.students if student.name not in setup.answered_students]
         ):
             yield self._make_prompt(
                 "response_collection", "answer", alike, alike[0].prompt(item_values), item
@@ -188,7 +188,7 @@ class _TaskPrompts:
         """Return the variables of an item for students and judges, and its name: an existing item if there is
         one, else one with stand-ins."""
         setup, mark = self._setup, self._stand_ins.mark
-        slot = next(self._preview.plan.slots(setup), None)
+        slot = next(self._preview.plan.list_slots(setup), None)
         name = slot.teacher_name if slot is not None else "nobody"
         if slot is not None and (item_record := self._load_item(slot.id)) is not None:
             nuance = KnownNuance(setup.task, setup.space.nuance).of(item_record)
@@ -231,14 +231,14 @@ class _TaskPrompts:
         factors = tuple(setup.criteria)
         if setup.task.evaluation_mode == "per_factor":
             if self._known["rubric"] is None:
-                form = setup.form.of_one(factors[0])
+                form = setup.form.ask_one_factor(factors[0])
                 proposed = {
                     key: mark(f"a {key} that the teachers propose") for key in ("factor", "criterion")
                 }
                 return {**form.values, **proposed}, form.schema, "judgment of one factor"
-            form = setup.form.of_one(factors[0])
+            form = setup.form.ask_one_factor(factors[0])
             return form.values, form.schema, f"judgment of one factor: {factors[0]}"
-        form = setup.form.of_all(factors)
+        form = setup.form.ask_all_factors(factors)
         if self._known["rubric"] is None:
             proposed = {"rubric": mark("the factors that the teachers propose")}
             return {**form.values, **proposed}, form.schema, "judgment"

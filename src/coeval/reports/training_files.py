@@ -14,9 +14,14 @@ import numpy as np
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.whole_items import ItemDetail
-from coeval.analysis.training.aggregate import Aggregated, TaskAggregate, aggregates_of, write_aggregates
+from coeval.analysis.training.aggregate import (
+    CheckpointAggregate,
+    TaskAggregate,
+    aggregate_all_checkpoints,
+    write_aggregates,
+)
 from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
-from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, training_run
+from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, build_training_run
 from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
@@ -209,7 +214,7 @@ class TrainingFiles(NamedTuple):
     """Aggregated samples of each checkpoint, their curves and comparison, and the files that show them; None
     without scores."""
 
-    aggregates: list[Aggregated]
+    aggregates: list[CheckpointAggregate]
     run: TrainingRun | None
     comparison: SweepComparison | None
     paths: list[Path]
@@ -221,10 +226,10 @@ def aggregate_sweep(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
     ``expected``: number of samples by task. Raises StoreError: results cannot be read, or a file not be
     written.
     """
-    aggregates = aggregates_of(out, expected)
+    aggregates = aggregate_all_checkpoints(out, expected)
     if not sum(len(write_aggregates(aggregate)) for aggregate in aggregates):
         return TrainingFiles(aggregates, None, None, [])
-    run = training_run(out.absolute().name or "run", out, aggregates, list(expected))
+    run = build_training_run(out.absolute().name or "run", out, aggregates, list(expected))
     comparison = compare_runs([run])
     paths = list(write_curves([run], comparison, out / "plots"))
     return TrainingFiles(aggregates, run, comparison, paths)

@@ -13,9 +13,9 @@ from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
-    checkpoint_text,
-    peers_text,
-    runs_sentence,
+    checkpoint_label,
+    list_peers,
+    run_difference_sentence,
 )
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
@@ -89,8 +89,8 @@ def best_checkpoints_table(
     for choice in comparison.choices:
         if choice.task is not None and any(task == choice.task for task, _ in with_items):
             links[len(rows)] = urlencode({"task": choice.task})
-        best = escape_line(checkpoint_text(choice.best, several=several))
-        tied = escape_line(peers_text(choice, several=several)) if choice.peers else "none"
+        best = escape_line(checkpoint_label(choice.best, several=several))
+        tied = escape_line(list_peers(choice, several=several)) if choice.peers else "none"
         score = share_of_scale(choice.mean, choice.unit)
         rows.append((_task_name(choice.task), best, score, tied, choice.n_items, choice.of))
     return ReportTable(
@@ -288,7 +288,7 @@ def _describe_cost(runs: Sequence[TrainingRun]) -> Iterator[str]:
 
 def _lead_sentences(comparison: SweepComparison) -> Iterator[Sentence]:
     """Yield which checkpoint to ship, then the other findings."""
-    of_runs = {runs_sentence(rows) for rows in comparison.by_task()}
+    of_runs = {run_difference_sentence(rows) for rows in comparison.group_by_task()}
     below = "last-table" if comparison.changes else "ship-table"
     for at, text in enumerate(comparison.sentences):
         yield Sentence(escape_line(text), "ship" if at == 0 else "runs" if text in of_runs else below)

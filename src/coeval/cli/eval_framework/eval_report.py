@@ -42,7 +42,7 @@ from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.metering.account_file import read_accounts
-from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
+from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
 from coeval.pricing.estimate import check_budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import ReportTable, make_columns
@@ -149,10 +149,10 @@ def over_runs(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
     if not sampled:
         return {}
     from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
-    from coeval.analysis.training.sample_figures import task_figures
+    from coeval.analysis.training.sample_figures import compute_task_figures
 
     with OutputReader(next(iter(sampled.values()))) as reader:
-        return {task: one.metrics for task, one in task_figures(reader).items() if task in sampled}
+        return {task: one.metrics for task, one in compute_task_figures(reader).items() if task in sampled}
 
 
 def _show_over_runs(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
@@ -223,7 +223,7 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
     logging.getLogger("coeval").setLevel(shown.log_level)  # what shows a traceback, see cli.ending
     messages = streams.messages()
     keys = find_keys(settings.keys)
-    throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
+    throttle = read_throttle(os.environ, default_s=DEFAULT_INTERVAL_S)
     evaluation, log_to = make_evaluation(settings, keys), destinations(settings.log_to)
     with Terminal(messages) as terminal:
         if said := describe_idle_options(settings, {task.name for task in evaluation.tasks}):

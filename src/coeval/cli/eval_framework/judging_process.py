@@ -21,8 +21,8 @@ from coeval.core.errors import Draining, UsageError
 from coeval.core.options import Frontend
 from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
-from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, throttle_of
-from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, read_order, written
+from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, read_throttle
+from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, encode_line, read_order
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def _judge() -> None:
         raise UsageError("coeval.cli.eval_framework.judging_process takes its log and a file of keys")
     file = Path(sys.argv[2]) if len(sys.argv) == 3 else None
     keys = Keys.load(file, env=os.environ, cwd=Path.cwd(), home=Path.home())
-    throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
+    throttle = read_throttle(os.environ, default_s=DEFAULT_INTERVAL_S)
     with write_log(Path(sys.argv[1]), "INFO"):
         run_async(interruptible(lambda interrupt: _conclude(keys, interrupt, throttle), lambda _: None))
 
@@ -56,7 +56,7 @@ async def _orders(lines: asyncio.Queue[bytes], interrupt: asyncio.Event) -> Asyn
 def _tell(message: JudgingMessage) -> None:
     """Where nobody listens any more, standard input has ended too."""
     try:
-        os.write(1, written(message))
+        os.write(1, encode_line(message))
     except BrokenPipeError:
         return
 

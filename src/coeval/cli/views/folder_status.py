@@ -179,7 +179,7 @@ def status_of(path: Path) -> FolderStatus:
         with OutputReader(path) as reader:
             phases, status = _phases_of_output(reader), reader.status()
         return _status(folder, phases, None, StateShown(status if pid is None else "running", pid))
-    if said := folder.half_replaced():  # whatever has moved, the account stays
+    if said := folder.describe_half_replaced():  # whatever has moved, the account stays
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
         state = StateShown("replacing", pid)
         return _status(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(said,))
@@ -193,7 +193,7 @@ def status_of(path: Path) -> FolderStatus:
         path.name if meta is None else meta.experiment_id,
         StateShown(status, pid),
         None if isinstance(config, str) else config.experiment,
-        (*mixed, *look.recorded.filtered_note()),
+        (*mixed, *look.recorded.describe_discarded_replies()),
     )
 
 
@@ -219,7 +219,7 @@ def _budget(usage: Path, experiment: Experiment | None, *, at_work: bool) -> Bud
     accounts = read_accounts(usage)
 
     def money(limit: float | None, of: Collection[ModelAccount]) -> MoneyShown:
-        return MoneyShown(limit, *Spent.of(of, at_work=at_work))
+        return MoneyShown(limit, *Spent.add_up(of, at_work=at_work))
 
     shown = BudgetShown(money(None if experiment is None else experiment.budget_usd, accounts.values()))
     for name, quota in {} if experiment is None else experiment.quota.items():
@@ -313,7 +313,7 @@ def show_status(path: Path, console: Console) -> None:
         say(console, f"{path}: results of eval-framework; {state}", "bold")
         with OutputReader(path) as reader:
             _show_phases("task", _phases_of_output(reader), console)
-    elif said := folder.half_replaced():
+    elif said := folder.describe_half_replaced():
         say(console, f"{path.name}: being replaced", "bold")
         warn(console, said)
     else:
@@ -343,9 +343,9 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
             say(console, f"resumed from {meta.resume_from}")
     phases: dict[str, PhaseStatus] = {phase: _phase(folder, look, phase) for phase in PHASES}
     _show_phases("phase", phases, console, () if meta is None else meta.phases_completed)
-    if said := empty_answers_sentence(look.recorded.empty_answers(), "of"):
+    if said := empty_answers_sentence(look.recorded.count_empty_answers(), "of"):
         warn(console, said)
-    for said in look.recorded.filtered_note():
+    for said in look.recorded.describe_discarded_replies():
         say(console, f"{said[0].upper()}{said[1:]}.")
     if look.report is not None:
         _show_lacking(look.report, folder, limits, console)

@@ -22,10 +22,10 @@ from coeval.reports.items.item_rows import (
     ItemRow,
     RowPage,
     find_item_rows,
+    make_item_tables,
     read_item_facets,
     read_item_figures,
     read_item_rows,
-    make_item_tables,
 )
 
 # Characters of a prompt's beginning: a line of a list, however much space there is between its words.

@@ -16,10 +16,10 @@ from coeval.reports.site.page import (
     DataBlock,
     PageChoice,
     PageFrame,
-    encode_choice,
-    item_blocks,
     compress_data,
     compressed_block,
+    encode_choice,
+    item_blocks,
 )
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -40,7 +40,7 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be
     written.
     """
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         report = make_folder_report(reader, notes)
         write_report_page(report, reader, out)
     write_measures(report.measured.measures, out)

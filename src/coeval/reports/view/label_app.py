@@ -17,8 +17,8 @@ from coeval.reports.view.view_app import (
     LARGEST_BODY,
     ViewToken,
     asset_response,
-    make_guard,
     json_response,
+    make_guard,
     page_response,
     read_body,
 )
