@@ -56,7 +56,7 @@ _HEADERS = {
 }
 
 _PARAMETER = "token"
-_NO_TOKEN = "open the address that coeval view printed: it holds the token (or start with --no-token)"
+_LOCKED = "open the address that coeval view printed: it holds the token (or start with --no-token)"
 
 
 class ViewToken:
@@ -134,7 +134,7 @@ def _admit(request: web.Request, token: ViewToken | None) -> web.Response | None
         return None
     if request.method == "GET" and (response := token.entry(request)) is not None:
         return response
-    return None if token.is_held(request) else refuse_request(403, _NO_TOKEN)
+    return None if token.is_held(request) else refuse_request(403, _LOCKED)
 
 
 async def _call_handler(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -406,10 +406,10 @@ async def _scores_beside(
         items=tuple(row.item for row in page.rows),
         tasks=tuple({row.task for row in page.rows}),
     )
-    found = (
-        await _query_items(folder, lambda browser: browser.rows(same, 0, _MOST_ROWS)) if page.rows else None
-    )
-    return {f"{row.task} {row.item}": row.scores for row in found.rows} if found is not None else {}
+    if not page.rows:
+        return {}
+    others = await _query_items(folder, lambda browser: browser.rows(same, 0, _MOST_ROWS))
+    return {} if others is None else {f"{row.task} {row.item}": row.scores for row in others.rows}
 
 
 def _parse_count(parameters: dict[str, str], name: str, default: int, most: int | None) -> int:
