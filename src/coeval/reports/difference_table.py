@@ -7,15 +7,20 @@ from typing import Any
 
 import msgspec
 
+from coeval.analysis.comparison.comparison_report import spans_scale
 from coeval.analysis.comparison.family import PairDifference
-from coeval.core.figures import share_of_scale
+from coeval.core.figures import NOT_KNOWN, share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable
 from coeval.reports.measure_table import column_of_field, metric_error_in_points, metric_gap_in_points
 
 
 def _over_judges(one: PairDifference, unit: str) -> Cell:
-    ends = one.ci95_over_judges_adjusted
-    return None if ends is None else metric_gap_in_points(one.difference, ends, unit, one.n)
+    interval = one.ci95_over_judges_adjusted
+    if interval is None:
+        return None
+    if spans_scale(interval, unit):
+        return NOT_KNOWN
+    return metric_gap_in_points(one.difference, interval, unit, one.n)
 
 
 _Field = tuple[ReportColumn, Callable[[Any, str], Cell]]
@@ -31,7 +36,10 @@ _FIELDS: Mapping[str, _Field] = {
         lambda one, unit: metric_gap_in_points(one.difference, one.ci95_adjusted, unit, one.n),
     ),
     "over_judges": (
-        column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
+        msgspec.structs.replace(
+            column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
+            terminal="other judges",
+        ),
         _over_judges,
     ),
     "p": (
@@ -39,7 +47,9 @@ _FIELDS: Mapping[str, _Field] = {
         lambda one, _: one.p_adjusted,
     ),
     "p_over_judges": (
-        column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
+        msgspec.structs.replace(
+            column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"), terminal="p"
+        ),
         lambda one, _: one.p_over_judges_adjusted,
     ),
     "sure": (
@@ -92,3 +102,14 @@ def with_differences(
         for row, each in zip(rows, cells, strict=True):
             row.append(each)
     return msgspec.structs.replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)))
+
+
+def leader_table(gaps: Mapping[str, PairDifference], where: str = "") -> ReportTable:
+    """Tabulate by how much the first student leads each of the others; ``gaps`` as `Ranking.leader_gaps`,
+    ``where``: in which task and label."""
+    columns = (ReportColumn("student", "Student", terminal="student"),)
+    names = ReportTable(
+        "leader", f"Lead of the first student{where}", columns, tuple((name,) for name in gaps)
+    )
+    fields = ("difference", "p", "over_judges", "p_over_judges", "n")
+    return with_differences(names, [*gaps.values()], fields, in_use=True)

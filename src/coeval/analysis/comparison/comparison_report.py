@@ -10,7 +10,7 @@ import msgspec
 
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
-from coeval.analysis.intervals import ALPHA
+from coeval.analysis.intervals import ALPHA, scale_of
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import NOT_KNOWN, gap_text, metric_text, signed_points
 from coeval.core.html_table import Columns, columns, html_lines, html_table
@@ -128,7 +128,7 @@ def _judges_say(one: Comparison) -> str:
         return ""
     if one.ci95_over_judges_adjusted is None:
         return "; no item has scores from two judges for both"
-    if (by := shown_over_judges(one, one.unit, one.scale)) == NOT_KNOWN:
+    if (by := shown_over_judges(one, one.unit)) == NOT_KNOWN:
         return f"; allowing for other judges it is {by}"
     if one.judges == 2:
         return f"; allowing for other judges {by}, a rough guess from two"
@@ -275,13 +275,19 @@ def shown_comparison(one: Comparison) -> tuple[str, ...]:
     )
 
 
-def shown_over_judges(one: PairDifference, unit: str = "share", scale: float = 1.0) -> str:
+def spans_scale(interval: tuple[float, float], unit: str = "share") -> bool:
+    """Check whether the interval of a difference is as wide as its scale, and so says nothing."""
+    width = scale_of(unit).width
+    return interval[0] <= -width and interval[1] >= width
+
+
+def shown_over_judges(one: PairDifference, unit: str = "share") -> str:
     """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the adjusted interval that allows for other
     judges. As wide as the scale, it says nothing."""
     wide = one.ci95_over_judges_adjusted
     if wide is None:
         return _NONE
-    if wide[0] <= -scale and wide[1] >= scale:
+    if spans_scale(wide, unit):
         return NOT_KNOWN
     return half_text(one.difference, *wide, unit)
 

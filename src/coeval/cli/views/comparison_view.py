@@ -141,7 +141,7 @@ def _table(
     rows = []
     for name, one in zip(names, found, strict=True):
         a, b, difference, *others = shown_comparison(one)
-        over = [shown_over_judges(one, one.unit, one.scale)] if judged else []
+        over = [shown_over_judges(one, one.unit)] if judged else []
         rows.append((name, a, b, difference, *over, *others))
     return ReportTable("", title, columns, tuple(rows))
 

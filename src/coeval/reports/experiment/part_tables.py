@@ -13,6 +13,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.people.people_measures import people_sentences
 from coeval.core.text import listed
 from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, make_columns
+from coeval.reports.difference_table import leader_table
 from coeval.reports.evaluation_report import metric_table
 from coeval.reports.experiment.benchmark_section import (
     coverage_sentences,
@@ -103,6 +104,7 @@ def _of_pairs(found: PairMeasures) -> Iterator[Shown]:
 
 def _of_students(measures: RunMeasures) -> Iterator[Shown]:
     yield _beside_scores(measures)
+    yield leader_table(measures.ranking.leader_gaps)
     if measures.without_own.applicable:
         title = "Without the scores that students gave themselves"
         yield standing_table(title, measures.without_own.students, measures.without_own.ranking)
@@ -144,6 +146,7 @@ def _of_labels(measures: RunMeasures, *, whole: bool) -> Iterator[Shown]:
     yield table.reorder_columns("task", "label", "student")
     for task, attributes in measures.labels.items():
         for attribute, found in attributes.items():
+            yield leader_table(found.ranking.leader_gaps, f" in {task} ({attribute})")
             scored = {name: one for name, one in found.students.items() if one.accuracy.n}
             if whole:
                 for name, student in scored.items():
