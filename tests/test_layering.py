@@ -85,7 +85,7 @@ LATE_IMPORTS = {
     "tables/table.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
     },
-    "pipeline/start/begin_run.py": {
+    "pipeline/start/run_start.py": {
         "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",
         "coeval.pipeline.plan.run_reading": "it loads duckdb, and only a finished run that grows needs it",
     },

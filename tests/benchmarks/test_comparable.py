@@ -21,7 +21,13 @@ from rich.console import Console
 from coeval.benchmarks.benchmark import Answer as Given
 from coeval.benchmarks.benchmark import Answer as Record
 from coeval.benchmarks.benchmark import Item, Judgment, Scored
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared, ask_owed, held, prepare
+from coeval.benchmarks.run.runner import (
+    EndOfAsking,
+    Prepared,
+    ask_owed,
+    lock_task_folders,
+    prepare_evaluation,
+)
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, conclude
 from coeval.benchmarks.task_registry import TASKS
@@ -324,13 +330,15 @@ def stopped_while_scored(stopping_bench: Bench, interrupted: bool) -> None:
     async def requested() -> tuple[Prepared, EndOfAsking]:
         async with fake(reply=says_good) as server:
             tasks = ("invented", "stopped", "broken")
-            prepared = prepare(stopping_bench.evaluation(server.url, *tasks), stopping_bench.onlooker)
+            prepared = prepare_evaluation(
+                stopping_bench.evaluation(server.url, *tasks), stopping_bench.onlooker
+            )
             keys = Keys.load(None, env={}, cwd=stopping_bench.output, home=stopping_bench.output)
-            with held(prepared):
+            with lock_task_folders(prepared):
                 return prepared, await ask_owed(prepared, keys, stopping_bench.onlooker)
 
     prepared, ended = asyncio.run(requested())
-    with held(prepared):
+    with lock_task_folders(prepared):
         conclude(prepared, EndOfAsking(ended.begun, interrupted, ended.stopped))
 
 

@@ -13,7 +13,7 @@ from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
 from coeval.cli.main import COMMANDS, with_commands
-from coeval.pipeline.config.names import is_model_name
+from coeval.pipeline.config.names import is_valid_model_name
 
 
 @pytest.mark.parametrize(
@@ -153,4 +153,4 @@ def test_a_run_of_them_goes_on_is_shown_and_stays_in_its_folder(
 
 @pytest.mark.parametrize("name", ["/a", "a/", "a//b", "../a", "a/../b", "a/.", "a\\b", "~", ""])
 def test_a_name_leads_nowhere(name: str) -> None:
-    assert not is_model_name(name)
+    assert not is_valid_model_name(name)

@@ -17,7 +17,7 @@ from cli.invoked import Ended
 from pipeline.experiments import Lab, model, task
 
 from coeval.cli.ending import ALL_SAVED, run_to_exit
-from coeval.core.options import Face
+from coeval.core.options import Frontend
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -237,6 +237,6 @@ def test_ctrl_c_while_a_class_is_made_is_an_interruption(capsys: pytest.CaptureF
         raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
 
     with pytest.raises(SystemExit) as end:
-        run_to_exit(making_a_class, Face.COEVAL)
+        run_to_exit(making_a_class, Frontend.COEVAL)
     assert end.value.code == 130
     assert ALL_SAVED in capsys.readouterr().err

@@ -20,7 +20,7 @@ from coeval.analysis.load import load
 from coeval.api import gate, open_run
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, benchmark_class
-from coeval.core.figures import points_text
+from coeval.core.figures import score_text
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
@@ -179,7 +179,7 @@ async def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         process = await start(tmp_path, *command(tmp_path, server))
         await server.arrived(ASKED)
         process.send_signal(signal.SIGINT)
-        while "stopping" not in process.so_far().err:
+        while "stopping" not in process.continue_if_started().err:
             assert process.poll() is None, "it ended at the first"
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)
@@ -223,7 +223,7 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     row = next(line.split() for line in ended.out.splitlines() if "label_accuracy quiz/colour" in line)
     assert re.search(r"^coeval-exp +8 scores +0$", ended.out, re.MULTILINE)
     assert "n: prompts; in a task's own line what it is scored by" in ended.out
-    assert row[2:] == [*(points_text(share.mean, share.low, share.high) or "").split(), "8"]
+    assert row[2:] == [*(score_text(share.mean, share.low, share.high) or "").split(), "8"]
 
     said = " ".join((ended.out + ended.err).split())
     assert "coeval-exp: its answers are compared with labels; no judge was asked" in said

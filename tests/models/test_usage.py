@@ -22,7 +22,7 @@ from pipeline.experiments import Lab, model, task
 from coeval.core.errors import BadRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Usage
-from coeval.engine.model_work import recipe
+from coeval.engine.model_work import make_recipe
 from coeval.models.address import dialect_of
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_messages import ANTHROPIC
@@ -202,7 +202,8 @@ def price(usage: Usage) -> float:
 
 def test_whether_the_cache_is_used_is_no_part_of_a_recipe() -> None:
     made = [
-        recipe(spec(prompt_caching=kept), "judge", SamplingParameters(), None, {}) for kept in (True, False)
+        make_recipe(spec(prompt_caching=kept), "judge", SamplingParameters(), None, {})
+        for kept in (True, False)
     ]
     assert made[0] == made[1]
 

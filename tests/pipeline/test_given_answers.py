@@ -15,15 +15,15 @@ from pipeline.experiments import Lab, listen, model, task
 
 import coeval
 from coeval.analysis.measures.leaders import leader_sentences
-from coeval.analysis.measures.ranking import ranking
-from coeval.analysis.measures.score_grid import score_grid
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.ranking import rank_students
+from coeval.analysis.measures.score_grid import read_score_grid
+from coeval.analysis.measures.student_measures import measure_students
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.preview import forecast_start, preview_run
 from coeval.pipeline.plan.what_counts import planned_names
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, repair
 from coeval.store.rundir import RunDir
 
@@ -149,7 +149,7 @@ def test_a_changed_answer_owes_its_judgments_and_no_other(lab: Lab, monkeypatch:
         lab.run(continue_run=True)
     with pytest.raises(UsageError, match="prod-v7"):
         calls(lab, continue_run=True)
-    assert calls(lab, continue_run=True, stance=Stance.REDO) == (1, 1)
+    assert calls(lab, continue_run=True, change_policy=ChangePolicy.REDO) == (1, 1)
     requested = listen(monkeypatch)
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
     assert requested.phases() == (0, 0, 0, 0, 1)
@@ -476,9 +476,9 @@ def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     one = found["prod-v7"]
     assert (one.score, one.least, one.most, one.partial) == (0.75, 0.75, 0.75, True)
     assert [score.student for score in run.results().students][:2] == ["both", "prod-v7"]
-    grid = score_grid(reader := RunReader(run.path, planned_names(RunDir(run.path))))
-    order, scores = ranking(grid)
-    measured = student_measures(grid, scores)
+    grid = read_score_grid(reader := RunReader(run.path, planned_names(RunDir(run.path))))
+    order, scores = rank_students(grid)
+    measured = measure_students(grid, scores)
     mine = measured["prod-v7"]
     assert (mine.overall.missing, mine.by_task["again"].missing) == (0, 0)
     assert mine.bounds_by_task == {"sentiment": (0.75, 0.75)}

@@ -22,14 +22,14 @@ from coeval.api.given_tables import Rows, with_tables
 from coeval.api.run_handle import Run, compare, gate, open_run
 from coeval.api.stoppable import shown, wait_for
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
-from coeval.core.settings import taking
+from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Watcher
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.run import run_phases as _arun
-from coeval.pipeline.run_options import RunOptions, Stance, run_folder
+from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.start.checks import refuse_bad_start
 
@@ -80,7 +80,7 @@ class RunCall(_ExperimentCall, frozen=True, kw_only=True):
     interrupt: asyncio.Event | None = None
 
 
-@taking(RunCall)
+@with_keywords_of(RunCall)
 def run(call: RunCall) -> Run:
     """Run an experiment as far as it goes; what fails is recorded, and counted in ``Run.summary``.
 
@@ -139,7 +139,7 @@ def run(call: RunCall) -> Run:
     return wait_for(lambda: _run_as_called(call, event), event)
 
 
-@taking(RunCall)
+@with_keywords_of(RunCall)
 async def arun(call: RunCall) -> Run:
     """`run` as a coroutine, with the same parameters and errors.
 
@@ -152,13 +152,13 @@ async def arun(call: RunCall) -> Run:
 async def _run_as_called(call: RunCall, event: asyncio.Event) -> Run:
     if isinstance(call.only_models, str):
         raise UsageError(f'only_models is a list of names; write only_models=["{call.only_models}"]')
-    if call.changed not in (known := [stance.value for stance in Stance]):
+    if call.changed not in (known := [stance.value for stance in ChangePolicy]):
         raise UsageError(f'changed="{call.changed}" is unknown; use {", ".join(known)}')
     options = RunOptions(
         call.continue_run,
         call.overwrite,
         tuple(call.only_models),
-        Stance(call.changed),
+        ChangePolicy(call.changed),
         call.phase_barriers,
         BatchMode.WAIT if call.wait else BatchMode.SUBMIT,
         allow_unsandboxed=call.allow_unsandboxed,

@@ -13,12 +13,12 @@ from coeval.analysis.run_results import ModelCost
 from coeval.api import find_keys
 from coeval.api.run_handle import Run
 from coeval.api.stoppable import RunView, drawn, wait_for
-from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
+from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
-from coeval.benchmarks.run.runner import EndOfAsking, ask_alone, prepare
-from coeval.benchmarks.run.task_summary import Outcome, TaskSummary, conclude, entered
+from coeval.benchmarks.run.runner import EndOfAsking, ask_alone, prepare_evaluation
+from coeval.benchmarks.run.task_summary import Outcome, TaskSummary, conclude, open_output_folder
 from coeval.core.html_table import html_lines, html_table
-from coeval.core.settings import taking
+from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
@@ -87,7 +87,7 @@ class Evaluate(EvalSettings, frozen=True, kw_only=True):
     interrupt: asyncio.Event | None = None
 
 
-@taking(Evaluate)
+@with_keywords_of(Evaluate)
 def evaluate(requested: Evaluate) -> EvaluationRun:
     """Score a model on published benchmarks, as ``eval-framework`` does: ask it, judge its answers, score.
 
@@ -110,18 +110,18 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     settings = check_settings(requested)
     keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    evaluation, log_to = evaluation_of(settings, keys), destinations(settings.log_to)
+    evaluation, log_to = make_evaluation(settings, keys), destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = RunView(requested.watcher or Unwatched(), event)
-    if said := idle_options(settings, {task.name for task in evaluation.tasks}):
+    if said := describe_idle_options(settings, {task.name for task in evaluation.tasks}):
         view.warn(said)
-    prepared = prepare(evaluation, view)
+    prepared = prepare_evaluation(evaluation, view)
 
     async def ask() -> EndOfAsking:
         async with drawn(view, requested.progress, watched=requested.watcher is not None):
             return await ask_alone(prepared, keys, view, event, throttle)
 
-    with entered(prepared):
+    with open_output_folder(prepared):
         outcome = conclude(prepared, wait_for(ask, event))
     if outcome.tasks and not outcome.interrupted:
         log_at_end(evaluation.output, log_to, view.warn)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.pipeline.config.document import Document, read_document
 from coeval.pipeline.config.load_file import document_from_mapping
 from coeval.pipeline.config.names import find_name_problem
@@ -74,8 +74,8 @@ def _need(found: Mapping[str, Any], key: str, what: str, names: tuple[Iterable[s
     if key not in found:
         columns, usual = names
         raise UsageError(
-            f"{what}: which column is the {key}? There are {listed(columns, 30)}, and none is called "
-            f"{listed(usual, 10)}; name it in the experiment"
+            f"{what}: which column is the {key}? There are {join_names(columns, 30)}, and none is called "
+            f"{join_names(usual, 10)}; name it in the experiment"
         )
 
 
@@ -116,7 +116,7 @@ def _by_task(data: Mapping[str, Any], items: Rows | Mapping[str, Rows] | None) -
     tasks = data.get("tasks")
     names = [each.get("name") for each in tasks if isinstance(each, dict)] if isinstance(tasks, list) else []
     if len(names) != 1:
-        there = listed(map(str, names)) or "none"
+        there = join_names(map(str, names)) or "none"
         raise UsageError(f"items: give them by task, {{task: rows}}; there are {there}")
     return {_usable(str(names[0])): items}
 

@@ -14,7 +14,7 @@ from coeval.analysis.readers.run_records import RECORD_KINDS, Records
 from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.options import STUDENTS
-from coeval.core.process_limits import need_address_space
+from coeval.core.process_limits import require_address_space
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.config.settings_file import parse_settings, read_settings_file
@@ -80,12 +80,12 @@ class Run:
         What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;
         items ``beyond_total`` are in none either.
         """
-        need_address_space()
+        require_address_space()
         from coeval.pipeline.plan.run_reading import open_folder_reader
-        from coeval.reports.result_tables import results  # numpy, scipy and duckdb: only when asked for
+        from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
 
         with open_folder_reader(self.path, shown=True) as (reader, notes):
-            found = results(reader, notes)
+            found = read_results(reader, notes)
         missing, mixed = self._standing()
         return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
 
@@ -93,7 +93,7 @@ class Run:
         """All measures of the folder, the content of ``measures.json`` (docs/measures.md): of students,
         teachers and judges, and of how far judges agree; of an output folder of ``eval-framework``, its
         metrics."""
-        need_address_space()
+        require_address_space()
         from coeval.analysis.measures.compute import compute_measures
         from coeval.analysis.measures.run_measures import measures_to_json
         from coeval.pipeline.plan.run_reading import open_folder_reader
@@ -112,7 +112,7 @@ class Run:
         StoreError
             it cannot be read, or the page not be written.
         """
-        need_address_space()
+        require_address_space()
         from coeval.reports.site.report_file import PAGE, write_report
 
         folder = self.path if out is None else Path(out)
@@ -132,7 +132,7 @@ class Run:
         UsageError
             there is no such table.
         """
-        need_address_space()
+        require_address_space()
         from coeval.pipeline.plan.run_reading import open_folder_reader
 
         with open_folder_reader(self.path) as (reader, _):
@@ -148,11 +148,11 @@ class Run:
 
         Raises UsageError: there is no such picture.
         """
-        need_address_space()
+        require_address_space()
         from coeval.reports.drawn_pictures import draw_figure
-        from coeval.reports.folder_report import folder_report
+        from coeval.reports.folder_report import open_folder_report
 
-        with folder_report(self.path) as found:
+        with open_folder_report(self.path) as found:
             return draw_figure(found.report, name)
 
     def _standing(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -241,11 +241,11 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     StoreError
         a file cannot be read at all.
     """
-    need_address_space()
+    require_address_space()
     from coeval.analysis.comparison.comparisons import compare_sides
-    from coeval.reports.compared_sides import sides_of
+    from coeval.reports.compared_sides import open_sides
 
-    with sides_of(_paths(folders), students) as (groups, notes):
+    with open_sides(_paths(folders), students) as (groups, notes):
         return compare_sides(groups, notes)
 
 
@@ -278,9 +278,9 @@ def gate(
     StoreError
         a file cannot be read at all.
     """
-    need_address_space()
+    require_address_space()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides
-    from coeval.reports.compared_sides import sides_of
+    from coeval.reports.compared_sides import open_sides
 
     if isinstance(policy, Mapping):
         values = parse_settings(policy, GatePolicy)
@@ -290,9 +290,9 @@ def gate(
         raise UsageError("the policy lacks max_drop: the points of a hundred that a task may lose")
     if not candidates and not students:
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
-    with sides_of(_paths((base, *candidates)), students) as (groups, notes):
+    with open_sides(_paths((base, *candidates)), students) as (groups, notes):
         rules = GatePolicy(**values)
-        return gate_sides(groups, rules, (*rules.small_drops(), *notes))
+        return gate_sides(groups, rules, (*rules.small_drop_warnings(), *notes))
 
 
 def _paths(folders: Sequence[Run | str | Path]) -> list[str | Path]:

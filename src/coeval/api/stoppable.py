@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from coeval.core.html_table import Bar, html_lines, html_table
-from coeval.core.plain import plain
-from coeval.core.process_limits import need_files
+from coeval.core.plain import escape_line
+from coeval.core.process_limits import raise_file_limit
 from coeval.engine.progress import (
     HEADINGS,
     STOPPING,
@@ -24,8 +24,8 @@ from coeval.engine.progress import (
     PhaseCount,
     Unwatched,
     Watcher,
-    figures,
-    sentence,
+    phase_figures,
+    phase_sentence,
 )
 
 # --- Progress display for Python and notebooks
@@ -76,11 +76,11 @@ class View(ABC, Generic[BoardT]):
         self.board: BoardT | None = None
 
     def note(self, message: str) -> None:
-        self._messages.append(plain(message))
+        self._messages.append(escape_line(message))
         self._beside.note(message)
 
     def warn(self, message: str) -> None:
-        self._messages.append(f"warning: {plain(message)}")
+        self._messages.append(f"warning: {escape_line(message)}")
         self._beside.warn(message)
 
     def begin(self, board: BoardT) -> None:
@@ -104,11 +104,11 @@ class RunView(View[Board]):
     """A `Watcher` of a run or an evaluation: a line, and a bar, for each phase that has anything planned."""
 
     def sentences(self) -> list[str]:
-        return [sentence(board, count) for board, count in self._counts()]
+        return [phase_sentence(board, count) for board, count in self._counts()]
 
     def html(self) -> str:
         rows = [
-            (count.name, Bar(count.recorded + count.ended, count.planned), *figures(board, count))
+            (count.name, Bar(count.recorded + count.ended, count.planned), *phase_figures(board, count))
             for board, count in self._counts()
         ]
         table = html_table("", ("phase", "", *HEADINGS), rows) if rows else ""
@@ -191,7 +191,7 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
     KeyboardInterrupt
         at the second Ctrl-C, when the work has ended.
     """
-    need_files()
+    raise_file_limit()
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
     async def stoppable() -> T:

@@ -12,8 +12,8 @@ from coeval.api import find_keys
 from coeval.api.stoppable import View, drawn, wait_for
 from coeval.core.errors import UNAVAILABLE, ModelUnavailable
 from coeval.core.html_table import html_lines
-from coeval.core.process_limits import need_address_space
-from coeval.core.settings import taking
+from coeval.core.process_limits import require_address_space
+from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import check_settings
@@ -49,7 +49,7 @@ class SweepRun:
         """The tasks of each checkpoint over their samples, by step: ``mean``, ``ci95``, ``std``, ``sem``,
         ``n_runs``, ``n_items`` and ``unit`` of the headline ``metric``, and all others in ``metrics``. Empty
         where nothing is scored."""
-        need_address_space()
+        require_address_space()
         from coeval.analysis.training.aggregate import aggregates_of
 
         found = aggregates_of(self.path, JobPlan.read(folder_of(self.path)).samples)
@@ -77,7 +77,7 @@ class SweepCall(SweepSettings, frozen=True, kw_only=True):
     interrupt: asyncio.Event | None = None
 
 
-@taking(SweepCall)
+@with_keywords_of(SweepCall)
 def sweep(requested: SweepCall) -> SweepRun:
     """Evaluate the checkpoints of a training run, as ``coeval sweep`` does: serve each, ask it every task,
     judge, put the samples together.
@@ -115,7 +115,7 @@ def sweep(requested: SweepCall) -> SweepRun:
             raise ModelUnavailable("; ".join(board.gaps))
         if has_ended(chosen, board):
             if settings.plot:
-                need_address_space()
+                require_address_space()
                 from coeval.reports.training_files import put_together
 
                 put_together(chosen.sweep.out, chosen.plan.samples)
@@ -137,7 +137,7 @@ def compare_sweeps(
     StoreError
         a file cannot be read at all.
     """
-    need_address_space()
+    require_address_space()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared
     from coeval.analysis.training.sweep_comparison import read_sweeps
 

@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 from coeval.cli.ending import without_keys
 from coeval.core.errors import UsageError
 from coeval.core.options import ProbeMode
-from coeval.core.plain import plain_lines
+from coeval.core.plain import escape_lines
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context, Parameter
@@ -39,7 +39,7 @@ def telling_no_key() -> Iterator[None]:
         yield
     except TyperException as error:
         said = error.message.replace("Value error, ", "")
-        error.message = plain_lines(without_keys(said))
+        error.message = escape_lines(without_keys(said))
         raise
 
 

@@ -11,9 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from coeval.cli.entry import was_interrupted
-from coeval.core.errors import INTERRUPTED, UNAVAILABLE, CoevalError, ModelUnavailable, UsageError, named
-from coeval.core.options import Face, spoken_by
-from coeval.core.plain import plain, plain_lines, shortened
+from coeval.core.errors import (
+    INTERRUPTED,
+    UNAVAILABLE,
+    CoevalError,
+    ModelUnavailable,
+    UsageError,
+    describe_error,
+)
+from coeval.core.options import Frontend, messages_for
+from coeval.core.plain import cut_middle, escape_line, escape_lines
 
 # --- Warnings without a log
 
@@ -38,7 +45,7 @@ _MAY_EXIT = ("coeval", "typer", "click")
 ALL_SAVED = "Interrupted; what was finished is on disk."
 
 
-def run_to_exit(command_line: Callable[[], object], face: Face) -> None:
+def run_to_exit(command_line: Callable[[], object], face: Frontend) -> None:
     """Run a command line, whose words messages use; always raises SystemExit.
 
     Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
@@ -56,9 +63,9 @@ def run_to_exit(command_line: Callable[[], object], face: Face) -> None:
     raise end
 
 
-def _run(command_line: Callable[[], object], face: Face) -> None:
+def _run(command_line: Callable[[], object], face: Frontend) -> None:
     try:
-        with spoken_by(face):
+        with messages_for(face):
             command_line()
     except SystemExit as end:
         if (interruption := _interruption(end)) is not None:
@@ -66,7 +73,7 @@ def _run(command_line: Callable[[], object], face: Face) -> None:
         if isinstance(end.__context__, BrokenPipeError):  # of which Typer has made an exit code as well
             raise SystemExit(0) from None
         if (culprit := _foreign(end)) is not None:  # its code 0 would pass for success
-            message = f"{culprit} ended the command ({named(end)}); correct or remove that package"
+            message = f"{culprit} ended the command ({describe_error(end)}); correct or remove that package"
             raise SystemExit(_tell(UsageError(message), 1)) from None
         # Usage errors are 2 to the argument parser; here 2 means that a model, or a server, is unavailable.
         by_command = type(end.__context__).__name__ == "Exit"
@@ -149,9 +156,9 @@ def _tell(error: BaseException, code: int, prefix: str = "") -> int:
     """One message without a traceback; ``--log-level DEBUG`` shows where it comes from."""
     if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
         trace = "".join(traceback.format_exception(error))
-        print(plain_lines(without_keys(trace)), file=sys.stderr)
+        print(escape_lines(without_keys(trace)), file=sys.stderr)
     else:
-        text = plain_lines(without_keys(str(error))) or type(error).__name__
+        text = escape_lines(without_keys(str(error))) or type(error).__name__
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""
         _print_error(f"{prefix}{text}{hint}")
     return code
@@ -161,8 +168,8 @@ def _tell_system_error(error: OSError) -> int:
     """What the system refused, and of which file if it says so."""
     named = ""
     if isinstance(error.filename, str):
-        named = f" {shortened(plain(without_keys(error.filename)), _LONGEST_NAME)}"
-    print(f"cannot write or read{named}: {plain_lines(error.strerror or str(error))}", file=sys.stderr)
+        named = f" {cut_middle(escape_line(without_keys(error.filename)), _LONGEST_NAME)}"
+    print(f"cannot write or read{named}: {escape_lines(error.strerror or str(error))}", file=sys.stderr)
     return 1
 
 
@@ -171,14 +178,14 @@ def without_keys(text: str) -> str:
     flag."""
     from coeval.core.redaction import Redactor  # here, because most commands end without
 
-    return Redactor().message(text)
+    return Redactor().redact_message(text)
 
 
 def _print_error(text: str) -> None:
     """A message on standard error; on a terminal it is folded between words."""
     if sys.stderr.isatty():
-        from coeval.core.folding import folded  # here, because most commands end without
+        from coeval.core.folding import wrap_lines  # here, because most commands end without
 
         with suppress(OSError):
-            text = "\n".join(folded(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80))
+            text = "\n".join(wrap_lines(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80))
     print(text, file=sys.stderr)

@@ -12,8 +12,8 @@ from typer.core import TyperCommand
 from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.ending import run_to_exit
-from coeval.core.options import Face
-from coeval.core.process_limits import need_address_space
+from coeval.core.options import Frontend
+from coeval.core.process_limits import require_address_space
 
 _ABOUT = "Your own benchmark, with error bars: models write it, answer it and judge it."
 
@@ -95,7 +95,7 @@ def with_commands(*names: str) -> typer.Typer:
     app = _without_commands()
     for name in names or COMMANDS:
         if name in _READERS:
-            need_address_space()
+            require_address_space()
         module = import_module(f"coeval.cli.commands.{COMMANDS[name][0]}")
         if hasattr(module, "app"):
             app.add_typer(module.app)
@@ -122,4 +122,4 @@ def _for(words: list[str]) -> typer.Typer:
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
     threshold or a gate said NO-GO, 130 interrupted."""
-    run_to_exit(lambda: _for(sys.argv[1:])(prog_name="coeval"), Face.COEVAL)  # however it was started
+    run_to_exit(lambda: _for(sys.argv[1:])(prog_name="coeval"), Frontend.COEVAL)  # however it was started

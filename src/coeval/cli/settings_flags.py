@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 from coeval.benchmarks.task_registry import TASKS, TaskOption
 from coeval.cli.command_names import Commands, telling_no_key
 from coeval.core.errors import UsageError
-from coeval.core.settings import Declared, Setting, bare, declared, in_groups
+from coeval.core.settings import Declared, Setting, list_by_group, read_settings, strip_range
 
 OTHERS = "Options"
 """The section of ``--help`` for what belongs to the command line alone."""
@@ -67,7 +67,7 @@ def with_settings(
     def made(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = [part for part in signature.parameters.values() if part.kind is not Parameter.VAR_KEYWORD]
-        shown = [field for field in in_groups(record) if not field.setting.only_key]
+        shown = [field for field in list_by_group(record) if not field.setting.only_key]
         made_of = [_parameter(field) for field in shown if not (of_tasks and field.name == "task_options")]
         only_here = [part.replace(kind=Parameter.KEYWORD_ONLY) for part in own]
         parameters = {part.name: part for part in (*made_of, *only_here)}
@@ -95,7 +95,7 @@ def set_flags(context: typer.Context, record: type[msgspec.Struct]) -> dict[str,
     values: Mapping[str, Any] = {
         name: value for name, value in context.params.items() if _is_given(context, name)
     }
-    found = {name: value for name, value in values.items() if name in declared(record)}
+    found = {name: value for name, value in values.items() if name in read_settings(record)}
     of_tasks = {
         option.name: values[option.parameter] for _, option in _options() if option.parameter in values
     }
@@ -139,7 +139,7 @@ def _parameter(field: Declared) -> Parameter:
 
 def _kind(field: Declared) -> Any:
     """The type of a flag: text with commas may stand for any list, and for a mapping."""
-    kinds = [bare(kind) for kind in field.kinds]
+    kinds = [strip_range(kind) for kind in field.kinds]
     if field.words:
         return int
     if field.setting.repeated:

@@ -17,8 +17,8 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook
 from rich.segment import Segment
 from rich.text import Text
 
-from coeval.core.folding import folded
-from coeval.core.plain import plain
+from coeval.core.folding import wrap_lines
+from coeval.core.plain import escape_line
 
 # Cells. A file or pipe has no width, whatever ``COLUMNS`` says: names, paths and ids stay in one piece.
 UNBOUNDED = 100_000
@@ -91,7 +91,7 @@ class _Escaped:
             if segment.control or segment.text == "\n":
                 yield segment
             else:
-                yield segment._replace(text="\n".join(map(plain, segment.text.split("\n"))))
+                yield segment._replace(text="\n".join(map(escape_line, segment.text.split("\n"))))
 
 
 # --- Messages on a console
@@ -101,13 +101,13 @@ _WARNING = "warning: "
 
 def say(console: Console, sentence: str, style: str = "") -> None:
     """Print it, folded between words where the console is narrower."""
-    for line in folded(plain(sentence), console.width):
+    for line in wrap_lines(escape_line(sentence), console.width):
         console.print(Text(line, style=style), soft_wrap=True)
 
 
 def warn(console: Console, sentence: str) -> None:
     """Print it as the warning that it is: told by its first word, in a terminal by its colour too."""
-    first, *others = folded(_WARNING + plain(sentence), console.width)
+    first, *others = wrap_lines(_WARNING + escape_line(sentence), console.width)
     console.print(
         Text(_WARNING, style="bold yellow") + Text(first[cell_len(_WARNING) :], style="yellow"),
         soft_wrap=True,

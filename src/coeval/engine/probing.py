@@ -21,14 +21,14 @@ from coeval.core.errors import (
     UsageError,
     WindowExceeded,
 )
-from coeval.core.model import Model, ModelSpec, is_own_address, least_limit
+from coeval.core.model import Model, ModelSpec, is_own_address, min_answer_limit
 from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.records import Failure, Message, Request, SamplingParameters
-from coeval.core.shown_url import shown_url
-from coeval.core.text import numbered
-from coeval.engine.session import Session, unless_interrupted
-from coeval.engine.terms import RequestedUnder, offer_of, tariff_of
+from coeval.core.shown_url import mask_url
+from coeval.core.text import pluralize
+from coeval.engine.session import Session, await_unless_interrupted
+from coeval.engine.terms import RequestedUnder, find_tariff, make_offer
 from coeval.models.address import EndpointKey, ModelAddress, address_of
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.dialects.dialect import ListedModel
@@ -59,7 +59,7 @@ class ProbeResult(msgspec.Struct, frozen=True, omit_defaults=True):
     listed: bool = False
 
 
-async def probe(
+async def probe_all(
     models: Mapping[str, Model], *, by_list: bool = True, clock: Callable[[], float] = time.perf_counter
 ) -> list[ProbeResult]:
     """Find out of every model whether it can be asked, all at once; results in the order of ``models``.
@@ -100,7 +100,9 @@ class Probing(NamedTuple):
     on_fail: Literal["abort", "warn"] = "abort"
 
 
-async def try_models(session: Session, probing: Probing, owing: Collection[str] | None) -> list[ProbeResult]:
+async def probe_and_record(
+    session: Session, probing: Probing, owing: Collection[str] | None
+) -> list[ProbeResult]:
     """Probe the models and write ``probe_results.json``.
 
     ``owing`` are the models with missing work, None while unknown; if empty, none is probed.
@@ -110,9 +112,9 @@ async def try_models(session: Session, probing: Probing, owing: Collection[str] 
     requested = _requested(session.models, probing, owing)
     if not requested:
         return []
-    session.context.watcher.note(f"probing {numbered(len(requested), 'model')}")
-    results = await unless_interrupted(
-        probe(requested, by_list=probing.mode != "answer"),
+    session.context.watcher.note(f"probing {pluralize(len(requested), 'model')}")
+    results = await await_unless_interrupted(
+        probe_all(requested, by_list=probing.mode != "answer"),
         session.context.interrupt,
         "stopped while the models were being probed; nothing was run",
     )
@@ -126,20 +128,20 @@ async def probe_models(
     owing: Collection[str] | None,
     requested: Iterable[RequestedUnder] = (),
 ) -> None:
-    """Probe the models as `try_models` does, before a start, and ask for the windows of those ``requested``.
+    """Probe the models before a start, as `probe_and_record` does, and check that the answers of those
+    ``requested`` fit into their windows.
 
-    Raises ModelUnavailable: one does not answer, and that is to end the start; WindowExceeded: answers of the
-    length that is requested do not fit into a model's window, likewise; Draining: somebody interrupted it
-    meanwhile.
+    Raises, if ``probing.on_fail`` is ``abort``, ModelUnavailable: a model does not answer; WindowExceeded:
+    its window is smaller than its answers may be. Draining: the user interrupted it.
     """
     watcher = session.context.watcher
-    results = await try_models(session, probing, owing)
+    results = await probe_and_record(session, probing, owing)
     asked = _requested(session.models, probing, owing)
     away = {result.name for result in results if not result.ok}
     there = [
         each for each in requested if each.spec.name not in away and _has_window(each.spec, asked, owing)
     ]
-    too_long = await unless_interrupted(
+    too_long = await await_unless_interrupted(
         _above_window(session.models, there),
         session.context.interrupt,
         "stopped before anything was run",
@@ -148,13 +150,13 @@ async def probe_models(
         raise WindowExceeded("\n".join([*too_long, "Nothing was run."]))
     for sentence in too_long:
         watcher.warn(sentence)
-    reasons = list(silent(results, watcher.warn))
+    reasons = list(report_silent(results, watcher.warn))
     if not reasons:
         return
     verb = "does" if len(reasons) == 1 else "do"
     message = f"{len(reasons)} of {len(results)} models {verb} not answer:"
     if probing.on_fail == "abort":
-        listed = "".join(f"\n  {plain(reason)}" for reason in reasons)
+        listed = "".join(f"\n  {escape_line(reason)}" for reason in reasons)
         warned = str(PROBE_WARNS)
         way = f", or go on all the same with {warned}" if warned else ""
         raise ModelUnavailable(f"{message}{listed}\nNothing was run. Correct this and start again{way}.")
@@ -173,7 +175,7 @@ async def _above_window(models: Mapping[str, Model], requested: Iterable[Request
     limited = [
         (spec, most, judge)
         for spec, sampling, judge in requested
-        if spec.name in models and (most := least_limit(sampling, spec)) is not None
+        if spec.name in models and (most := min_answer_limit(sampling, spec)) is not None
     ]
     names = list(dict.fromkeys(spec.name for spec, _, _ in limited))
     windows = dict(zip(names, await asyncio.gather(*(_window(models[name]) for name in names)), strict=True))
@@ -185,7 +187,7 @@ async def _above_window(models: Mapping[str, Model], requested: Iterable[Request
         # Half of the window is left for prompts: their tokens are not counted before they are sent.
         larger = "" if spec.base_url is None else ", or serve it with a larger --max-model-len"
         problems[
-            f"{plain(spec.name)}: an answer may have {most:,} tokens, and its server's window "
+            f"{escape_line(spec.name)}: an answer may have {most:,} tokens, and its server's window "
             f"(max_model_len) has {window:,}: every request would be refused. Use {max_tokens(judge=judge)} "
             f"{max(1, window // 2)}{larger}"
         ] = None
@@ -212,7 +214,7 @@ def _requested(
             return {name: model for name, model in models.items() if owing is None or name in owing}
 
 
-def silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
+def report_silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
     """Return a line for each model that does not answer, with the reason.
 
     A model at its ceiling is not probed and does not stop the others; its work stays missing, which ``warn``
@@ -255,7 +257,7 @@ class HostReport(NamedTuple):
     names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
-def everywhere(keys: Keys) -> list[ModelSpec]:
+def specs_with_credentials(keys: Keys) -> list[ModelSpec]:
     """Make a nameless model for each interface with a credential, and for each account of the key files."""
     found = [
         ModelSpec(name=name, interface=name, model=name)
@@ -269,7 +271,7 @@ def everywhere(keys: Keys) -> list[ModelSpec]:
     ]
 
 
-def at_hosts(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
+def keep_hosted(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     """Keep the models that are served over HTTP."""
     return [
         spec
@@ -278,7 +280,7 @@ def at_hosts(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     ]
 
 
-async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
+async def survey_hosts(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     """Query all hosts and credentials at once, in the order of the models; no model is called.
 
     Raises UsageError: the pricing file cannot be used.
@@ -291,7 +293,12 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
             address = address_of(spec, HOSTS[spec.interface], keys)
         except UsageError as error:
             reports.append(
-                HostReport(spec.interface, spec.account, shown_url(spec.base_url or ""), problem=_line(error))
+                HostReport(
+                    spec.interface,
+                    spec.account,
+                    mask_url(spec.base_url or ""),
+                    problem=_line(error),
+                )
             )
             continue
         if address.key not in names:
@@ -320,7 +327,7 @@ async def _report(
         return address
     spec = address.spec
     names = at[address.key]
-    report = HostReport(spec.interface, spec.account, shown_url(address.url), names=names)
+    report = HostReport(spec.interface, spec.account, mask_url(address.url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
     endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
@@ -338,8 +345,8 @@ async def _report(
 
 
 def _offered(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedModel:
-    offer = offer_of(spec)._replace(model=model.id, base_model=None)
-    tariff = tariff_of(offer, prices)
+    offer = make_offer(spec)._replace(model=model.id, base_model=None)
+    tariff = find_tariff(offer, prices)
     return OfferedModel(model.id, model.context_window or prices.find_context_window(offer), tariff)
 
 

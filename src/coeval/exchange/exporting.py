@@ -28,11 +28,11 @@ from coeval.benchmarks.benchmark import file_name
 from coeval.core.errors import UsageError
 from coeval.core.html_table import MeasureRow
 from coeval.core.records import item_prefix
-from coeval.core.text import canonical, digest
+from coeval.core.text import canonical_json, digest
 from coeval.pipeline.plan.count_plan import read_recipes
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_rows import make_item_tables
-from coeval.reports.result_tables import Results, results
+from coeval.reports.result_tables import Results, read_results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
 from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
 from coeval.store.rundir import now
@@ -111,7 +111,7 @@ class Export:
         """Each student's mean, or strength by comparisons, in each task, and ``overall`` (task "") too; or
         each metric of a benchmark. ``parts``: also its mean by factor and by judge."""
         judges, recipes = self._judges(), self._recipes()
-        found = [*_figures(results(self._reader, self.notes), judges)]
+        found = [*_figures(read_results(self._reader, self.notes), judges)]
         found += _parts(self._reader, judges) if parts else ()
         return [
             each._replace(
@@ -164,7 +164,7 @@ class Export:
         """Say by name what the figures come from: who answered, judged and was asked what, how often, and
         with which sampling; ``items`` is a hash of them."""
         texts = self._reader.rows("SELECT task, item, content::VARCHAR FROM contents ORDER BY ALL")
-        found = {"coeval_version": __version__, "items": digest(canonical(texts))}
+        found = {"coeval_version": __version__, "items": digest(canonical_json(texts))}
         for name, column in _PARAMETERS.items():
             values = self._reader.rows(f"SELECT DISTINCT {column} AS part FROM scores ORDER BY part")  # noqa: S608
             found[name] = ", ".join(str(value) for (value,) in values if value is not None)
@@ -264,7 +264,9 @@ def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
         part = pair.part
         students = part.first_model_id, part.second_model_id
         for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
-            given = GivenScore(part.judge_model_id, f"against {other}, shown {shown}", pair.won(student))
+            given = GivenScore(
+                part.judge_model_id, f"against {other}, shown {shown}", pair.win_share(student)
+            )
             yield (part.task_id, part.datapoint_id, 0, student), given
 
 

@@ -15,7 +15,7 @@ from coeval.benchmarks.benchmark import Answer, Metric, file_name
 from coeval.benchmarks.run.judgment_outcomes import mean_metric
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure, Usage
-from coeval.core.text import digest, listed, numbered
+from coeval.core.text import digest, join_names, pluralize
 from coeval.store.jsonl import write_json_atomic, write_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY, is_sweep, output_tasks
 
@@ -160,7 +160,7 @@ def _on_scale(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
                 values[metric].append(value)
             elif value is not None:
                 unusable[metric] += 1
-    lost = (f"{metric}: {numbered(count, 'score')} NaN or infinite" for metric, count in unusable.items())
+    lost = (f"{metric}: {pluralize(count, 'score')} NaN or infinite" for metric, count in unusable.items())
     result = result._replace(remarks=(*result.remarks, *lost))
     beyond = {name for name, found in values.items() if min(found) < 0 or max(found) > 1}
     if scale is not None:
@@ -177,7 +177,7 @@ def _on_scale(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
                 f"{name} of {result.task} goes from {min(values[name]):g} to {max(values[name]):g}; say from "
                 "where to where it can go, such as --scale 1,5"
             )
-        left_out = f"left out, as --scale was not given: {listed(sorted(beyond), _SHOWN)}"
+        left_out = f"left out, as --scale was not given: {join_names(sorted(beyond), _SHOWN)}"
         result = result._replace(remarks=(*result.remarks, left_out))
 
     def kept(given: Mapping[str, float | None]) -> dict[str, float | None]:

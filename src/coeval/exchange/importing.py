@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, Imported, ScoreScale, write_output
 from coeval.exchange.inspect_log import read_inspect
 from coeval.exchange.lm_eval_samples import FILE_NAME, read_lm_eval
@@ -111,7 +111,7 @@ def _result(
                 judges[metric] = ", ".join(named)
     remarks = [f"{metric} is the mean of {names}" for metric, names in judges.items() if ", " in names]
     remarks += [
-        f"{metric}: {numbered(count, 'answer')} without a score, as not all judges gave one"
+        f"{metric}: {pluralize(count, 'answer')} without a score, as not all judges gave one"
         for metric, count in short.items()
         if count
     ]
@@ -131,7 +131,7 @@ def _columns(path: Path, there: Sequence[str], named: Mapping[str, str], model: 
     for meant, usual in USUAL.items():
         if meant in named:
             if named[meant] not in there:
-                raise UsageError(f"{path} has no column {named[meant]}; its columns: {listed(there)}")
+                raise UsageError(f"{path} has no column {named[meant]}; its columns: {join_names(there)}")
             at[meant] = named[meant]
         elif (name := next((name for name in usual if name in folded), None)) is not None:
             at[meant] = folded[name]
@@ -140,7 +140,7 @@ def _columns(path: Path, there: Sequence[str], named: Mapping[str, str], model: 
         needed = [meant for meant in needed if meant != "model"]
     if needed:
         raise UsageError(
-            f"{path} has no column for {listed(needed)}; its columns: {listed(there)}. Name it with "
+            f"{path} has no column for {join_names(needed)}; its columns: {join_names(there)}. Name it with "
             f"--column {needed[0]}=COLUMN" + (", or the model with --model" if "model" in needed else "")
         )
     return at

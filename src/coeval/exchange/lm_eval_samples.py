@@ -11,8 +11,8 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import canonical, listed
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import canonical_json, join_names
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_number
 
 TOOL = "lm-eval"
@@ -47,14 +47,16 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         raise UsageError(f"{path.name} is not named as lm-eval names them: samples_TASK_DATE.jsonl")
     task, date = found[1], found[2]
     beside = path.with_name(f"results_{date}.json")
-    results = _decoded(file_bytes(beside), beside, _LmEvalResults) if beside.is_file() else _LmEvalResults()
+    results = (
+        _decoded(read_file_bytes(beside), beside, _LmEvalResults) if beside.is_file() else _LmEvalResults()
+    )
     model = model or results.model_name
     if not model:
         raise UsageError(f"{beside.name} is not beside {path.name}; say whose answers these are with --model")
     lower = {name for name, higher in results.higher_is_better.get(task, {}).items() if higher is False}
     documents: dict[str, ForeignAnswer] = {}
     unscored: set[str] = set()
-    for number, line in enumerate(file_bytes(path).splitlines(), 1):
+    for number, line in enumerate(read_file_bytes(path).splitlines(), 1):
         if not line.strip():
             continue
         sample = _decoded(line, f"{path}:{number}", _LmEvalSample)
@@ -74,13 +76,13 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
             documents[document] = ForeignAnswer(document, 0, scores, prompt, answer)
     if not any(one.scores for one in documents.values()):
         raise UsageError(f"{path}: no metric of it has a number for each document where higher is better")
-    what = f"without a number per document, or lower is better: {listed(sorted(unscored))}"
+    what = f"without a number per document, or lower is better: {join_names(sorted(unscored))}"
     return ForeignResult(
         tool=TOOL,
         task=task,
         model=model,
         answers=list(documents.values()),
-        settings=canonical(results.configs.get(task, {})),
+        settings=canonical_json(results.configs.get(task, {})),
         reported=dict(_reported(results.results.get(task, {}))),
         remarks=(f"left out, {what}",) if unscored else (),
     )

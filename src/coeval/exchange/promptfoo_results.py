@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, lines_decoder
-from coeval.core.regular_files import file_bytes, open_file
-from coeval.core.shown_names import fitted_names
-from coeval.core.text import canonical, digest
+from coeval.core.foreign import decode, make_lines_decoder
+from coeval.core.regular_files import open_file, read_file_bytes
+from coeval.core.shown_names import fit_names
+from coeval.core.text import canonical_json, digest
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_usage
 
 TOOL = "promptfoo"
@@ -72,7 +72,7 @@ class _FooRow(msgspec.Struct, rename="camel"):
     @property
     def prompt_text(self) -> str:
         raw = self.prompt.raw if isinstance(self.prompt, _FooPrompt) else self.prompt
-        return raw if isinstance(raw, str) else canonical(raw) if raw else ""
+        return raw if isinstance(raw, str) else canonical_json(raw) if raw else ""
 
 
 class _FooSummary(msgspec.Struct):
@@ -117,7 +117,7 @@ def is_promptfoo(path: Path) -> bool:
     """Whether a file of JSON, or of JSON lines, has the outline of promptfoo's results of any version."""
     try:
         if path.suffix.lower() == ".json":
-            decode(file_bytes(path), _FooOutline)
+            decode(read_file_bytes(path), _FooOutline)
         else:
             with open_file(path) as file:
                 decode(file.readline(), _FooBegin)
@@ -143,18 +143,18 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     for row in rows:
         by_column[row.column].append(row)
     results = []
-    several = len({row.prompt_text for row in rows}) > len({canonical(row.given) for row in rows})
+    several = len({row.prompt_text for row in rows}) > len({canonical_json(row.given) for row in rows})
     for column, model in _model_names(by_column).items():
         answers = _answers(by_column[column], by_test=several)
         about = remarks
         if column.number is None and any(answer.sample for answer in answers):
             about = (*remarks, _UNNUMBERED)
-        results.append(ForeignResult(TOOL, task, model, answers, canonical(column[:3]), remarks=about))
+        results.append(ForeignResult(TOOL, task, model, answers, canonical_json(column[:3]), remarks=about))
     return results
 
 
 def _of_json(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
-    data = file_bytes(path)
+    data = read_file_bytes(path)
     try:
         file = decode(data, _FooFile)
     except Undecodable:  # as ``promptfoo.evaluate`` returns it
@@ -168,10 +168,10 @@ def _of_json(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
 
 def _of_lines(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
     """Rows of ``.jsonl``, to which promptfoo appends: of two in one place the later counts."""
-    *lines, tail = file_bytes(path).split(b"\n")
+    *lines, tail = read_file_bytes(path).split(b"\n")
     found: dict[object, _FooRow] = {}
     remarks: tuple[str, ...] = ()
-    for number, row in enumerate(lines_decoder(_FooRow)([*lines, tail]), 1):
+    for number, row in enumerate(make_lines_decoder(_FooRow)([*lines, tail]), 1):
         if not isinstance(row, Undecodable):
             known = row.test_idx is not None and row.prompt_idx is not None
             found[(row.column, row.test_idx) if known else number] = row
@@ -190,7 +190,7 @@ def _model_names(columns: Iterable[_Column]) -> dict[_Column, str]:
     taken = set(by_provider)
     for provider, its in by_provider.items():
         texts = {column.prompt: " ".join(column.prompt.split()) for column in its}
-        shown = fitted_names(texts.values(), _LONGEST_PROMPT)
+        shown = fit_names(texts.values(), _LONGEST_PROMPT)
         for number, column in enumerate(its):
             prompt = shown[texts[column.prompt]] if len(texts) > 1 else ""
             name = base = f"{provider}@{prompt}" if prompt else provider
@@ -210,10 +210,10 @@ def _answers(rows: Iterable[_FooRow], *, by_test: bool) -> list[ForeignAnswer]:
     first: dict[tuple[str, str], int | None] = {}
     answers = []
     for row in sorted(rows, key=lambda row: row.test_idx or 0):
-        given = canonical(row.given)
+        given = canonical_json(row.given)
         item, number = digest(given)[:8], row.test_idx
         if given != "{}" and row.test_case:
-            number = first.setdefault((given, canonical(row.test_case)), number)
+            number = first.setdefault((given, canonical_json(row.test_case)), number)
         elif given == "{}" and number is None:
             item = digest(row.prompt_text)[:8]
         item = item if number is None else f"{number}-{item}"
@@ -235,7 +235,7 @@ def _answer(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
         sample=sample,
         scores={name: value if value is None else float(value) for name, value in scores.items()},
         prompt=row.prompt_text,
-        answer=None if failed else output if isinstance(output, str) else canonical(output),
+        answer=None if failed else output if isinstance(output, str) else canonical_json(output),
         error=str(row.error or "no output") if failed else "",
         usage=as_usage(usage.get("prompt"), usage.get("completion"), row.cost),
         latency_s=row.latency_ms / 1000 if row.latency_ms is not None else None,

@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from coeval import __version__
-from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.benchmarks.run.eval_settings import split_names
 from coeval.core.entry_points import install_command
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
-from coeval.core.text import canonical, digest
+from coeval.core.text import canonical_json, digest
 
 Rows: TypeAlias = dict[int, dict[str, float]]
 """By step: figures by name."""
@@ -74,7 +74,7 @@ class Destination(NamedTuple):
 def destinations(given: Iterable[str] | str) -> list[Destination]:
     """Read ``wandb:my-project`` and such. Raises UsageError: no such tracker, or it is not installed."""
     found = []
-    for text in listed_names(given):
+    for text in split_names(given):
         tracker, _, project = text.partition(":")
         if tracker not in TRACKERS:
             raise UsageError(
@@ -128,7 +128,7 @@ def log_at_end(folder: Path, to: Iterable[Destination], warn: Callable[[str], No
 
 
 def _log(found: Any, to: Destination) -> int:
-    seal = digest(__version__, canonical(found.rows))
+    seal = digest(__version__, canonical_json(found.rows))
     kept = sys.exit, sys.excepthook, sys.stdin  # W&B replaces the first two as soon as it is imported
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")
@@ -161,7 +161,9 @@ def _reason(error: BaseException) -> str:
     cause = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner
-    said = [Redactor().line(f"{type(each).__name__}: {each}", _LONGEST_REASON) for each in (error, cause)]
+    said = [
+        Redactor().redact_line(f"{type(each).__name__}: {each}", _LONGEST_REASON) for each in (error, cause)
+    ]
     return said[0] if f"{cause}" in f"{error}" else " – ".join(said)
 
 
@@ -179,8 +181,8 @@ class _Mlflow:
         if find_spec("sqlalchemy") is None:  # what mlflow-skinny leaves out
             if place.partition(":")[0] in ("sqlite", "mysql", "postgresql", "mssql"):
                 raise UsageError(
-                    f"{Redactor().message(place)} is a database, which needs the whole package: pip install "
-                    "mlflow. Or set MLFLOW_TRACKING_URI to a server (http://…) or a folder (file:///…)"
+                    f"{Redactor().redact_message(place)} is a database, which needs the whole package: pip "
+                    "install mlflow. Or set MLFLOW_TRACKING_URI to a server (http://…) or a folder (file:///…)"
                 )
             place = place or (Path.cwd() / "mlruns").as_uri()
         self._client = client = MlflowClient(place or None)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare
+from coeval.benchmarks.run.runner import Prepared, ask_owed, lock_task_folders, prepare_evaluation
 from coeval.core.errors import (
     CoevalError,
     Draining,
@@ -31,10 +31,10 @@ from coeval.core.errors import (
     WindowExceeded,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.plain import plain_lines
+from coeval.core.plain import escape_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
-from coeval.engine.session import unless_interrupted
+from coeval.engine.session import await_unless_interrupted
 from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
@@ -104,7 +104,9 @@ class WorkerServer:
         )
         try:
             url = f"http://{HOST}:{port}/v1"
-            await unless_interrupted(self._wait_for(process, url), interrupt, "the server was still starting")
+            await await_unless_interrupted(
+                self._wait_for(process, url), interrupt, "the server was still starting"
+            )
             yield Up(process, url)
         except asyncio.CancelledError:
             process.kill()
@@ -182,7 +184,7 @@ class KeptServer:
         up = await self._stack.enter_async_context(server.up(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
         try:
-            await unless_interrupted(adapter.settle(), interrupt, "the server was still starting")
+            await await_unless_interrupted(adapter.settle(), interrupt, "the server was still starting")
         except SwapDoubted as error:
             raise ServerDown(f"the server does not load it: {error}", again=False) from error
         self._note_first(adapter)
@@ -195,7 +197,7 @@ class KeptServer:
         server.count.state = "starting"
         try:
             swapping = self._swap(held.adapter, server.server)
-            return await unless_interrupted(swapping, interrupt, "it was being loaded")
+            return await await_unless_interrupted(swapping, interrupt, "it was being loaded")
         except SwapDoubted as error:
             server.count.warn(f"{error}; the server is restarted")
             return False
@@ -284,7 +286,7 @@ class _WorkerRun:
 
     def shown(self, text: str) -> str:
         """What others may have said, for whoever shows it."""
-        return plain_lines(self._log.redacted(text))
+        return escape_lines(self._log.redacted(text))
 
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[None]:
@@ -319,7 +321,7 @@ class _WorkerRun:
         tested = msgspec.structs.replace(tested, access_key=self._key)
         await asyncio.to_thread(end_leftover, worker.folder)
         evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
-        prepared = await asyncio.to_thread(prepare, evaluation, self.count)
+        prepared = await asyncio.to_thread(prepare_evaluation, evaluation, self.count)
         async with self._held(prepared):
             for task_run in prepared.task_runs:
                 task_run.read_answers()
@@ -339,7 +341,7 @@ class _WorkerRun:
         with ExitStack() as stack:
             while True:
                 try:
-                    stack.enter_context(held(prepared))
+                    stack.enter_context(lock_task_folders(prepared))
                     break
                 except UsageError:
                     if time.monotonic() > until or await _set_within(self._interrupt, LOOK_S):

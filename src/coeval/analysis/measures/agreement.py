@@ -49,36 +49,38 @@ class LevelScale(NamedTuple):
         return linear_weights(self.values)
 
     def kappa(self, tables: Floats) -> Floats:
-        return weighted_kappa(tables, self.linear) if self.weighted else kappa(tables)
+        return weighted_kappa(tables, self.linear) if self.weighted else cohen_kappa(tables)
 
 
-BY_DEFAULT = LevelScale()
+DEFAULT_LEVELS = LevelScale()
 
 
-def agreement(tables: NDArray[np.float64], scale: LevelScale = BY_DEFAULT) -> Agreement:
-    return Agreement(spa(tables), wpa(tables, scale.linear), scale.kappa(tables))
+def compute_agreement(tables: NDArray[np.float64], scale: LevelScale = DEFAULT_LEVELS) -> Agreement:
+    return Agreement(
+        strict_pair_agreement(tables), weighted_pair_agreement(tables, scale.linear), scale.kappa(tables)
+    )
 
 
-def spa(tables: Floats) -> Floats:
+def strict_pair_agreement(tables: Floats) -> Floats:
     """Strict pair agreement: the share of units that both scored alike, ``Σ T[a, a] / Σ T``."""
     return _share((tables * np.eye(tables.shape[-1])).sum(axis=(-2, -1)), tables)
 
 
-def wpa(tables: Floats, linear: Floats = LINEAR) -> Floats:
+def weighted_pair_agreement(tables: Floats, linear: Floats = LINEAR) -> Floats:
     """Weighted pair agreement: the mean weight of the units, ``linear`` (K, K): 1 where levels are equal,
     less the further their values are apart (linear weights; Cicchetti and Allison 1971)."""
     return _share((tables * linear).sum(axis=(-2, -1)), tables)
 
 
-def kappa(tables: Floats) -> Floats:
+def cohen_kappa(tables: Floats) -> Floats:
     """Cohen's κ (1960), ``(SPA − pe) / (1 − pe)``, where ``pe = Σ p_a q_a`` is what two judges with these
     shares of levels agree in by chance. Not defined where pe = 1."""
-    return _beyond_chance(spa(tables), tables, np.eye(tables.shape[-1]))
+    return _beyond_chance(strict_pair_agreement(tables), tables, np.eye(tables.shape[-1]))
 
 
 def weighted_kappa(tables: Floats, linear: Floats = LINEAR) -> Floats:
     """Cohen's weighted κ (1968) with linear weights: the same of the weighted agreement."""
-    return _beyond_chance(wpa(tables, linear), tables, linear)
+    return _beyond_chance(weighted_pair_agreement(tables, linear), tables, linear)
 
 
 def _beyond_chance(agreed: Floats, tables: Floats, weights: Floats) -> Floats:
@@ -90,7 +92,7 @@ def _beyond_chance(agreed: Floats, tables: Floats, weights: Floats) -> Floats:
     return np.where(by_chance < 1 - 1e-12, found, np.nan)
 
 
-def pair_tables(
+def tabulate_pair_levels(
     first: NDArray[np.int8], second: NDArray[np.int8], block: Codes, blocks: int, levels: int = LEVELS
 ) -> Floats:
     """(blocks, K, K): the units that both scored, by the block of datapoints that they belong to.
@@ -136,7 +138,7 @@ class Correlations(NamedTuple):
     average: Floats
 
 
-def panel_sums(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
+def sum_by_unit(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
     """Of each unit by itself: ``levels`` is (N, k), complete; ``values`` (K,) are those of the levels."""
     judges = levels.shape[1]
     given = (levels[:, :, None] == np.arange(len(values))).sum(axis=1)  # (N, K)
@@ -166,7 +168,7 @@ def krippendorff_alpha(coincidences: Floats) -> Floats:
     return np.where(expected > 0, found, np.nan)
 
 
-def correlations(sums: PanelSums) -> Correlations:
+def intraclass_correlations(sums: PanelSums) -> Correlations:
     """ICC(2,1) and ICC(2,k), two-way random effects, absolute agreement (Shrout and Fleiss 1979).
 
     With the mean squares of units (R), judges (C) and the rest (E): ``(R − E) / (R + (k − 1)E + k(C −
@@ -202,7 +204,7 @@ def correlations(sums: PanelSums) -> Correlations:
 DRAWS = 2000
 # Weights take 16 MB (2,000 × 1,000 floats) however many datapoints there are.
 MOST_BLOCKS = 1000
-# Half an observation at either end: the largest weight that `weight_at_ends` gives.
+# Half an observation at either end: the largest weight that `weight_of_ends` gives.
 _AT_EACH_END = 0.5
 # Half an observation, the largest weight, is 16 parts, drawn once and shared by all measures.
 _PARTS = 32
@@ -221,7 +223,7 @@ class Ends(NamedTuple):
     worst: Floats
 
 
-class Drawn(NamedTuple):
+class BootstrapDraws(NamedTuple):
     """Draws of one measure, (B,) each: of the datapoints ``alone``, and with what is added to them for the
     ``low`` bound and for the ``high`` one."""
 
@@ -230,7 +232,7 @@ class Drawn(NamedTuple):
     high: Floats
 
 
-def at_ends(shares: Floats) -> Floats:
+def smooth_level_shares(shares: Floats) -> Floats:
     """The shares of levels, (…, levels), that judges have in a datapoint at either end."""
     return np.asarray((shares + 1 / shares.shape[-1]) / 2, np.float64)
 
@@ -251,7 +253,7 @@ def unseen_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> flo
     return unseen_share(share, [Scatter(items, float(distances @ distances))])
 
 
-def weight_at_ends(unseen: float) -> float:
+def weight_of_ends(unseen: float) -> float:
     """How much of a datapoint is to stand at either end, at most half of one: ``φ₀^⅓ / 2``; the root was
     found by simulation (``python -m evidence.measure_coverage``)."""
     return float(_AT_EACH_END * unseen ** (1 / 3))
@@ -303,7 +305,9 @@ class Reweighting:
         return drawn
 
 
-def spread(drawn: Drawn, found: float, items: int, level: float = LEVEL) -> Bounds | None:
+def bootstrap_interval(
+    drawn: BootstrapDraws, found: float, items: int, level: float = LEVEL
+) -> Bounds | None:
     """The interval of a measure that has been ``found`` over some datapoints; None where too few of its draws
     have a value."""
     alone, low, high = (draws[np.isfinite(draws)] for draws in drawn)
@@ -312,33 +316,33 @@ def spread(drawn: Drawn, found: float, items: int, level: float = LEVEL) -> Boun
     near = np.abs(alone - found) < 1e-9
     below = ((alone < found) & ~near).sum() + near.sum() / 2
     bias = float(np.clip(ndtri((below + 0.5) / (len(alone) + 1)), -_MOST_BIAS, _MOST_BIAS))
-    reach = _reach(items, level)
+    reach = _half_width_in_errors(items, level)
     at = ndtr(2 * bias - reach), ndtr(2 * bias + reach)
     return Bounds(min(float(np.quantile(low, at[0])), found), max(float(np.quantile(high, at[1])), found))
 
 
-def percentiles(draws: Floats, found: float, items: int) -> Bounds | None:
+def percentile_interval(draws: Floats, found: float, items: int) -> Bounds | None:
     """The same of draws, (B,), that have no bias to speak of."""
     values = draws[np.isfinite(draws)]
     if items < 2 or len(values) < len(draws) / 2 or not np.isfinite(found):
         return None
-    tail = float(ndtr(-_reach(items, LEVEL)))
+    tail = float(ndtr(-_half_width_in_errors(items, LEVEL)))
     low, high = np.quantile(values, [tail, 1 - tail]).tolist()
     return Bounds(min(low, found), max(high, found))
 
 
-def shifted_spread(draws: Floats, found: float, items: int) -> Bounds | None:
+def dispersion_interval(draws: Floats, found: float, items: int) -> Bounds | None:
     """The same of a measure of how far things differ, from 0 on, which chance alone makes larger: in the
     sample by as much as in the draws once more. So what the draws have more than was found is taken off
     twice, from the lower bound."""
-    bounds = percentiles(draws, found, items)
+    bounds = percentile_interval(draws, found, items)
     if bounds is None:
         return None
     excess = 2 * (float(draws[np.isfinite(draws)].mean()) - found)
     return Bounds(max(min(bounds.low - excess, found), 0.0), bounds.high)
 
 
-def _reach(items: int, level: float) -> float:
+def _half_width_in_errors(items: int, level: float) -> float:
     """How many standard errors the bounds are off, where the draws are normal."""
     probability = (1 + level) / 2
     return float(stdtrit(items - 1, probability) + ndtri(probability)) / 2

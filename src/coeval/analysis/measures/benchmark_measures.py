@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
-from coeval.analysis.measures.near_duplicates import Resemblance, surface_bias
+from coeval.analysis.measures.near_duplicates import Resemblance, mean_prompt_similarity
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import item_scores
-from coeval.analysis.measures.value_grid import label_grid
+from coeval.analysis.measures.student_measures import sum_item_scores
+from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.readers.reader import Twin
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
@@ -119,7 +119,7 @@ class Coverage(NamedTuple):
 _RARE = 2
 
 
-def attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]) -> Coverage:
+def measure_attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]) -> Coverage:
     """``sampled``: the strata of each datapoint, ``attribute=value``; what is not declared does not count.
     Either may hold a ``=`` of its own: strata are compared as they stand, and never taken apart."""
     single: Counter[Stratum] = Counter()
@@ -137,10 +137,12 @@ def attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]) -> Cov
         for b in (f"{other}={value}" for value in dict.fromkeys(declared[other]))
     ]
     absent = tuple(stratum[0] for stratum in strata if not single[stratum])
-    return Coverage(*_ratios(strata, single), *_ratios(pairs, double), absent)
+    return Coverage(*_coverage_ratios(strata, single), *_coverage_ratios(pairs, double), absent)
 
 
-def _ratios(declared: Sequence[Stratum], found: Counter[Stratum]) -> tuple[float | None, float | None]:
+def _coverage_ratios(
+    declared: Sequence[Stratum], found: Counter[Stratum]
+) -> tuple[float | None, float | None]:
     counts = [found[stratum] for stratum in declared]
     if not counts:
         return None, None
@@ -167,7 +169,7 @@ class ItemQuality(NamedTuple):
     all_fail: NDArray[np.bool_]
 
 
-def item_quality(scores: Floats) -> ItemQuality:
+def measure_item_quality(scores: Floats) -> ItemQuality:
     """``scores``: (S, I) of one task, 0 to 1, NaN where a student has none.
 
     The discrimination of an item is Pearson's correlation, over students, of their score on it with their
@@ -181,7 +183,7 @@ def item_quality(scores: Floats) -> ItemQuality:
         mean = filled.sum(axis=0) / students
         others = known.sum(axis=1, keepdims=True) - known
         rest = (filled.sum(axis=1, keepdims=True) - filled) / others
-        found = _correlation(filled, np.where(others > 0, rest, 0.0), known & (others > 0))
+        found = _pearson_by_column(filled, np.where(others > 0, rest, 0.0), known & (others > 0))
     return ItemQuality(
         difficulty=1 - mean,
         discrimination=found,
@@ -191,7 +193,7 @@ def item_quality(scores: Floats) -> ItemQuality:
     )
 
 
-def _correlation(x: Floats, y: Floats, known: NDArray[np.bool_]) -> Floats:
+def _pearson_by_column(x: Floats, y: Floats, known: NDArray[np.bool_]) -> Floats:
     """Pearson's, down each column."""
     n = known.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -202,32 +204,32 @@ def _correlation(x: Floats, y: Floats, known: NDArray[np.bool_]) -> Floats:
     return np.where((n >= FEWEST_STUDENTS) & (spread > 1e-12), found, np.nan)
 
 
-def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
+def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     """What the items of a run are worth."""
     texts = reader.texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    scores, strata = _with_labels(reader, grid, item_scores(grid).mean), _strata(grid)
+    scores, strata = _fill_with_labels(reader, grid, sum_item_scores(grid).mean), _strata_by_item(grid)
     coverage: dict[str, TaskCoverage] = {}
     items: dict[str, ItemMeasures] = {}
     for place, task in enumerate(grid.tasks):
         mine = np.flatnonzero(grid.items.task == place)
         of_task = [prompts[item] for item in mine]
         twins = [reader.twins.get(grid.items.ids[item]) for item in mine.tolist()]
-        quality = item_quality(scores[:, mine])
-        covered = attribute_coverage(reader.target_attributes(task), [strata[item] for item in mine])
-        coverage[task] = _task_coverage(covered, surface_bias(of_task), quality, twins)
-        items |= _items(grid, mine, quality, twins)
+        quality = measure_item_quality(scores[:, mine])
+        covered = measure_attribute_coverage(reader.target_attributes(task), [strata[item] for item in mine])
+        coverage[task] = _task_coverage(covered, mean_prompt_similarity(of_task), quality, twins)
+        items |= _item_measures(grid, mine, quality, twins)
     return BenchmarkMeasures(coverage, items)
 
 
-def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
+def _fill_with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
     """The scores, (S, I), and in their place the share of right labels in tasks that have labels alone."""
     scored = np.unique(grid.items.task[np.isfinite(judged).any(axis=0)])
-    right = item_scores(label_grid(reader, grid)).mean
+    right = sum_item_scores(read_label_grid(reader, grid)).mean
     return np.where(np.isin(grid.items.task, scored), judged, right)
 
 
-def _strata(grid: ScoreGrid) -> list[list[str]]:
+def _strata_by_item(grid: ScoreGrid) -> list[list[str]]:
     """``attribute=value`` of each datapoint."""
     sampled: list[list[str]] = [[] for _ in grid.items.ids]
     for stratum, items in grid.items.attributes.items():
@@ -267,15 +269,15 @@ def _task_coverage(
     )
 
 
-def _items(
+def _item_measures(
     grid: ScoreGrid, mine: NDArray[np.int64], quality: ItemQuality, twins: Sequence[Twin | None]
 ) -> dict[str, ItemMeasures]:
     return {
         grid.items.ids[item]: ItemMeasures(
             task=grid.tasks[grid.items.task[item]],
             teacher=grid.teachers[grid.items.teacher[item]],
-            difficulty=_number(quality.difficulty[at]),
-            discrimination=_number(quality.discrimination[at]),
+            difficulty=_none_if_nan(quality.difficulty[at]),
+            discrimination=_none_if_nan(quality.discrimination[at]),
             students=int(quality.students[at]),
             all_pass=bool(quality.all_pass[at]),
             all_fail=bool(quality.all_fail[at]),
@@ -285,7 +287,7 @@ def _items(
     }
 
 
-def _number(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
@@ -320,7 +322,7 @@ class ExportedBenchmark(msgspec.Struct, frozen=True):
 
 def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: Path) -> ExportedBenchmark:
     """Write the good datapoints that count in a run into a new folder. ``items`` are those of
-    `coeval.analysis.measures.benchmark_measures`: what was found of each stands beside it.
+    `measure_benchmark`, and stand beside each item.
 
     Raises UsageError: the folder holds something already, or there is no datapoint; StoreError: a file cannot
     be read or written.
@@ -334,7 +336,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
         (out / "jsonl").mkdir(exist_ok=True)
     except OSError as error:
         raise store_error("write", out, error) from error
-    rows = _rows(reader, items)
+    rows = _export_rows(reader, items)
     files: list[ExportedFile] = []
     for task, of_task in rows.items():
         lines = out / "jsonl" / f"{task}.jsonl"
@@ -351,7 +353,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
     return found
 
 
-def _rows(reader: RunReader, items: Mapping[str, ItemMeasures]) -> dict[str, list[dict[str, Any]]]:
+def _export_rows(reader: RunReader, items: Mapping[str, ItemMeasures]) -> dict[str, list[dict[str, Any]]]:
     """By task, the same columns in every row: an attribute has one of its own, named ``attribute_NAME``."""
     texts = reader.texts(items)
     attributes = {
@@ -407,7 +409,7 @@ def _provenance(
     except FileNotFoundError:
         meta = {"experiment_id": reader.run.path.resolve().name}
     if reader.run.sources.exists():
-        sources = _without_folders(read_json(reader.run.sources))
+        sources = _strip_folders(read_json(reader.run.sources))
     teachers = tuple(sorted({row["teacher"] for of_task in rows.values() for row in of_task}))
     planned = reader.planned
     return ExportedBenchmark(
@@ -424,17 +426,17 @@ def _provenance(
     )
 
 
-def _without_folders(sources: Any) -> Any:
+def _strip_folders(sources: Any) -> Any:
     """The file's name, without the folders of this machine."""
     match sources:
         case dict():
             return {
                 key: Path(value).name
                 if isinstance(value, str) and (key == "path" or Path(value).is_absolute())
-                else _without_folders(value)
+                else _strip_folders(value)
                 for key, value in sources.items()
             }
         case list():
-            return [_without_folders(each) for each in sources]
+            return [_strip_folders(each) for each in sources]
         case _:
             return sources

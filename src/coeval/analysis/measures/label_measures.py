@@ -18,7 +18,7 @@ from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
-from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
+from coeval.analysis.measures.agreement import DRAWS, percentile_interval, smooth_level_shares
 from coeval.analysis.measures.measure_tree import (
     Entity,
     Measured,
@@ -27,9 +27,15 @@ from coeval.analysis.measures.measure_tree import (
     measured_from_interval,
     measured_with_bounds,
 )
-from coeval.analysis.measures.ranking import Level, Ranking, family_members, ranked_by, tested_pairs
+from coeval.analysis.measures.ranking import (
+    Ranking,
+    StudentMean,
+    count_tested_pairs,
+    family_members,
+    rank_by_differences,
+)
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.value_grid import label_grid
+from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 
@@ -83,7 +89,7 @@ Labels: TypeAlias = Mapping[str, Mapping[str, LabelMeasures]]
 """By task and label attribute."""
 
 
-class _Compared(NamedTuple):
+class _ComparedLabels(NamedTuple):
     """The labels of a task by one attribute, (R,): ``item`` numbers datapoints, ``said`` is −1 where an
     answer states none of the ``values``, or several; ``items`` have a value of the attribute. ``alike``: the
     cluster of each datapoint, by its number; None where all are independent. ``samples``: by student, how
@@ -100,23 +106,24 @@ class _Compared(NamedTuple):
     samples: Sequence[int]
 
 
-def label_measures(reader: RunReader, grid: ScoreGrid) -> Labels:
+def measure_planned_labels(reader: RunReader, grid: ScoreGrid) -> Labels:
     """Measure the labels of the grid's students; those that the configuration has lost are left out."""
-    kept = [place for place in _labels(reader) if not _is_removed(reader, *place)]
-    return _measured(reader, grid, dict.fromkeys(kept, grid.students))
+    kept = [place for place in _label_values(reader) if not _is_removed(reader, *place)]
+    return _measure_labels(reader, grid, dict.fromkeys(kept, grid.students))
 
 
-def removed_labels(reader: RunReader, everything: ScoreGrid, planned: Sequence[str]) -> Labels:
+def measure_removed_labels(reader: RunReader, everything: ScoreGrid, planned: Sequence[str]) -> Labels:
     """Measure what the configuration has lost: labels and tasks, and of the others the students who are not
     ``planned``."""
     others = [name for name in everything.students if name not in planned]
     chosen = {
-        place: everything.students if _is_removed(reader, *place) else others for place in _labels(reader)
+        place: everything.students if _is_removed(reader, *place) else others
+        for place in _label_values(reader)
     }
-    return _measured(reader, everything, {place: names for place, names in chosen.items() if names})
+    return _measure_labels(reader, everything, {place: names for place, names in chosen.items() if names})
 
 
-def _labels(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
+def _label_values(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
     """By task and label, its values."""
     return {(task, attribute): values for task, attribute, values in reader.rows(_ATTRIBUTES)}
 
@@ -126,27 +133,31 @@ def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
     return "task" in gone or "label" in gone
 
 
-def _measured(reader: RunReader, grid: ScoreGrid, chosen: Mapping[tuple[str, str], Sequence[str]]) -> Labels:
+def _measure_labels(
+    reader: RunReader, grid: ScoreGrid, chosen: Mapping[tuple[str, str], Sequence[str]]
+) -> Labels:
     """Measure the labels of these students; all pairs in all labels are tested as one family."""
     if not chosen:
         return {}
-    values, compared_labels = _labels(reader), ComparedGrid(label_grid(reader, grid))
+    values, compared_labels = _label_values(reader), ComparedGrid(read_label_grid(reader, grid))
     found: dict[tuple[str, str], dict[str, LabelStudent]] = {}
     common: dict[tuple[str, str], dict[tuple[str, str], dict[str, PairedScores]]] = {}
     for place, students in chosen.items():
-        compared = _compared(reader, place, students, values[place])
+        compared = _read_compared_labels(reader, place, students, values[place])
         failed = dict(reader.rows(_FAILED, [place[0]]))
         found[place] = {
-            name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
+            name: _measure_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
         }
-        shared, known = compared_labels.cut(*place), sorted(_levels(found[place]))
+        shared, known = compared_labels.shared_scores(*place), sorted(_student_accuracies(found[place]))
         common[place] = {pair: shared.pair_means(*pair) for pair in combinations(known, 2)}
-    tests = sum(map(tested_pairs, common.values()))
+    tests = sum(map(count_tested_pairs, common.values()))
     members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}
     tested = iter(adjust_family([member for of in members.values() for member in of.values()]))
     labels: dict[str, dict[str, LabelMeasures]] = {}
     for (task, attribute), measures in found.items():
-        ranks = ranked_by(_levels(measures), {pair: next(tested) for pair in members[task, attribute]})
+        ranks = rank_by_differences(
+            _student_accuracies(measures), {pair: next(tested) for pair in members[task, attribute]}
+        )
         labels.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
     return labels
 
@@ -178,8 +189,8 @@ def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
     random = np.random.default_rng(0)
     best, worst = random.standard_gamma(0.5, (2, DRAWS, 1))
     occurs = (table.sum(axis=1) + table[:, :-1].sum(axis=0)) > 0
-    of_expected = at_ends(table.sum(axis=1)[occurs] / n)
-    of_stated = at_ends(np.append(table[:, :-1].sum(axis=0)[occurs], table[:, -1].sum()) / n)
+    of_expected = smooth_level_shares(table.sum(axis=1)[occurs] / n)
+    of_stated = smooth_level_shares(np.append(table[:, :-1].sum(axis=0)[occurs], table[:, -1].sum()) / n)
     draws = np.empty(DRAWS)
     step = max(_MOST_DRAWN // len(expected), 1)
     for first in range(0, DRAWS, step):
@@ -193,7 +204,7 @@ def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
             rows[:, occurs] + (best[some] + worst[some]) * of_expected,
             columns[:, :-1][:, occurs] + best[some] * of_expected + worst[some] * of_stated[:-1],
         )
-    return percentiles(draws, found, n)
+    return percentile_interval(draws, found, n)
 
 
 def _mean_f1(right: Floats, expected: Floats, stated: Floats) -> Floats:
@@ -204,15 +215,15 @@ def _mean_f1(right: Floats, expected: Floats, stated: Floats) -> Floats:
         return np.asarray(each.sum(axis=-1) / occurs.sum(axis=-1), np.float64)
 
 
-def _compared(
+def _read_compared_labels(
     reader: RunReader, place: tuple[str, str], students: Sequence[str], values: Sequence[str]
-) -> _Compared:
+) -> _ComparedLabels:
     task, attribute = place
     columns = reader.columns(_COMPARED, [list(students), list(values), list(values), task, attribute])
     known = ~np.ma.getmaskarray(columns["student"])
     names, item = np.unique(np.asarray(columns["item"])[known], return_inverse=True)
     [(items,)] = reader.rows(_ITEMS, [task, attribute])
-    return _Compared(
+    return _ComparedLabels(
         tuple(values),
         item.astype(np.int64),
         np.asarray(columns["student"])[known].astype(np.int64),
@@ -228,7 +239,7 @@ def _compared(
     )
 
 
-def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
+def _measure_student(compared: _ComparedLabels, student: int, failed: int) -> LabelStudent:
     mine = compared.student == student
     labels, n = len(compared.values), int(mine.sum())
     missing = max(compared.items * compared.samples[student] - n, 0)
@@ -264,9 +275,9 @@ def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
     )
 
 
-def _levels(measures: Mapping[str, LabelStudent]) -> dict[str, Level]:
+def _student_accuracies(measures: Mapping[str, LabelStudent]) -> dict[str, StudentMean]:
     return {
-        name: Level(found.accuracy.value, found.accuracy.n or 0)
+        name: StudentMean(found.accuracy.value, found.accuracy.n or 0)
         for name, found in measures.items()
         if found.accuracy.value is not None
     }

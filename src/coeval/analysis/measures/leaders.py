@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from coeval.analysis.comparison.comparison_report import (
-    chance_text,
+    format_difference,
+    interval_over_judges_text,
     lead_text,
-    shown_difference,
-    shown_over_judges,
-    tied_text,
+    p_value_clause,
+    tie_text,
 )
 from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
 from coeval.analysis.intervals import Looks
@@ -24,8 +24,8 @@ from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentScores
 from coeval.analysis.run_results import Bounded, missing_label_sentences
-from coeval.core.figures import NOT_KNOWN, points
-from coeval.core.text import listed, numbered
+from coeval.core.figures import NOT_KNOWN, format_points
+from coeval.core.text import join_names, pluralize
 
 # A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
 _LEAST_GAP, _MOST_TIMES = 0.001, 20
@@ -40,12 +40,12 @@ def leader_sentences(
     ``looks``: those that the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
     if (gap := leading_gap(ranks)) is not None:
-        yield from filter(None, (settling_sentence(gap), panel_sentence(ranks, gap)))
+        yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
 
 
 def leading_gap(ranks: Ranking) -> PairDifference | None:
     """That of the `leading_pair`; None where they share no items, or nobody can lead."""
-    if len(ranks.order) < 2 or _without_leader(ranks):
+    if len(ranks.order) < 2 or _why_no_leader(ranks):
         return None
     return ranks.between(*leading_pair(ranks))
 
@@ -55,10 +55,10 @@ def leader_sentence(
 ) -> str:
     """Who leads, and how far ahead of the next; ``students`` are those with and without a score."""
     if len(ranks.order) < 2:
-        return _alone(students, ranks)
-    if said := _without_leader(ranks):
+        return _single_student_sentence(students, ranks)
+    if said := _why_no_leader(ranks):
         return said
-    scores = {name: shown(students[name].score) for name in ranks.order}
+    scores = {name: mean_in_points(students[name].score) for name in ranks.order}
     return _verdict_text(ranks, scores, "has the highest score", at_any_look=at_any_look)
 
 
@@ -71,32 +71,32 @@ def _verdict_text(
     gap = ranks.between(first, second)
     if gap is None:
         return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
-    count = numbered(gap.n, "shared item")
+    count = pluralize(gap.n, "shared item")
     if gap.significant:
         return f"{lead_text((first, second), gap.leading, count, where, at_any_look=at_any_look)}."
     shown_pair = (f"{first} ({figures[first]})", f"{second} ({figures[second]})")
     if is_behind(first, second, gap):
-        by = f"on {count}, {second} is ahead by {shown_difference(gap.leading)} points"
+        by = f"on {count}, {second} is ahead by {format_difference(gap.leading)} points"
         return f"{' and '.join(shown_pair)} are tied{where}: {by}."
-    return f"{tied_text(shown_pair, gap.leading, count, where)}."
+    return f"{tie_text(shown_pair, gap.leading, count, where)}."
 
 
-def shown(found: Measured) -> str:
-    return points(found.value or 0.0)
+def mean_in_points(found: Measured) -> str:
+    return format_points(found.value or 0.0)
 
 
-def _alone(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
+def _single_student_sentence(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
     """What can be said of one student, or of none."""
     if not ranks.order:
         return "No student has a score yet."
     [first] = ranks.order
-    score = f"{first} scores {shown(students[first].score)}"
+    score = f"{first} scores {mean_in_points(students[first].score)}"
     if len(students) > 1:
         return f"{score}, the only student with a score so far."
     return f"{score}, the only student: add another to compare."
 
 
-def _without_leader(ranks: Ranking) -> str:
+def _why_no_leader(ranks: Ranking) -> str:
     """Why no student leads; empty if one may."""
     first = ranks.order[0]
     if first in ranks.partial:
@@ -106,7 +106,7 @@ def _without_leader(ranks: Ranking) -> str:
     return ""
 
 
-def settling_sentence(gap: PairDifference) -> str:
+def items_needed_sentence(gap: PairDifference) -> str:
     """How many items would settle a gap of this size, by these judges if there are any, four times in five;
     empty where it is settled."""
     least, by = gap.minimum_detectable, abs(gap.difference)
@@ -126,7 +126,7 @@ def settling_sentence(gap: PairDifference) -> str:
     return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,})."
 
 
-def _judges_must(gap: PairDifference) -> bool:
+def _items_cannot_settle(gap: PairDifference) -> bool:
     """Check whether the interval over judges includes zero even with `_MOST_TIMES` the items."""
     wide = gap.ci95_over_judges_adjusted
     if abs(gap.difference) < _LEAST_GAP or wide is None:
@@ -135,7 +135,7 @@ def _judges_must(gap: PairDifference) -> bool:
     return gap.difference**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
 
 
-def panel_sentence(ranks: Ranking, gap: PairDifference) -> str:
+def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
     """Say whether judges agree about the `leading_pair`; empty where no judge scored."""
     if gap.judges is None:
         return ""
@@ -153,12 +153,12 @@ def panel_sentence(ranks: Ranking, gap: PairDifference) -> str:
         who = f"{'Both' if judges == 2 else f'All {judges:,}'} judges put {ahead} ahead"
     elif abs(gap.difference) <= SAME:
         who = f"The {judges:,} judges together put neither ahead"
-    end = chance_text(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
-    if not end and _judges_must(gap):
+    end = p_value_clause(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
+    if not end and _items_cannot_settle(gap):
         end = ": more items cannot settle it, more judges can"
     guess = "; two judges give only a rough idea" if judges == 2 else ""
-    if (by := shown_over_judges(one)) != NOT_KNOWN:
-        by = f"{points(one.difference)} {by} points"
+    if (by := interval_over_judges_text(one)) != NOT_KNOWN:
+        by = f"{format_points(one.difference)} {by} points"
     return (
         f"{who}; allowing for other judges, the {'lead' if gap.significant else 'gap'} is {by}{end}{guess}."
     )
@@ -170,19 +170,19 @@ def partial_sentences(ranks: Ranking) -> Iterator[str]:
     if partial and len(partial) < len(ranks.order):
         verb = "is" if len(partial) == 1 else "are"
         yield (
-            f"{listed(partial)} {verb} to do some of the tasks only, so nobody is compared with "
+            f"{join_names(partial)} {verb} to do some of the tasks only, so nobody is compared with "
             f"{'it' if len(partial) == 1 else 'them'} over all tasks."
         )
 
 
-def place_sentences(ranks: Ranking) -> Iterator[str]:
+def significance_sentences(ranks: Ranking) -> Iterator[str]:
     """Count significant pairwise differences, and name who may lead as well."""
     order = ranks.order
     pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them
     if len(order) < 3 or not ranks.differences:
         return
     sure = sum(gap.significant for gap in ranks.differences.values())
-    over = _over_judges(ranks, sure, pairs)
+    over = _count_over_judges_text(ranks, sure, pairs)
     if sure in (0, pairs):
         which = "All" if sure else "None of the"
         yield f"{which} {pairs:,} pairwise differences between students are significant{over}."
@@ -195,10 +195,10 @@ def place_sentences(ranks: Ranking) -> Iterator[str]:
         if place > 1 and name in ranks.ranges and ranks.verdict(order[0], name) == "tied"
     ]
     if len(near) > 1:
-        yield f"Not significantly behind {order[0]}: {_places(near)}."
+        yield f"Not significantly behind {order[0]}: {_format_ranks(near)}."
 
 
-def _over_judges(ranks: Ranking, sure: int, pairs: int) -> str:
+def _count_over_judges_text(ranks: Ranking, sure: int, pairs: int) -> str:
     """How many of the significant differences are so over judges as well; empty where that is not known, or
     none is significant."""
     if not sure or all((gap.judges or 0) < FEWEST_JUDGES for gap in ranks.differences.values()):
@@ -208,7 +208,7 @@ def _over_judges(ranks: Ranking, sure: int, pairs: int) -> str:
     return f", {number} of them also when judges are treated as a sample"
 
 
-def _places(places: Sequence[int]) -> str:
+def _format_ranks(places: Sequence[int]) -> str:
     """``places 2 to 4, 6``"""
     runs: list[list[int]] = []
     for place in places:
@@ -216,7 +216,7 @@ def _places(places: Sequence[int]) -> str:
             runs[-1].append(place)
         else:
             runs.append([place])
-    return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
+    return f"places {join_names(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
 def is_behind(first: str, second: str, reported: PairDifference) -> bool:
@@ -225,7 +225,7 @@ def is_behind(first: str, second: str, reported: PairDifference) -> bool:
     return (reported.difference if first > second else -reported.difference) < -SAME
 
 
-def opening(measures: RunMeasures, looks: Looks | None) -> list[str]:
+def opening_sentences(measures: RunMeasures, looks: Looks | None) -> list[str]:
     """Return what a page opens with, at most three sentences: of scores, else of comparisons or labels."""
     if measures.ranking.order or not (measures.labels or measures.pairs):
         said = leader_sentences(measures.students, measures.ranking, looks)
@@ -252,12 +252,12 @@ def label_sentences(labels: Labels) -> Iterator[str]:
         bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
         yield from missing_label_sentences(where, bounded)
     if (more := len(places) - _MOST_LABELS) > 0:
-        yield f"{numbered(more, 'more label')}: see coeval analyze labels."
+        yield f"{pluralize(more, 'more label')}: see coeval analyze labels."
 
 
 def label_sentence(found: LabelMeasures, where: str) -> str:
     """Who states a label most often; some student has been compared with it."""
-    right = {name: shown(found.students[name].accuracy) for name in found.ranking.order}
+    right = {name: mean_in_points(found.students[name].accuracy) for name in found.ranking.order}
     if len(right) == 1:
         [(first, share)] = right.items()
         return f"{first} states the right {where} in {share}% of its answers, the only student."

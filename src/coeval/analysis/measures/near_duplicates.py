@@ -40,23 +40,25 @@ def word_shingles(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(zip(words, words[1:], words[2:], strict=False))
 
 
-def jaccard(first: frozenset[tuple[str, ...]], second: frozenset[tuple[str, ...]]) -> float:
+def jaccard_similarity(first: frozenset[tuple[str, ...]], second: frozenset[tuple[str, ...]]) -> float:
     """Shared / all (Jaccard 1901); 1 where both are empty."""
     whole = len(first | second)
     return len(first & second) / whole if whole else 1.0
 
 
-def surface_bias(prompts: Sequence[str], seed: int = 0) -> Resemblance:
+def mean_prompt_similarity(prompts: Sequence[str], seed: int = 0) -> Resemblance:
     """The mean Jaccard similarity of the word 3-grams of two prompts, over all pairs or a seeded random
     sample of `MOST_PAIRS` of them."""
-    pairs = _sample(len(prompts), random.Random(seed))
+    pairs = _sample_pairs(len(prompts), random.Random(seed))
     if not pairs:
         return Resemblance(None, 0)
     shingles = {place: word_shingles(prompts[place]) for place in {place for pair in pairs for place in pair}}
-    return Resemblance(sum(jaccard(shingles[a], shingles[b]) for a, b in pairs) / len(pairs), len(pairs))
+    return Resemblance(
+        sum(jaccard_similarity(shingles[a], shingles[b]) for a, b in pairs) / len(pairs), len(pairs)
+    )
 
 
-def _sample(prompts: int, drawn: random.Random) -> list[tuple[int, int]]:
+def _sample_pairs(prompts: int, drawn: random.Random) -> list[tuple[int, int]]:
     if prompts * (prompts - 1) // 2 <= MOST_PAIRS:
         return list(combinations(range(prompts), 2))
     found: dict[tuple[int, int], None] = {}
@@ -70,13 +72,13 @@ def _sample(prompts: int, drawn: random.Random) -> list[tuple[int, int]]:
 SIMILAR = 0.7
 # Earlier prompts that one is held against for each phrase that they share: a thousand that repeat a phrase
 # are no million of comparisons, and a duplicate shares several.
-_MOST_HELD = 20
+_MOST_PER_SHINGLE = 20
 # Of a task's prompts: 3-grams that more of them have say what the task is, not which item it is.
-_TEMPLATE = 0.5
+_COMMON_SHARE = 0.5
 # Prompts below which a template cannot be told from duplicates.
-_FEWEST = 10
+_FEWEST_TEMPLATE_PROMPTS = 10
 # Prompts, evenly spread, that a template is looked for in.
-_SOME = 1_000
+_MOST_TEMPLATE_PROMPTS = 1_000
 
 
 class NearDuplicate(NamedTuple):
@@ -87,7 +89,7 @@ class NearDuplicate(NamedTuple):
     similarity: float
 
 
-def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
+def find_near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     """For each prompt that has an earlier one at least `SIMILAR`, the most similar of those that were found.
 
     ``prompts`` are those of one task. What more than half of ten or more have in common, such as the
@@ -99,28 +101,28 @@ def near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     """
     if len(prompts) < 2:
         return []
-    template = _template(prompts)
-    best = {place: NearDuplicate(place, first, 1.0) for place, first in _same_text(prompts)}
+    template = _common_shingles(prompts)
+    best = {place: NearDuplicate(place, first, 1.0) for place, first in _find_repeated_texts(prompts)}
     held: defaultdict[int, list[int]] = defaultdict(list)
-    for place, shingles in enumerate(_rarest_first(prompts, template)):
+    for place, shingles in enumerate(_rank_shingles(prompts, template)):
         if place in best:
             continue  # what resembles it resembles the first of its text
         rarest = shingles[: int(len(shingles) * (1 - SIMILAR)) + 1].tolist()
         others = {other for shingle in rarest for other in held[shingle]}
         own = word_shingles(prompts[place]) - template if others else frozenset[tuple[str, ...]]()
         found = [
-            NearDuplicate(place, other, jaccard(own, word_shingles(prompts[other]) - template))
+            NearDuplicate(place, other, jaccard_similarity(own, word_shingles(prompts[other]) - template))
             for other in others
         ]
         if alike := [twin for twin in found if twin.similarity >= SIMILAR]:
             best[place] = min(alike, key=lambda twin: (-twin.similarity, twin.of))
         for shingle in rarest:
-            if len(held[shingle]) < _MOST_HELD:
+            if len(held[shingle]) < _MOST_PER_SHINGLE:
                 held[shingle].append(place)
     return [best[place] for place in sorted(best)]
 
 
-def _rarest_first(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> list[NDArray[np.int64]]:
+def _rank_shingles(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> list[NDArray[np.int64]]:
     """The shingles of each prompt as numbers, those of the template left out."""
     hashes = [np.array([hash(one) for one in word_shingles(text) - template], np.int64) for text in prompts]
     _, kind, count = np.unique(np.concatenate(hashes), return_inverse=True, return_counts=True)
@@ -129,7 +131,7 @@ def _rarest_first(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> lis
     return [np.sort(each) for each in np.split(rank[kind], ends)]
 
 
-def groups(found: Sequence[NearDuplicate], count: int) -> NDArray[np.int64]:
+def group_duplicates(found: Sequence[NearDuplicate], count: int) -> NDArray[np.int64]:
     """(count,): the first place of the group that each prompt belongs to, its own where it is alone."""
     first = list(range(count))
     for twin in found:
@@ -144,15 +146,15 @@ def groups(found: Sequence[NearDuplicate], count: int) -> NDArray[np.int64]:
     return np.array(first, np.int64)
 
 
-def _template(prompts: Sequence[str]) -> Set[tuple[str, ...]]:
-    if len(prompts) < _FEWEST:
+def _common_shingles(prompts: Sequence[str]) -> Set[tuple[str, ...]]:
+    if len(prompts) < _FEWEST_TEMPLATE_PROMPTS:
         return frozenset()
-    some = prompts[:: -(-len(prompts) // _SOME)]
+    some = prompts[:: -(-len(prompts) // _MOST_TEMPLATE_PROMPTS)]
     seen = Counter(shingle for prompt in some for shingle in word_shingles(prompt))
-    return frozenset(shingle for shingle, count in seen.items() if count > _TEMPLATE * len(some))
+    return frozenset(shingle for shingle, count in seen.items() if count > _COMMON_SHARE * len(some))
 
 
-def _same_text(prompts: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _find_repeated_texts(prompts: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Each prompt that an earlier one repeats, blanks aside, with the first."""
     same: dict[str, int] = {}
     for place, prompt in enumerate(prompts):

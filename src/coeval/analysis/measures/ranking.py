@@ -21,15 +21,15 @@ from coeval.analysis.comparison.family import (
     LeadVerdict,
     PairDifference,
     adjust_family,
-    family_member,
-    lead_factor,
+    find_lead_factor,
+    prepare_family_member,
     rank_range,
 )
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
     paired_difference,
-    spread_over_judges,
+    pool_judge_scatter,
 )
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.measure_tree import FILES, Record, ShownAs
@@ -37,11 +37,11 @@ from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
     StudentScores,
-    item_scores,
-    mean_scores,
-    over_judges,
-    score_scatters,
-    student_score,
+    adjust_student_score,
+    estimate_judge_scatters,
+    score_over_judges,
+    sum_item_scores,
+    unadjusted_scores,
 )
 from coeval.analysis.panel.mean_squares import ByJudge
 from coeval.core.records import model_of
@@ -50,11 +50,11 @@ from coeval.core.records import model_of
 SAME = 1e-9
 
 Pair: TypeAlias = tuple[str, str]
-LeftOut: TypeAlias = Callable[[str, str], Collection[str]]
+ExcludedJudges: TypeAlias = Callable[[str, str], Collection[str]]
 """The judges whose scores of two students are left out."""
 
 
-class Level(NamedTuple):
+class StudentMean(NamedTuple):
     """A student's mean, and of how many scores it is."""
 
     mean: float
@@ -95,7 +95,7 @@ class Ranking(Record, frozen=True):
         gaps = {}
         for name in others:
             if (first, name) in self.differences:
-                gaps[name] = self.differences[first, name].turned
+                gaps[name] = self.differences[first, name].swapped
             elif (name, first) in self.differences:
                 gaps[name] = self.differences[name, first]
         return gaps
@@ -115,31 +115,31 @@ def leading_pair(ranks: Ranking) -> tuple[str, str]:
     return first, next(tied, next(by_judges, second))
 
 
-class Ranked(NamedTuple):
+class RankedStudents(NamedTuple):
     """A ranking, and the scores of all students of its grid."""
 
     ranking: Ranking
     scores: Mapping[str, StudentScores]
 
 
-def _skips_tasks(student: StudentScores) -> bool:
+def _lacks_unassigned_task(student: StudentScores) -> bool:
     """Whether it has no score in some task and lacks none there."""
     return any(one.value is None and one.missing == 0 for one in student.score_by_task.values())
 
 
-NOBODY = Ranking((), {}, False, {})
+EMPTY_RANKING = Ranking((), {}, False, {})
 
 
-def _nobody(first: str, second: str) -> Collection[str]:  # noqa: ARG001
+def _exclude_nobody(first: str, second: str) -> Collection[str]:  # noqa: ARG001
     return ()
 
 
-def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
+def rank_students(grid: ScoreGrid, left_out: ExcludedJudges | None = None) -> RankedStudents:
     """Score and rank the students of a grid: their means, adjusted where judges or items are unequally
     covered. Two are compared on all scores that both have, but those of the judges ``left_out``."""
-    shared, left_out = SharedScores(grid), left_out or _nobody
-    found = item_scores(grid)
-    recorded = mean_scores(grid, found)
+    shared, left_out = SharedScores(grid), left_out or _exclude_nobody
+    found = sum_item_scores(grid)
+    recorded = unadjusted_scores(grid, found)
     place = {name: at for at, name in enumerate(grid.students)}
     means = {name: one.score.value for name, one in recorded.items() if one.score.value is not None}
     known = sorted(means)
@@ -149,15 +149,15 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
         common[pair] = shared.pair_means(*pair, without)
         if common[pair]:
             judged[pair] = shared.differences_by_judge(*pair, common[pair], without)
-    levels = {name: Level(means[name], int(found.units[place[name]].sum())) for name in known}
+    levels = {name: StudentMean(means[name], int(found.units[place[name]].sum())) for name in known}
     some = {name for name in known if not grid.is_assigned[place[name]].all()}
-    partial = {name for name in some if _skips_tasks(recorded[name])}
-    whole = ranked(levels, common, partial, judged, grid.looks)
-    moves = {name: {"": shift} for name, shift in _moves(levels, whole.differences).items()}
+    partial = {name for name in some if _lacks_unassigned_task(recorded[name])}
+    whole = rank_by_shared_scores(levels, common, partial, judged, grid.looks)
+    moves = {name: {"": shift} for name, shift in _mean_shifts(levels, whole.differences).items()}
     for at, task in enumerate(grid.tasks):
         mine = grid.items.task == at
         levels = {
-            name: Level(one.value, int(found.units[place[name], mine].sum()))
+            name: StudentMean(one.value, int(found.units[place[name], mine].sum()))
             for name in known
             if (one := recorded[name].score_by_task.get(task)) is not None and one.value is not None
         }
@@ -166,21 +166,21 @@ def ranking(grid: ScoreGrid, left_out: LeftOut | None = None) -> Ranked:
             for pair, strata in common.items()
             if (of := strata.get(task)) is not None
         }
-        for name, shift in shifts(levels, gaps).items():
+        for name, shift in solve_mean_shifts(levels, gaps).items():
             moves[name][task] = shift
     scores, scatters = (
         dict(recorded),
-        score_scatters(grid, found.mean, shared.cells) if left_out is _nobody else {},
+        estimate_judge_scatters(grid, found.mean, shared.cells) if left_out is _exclude_nobody else {},
     )
     for name in known:
-        adjusted = student_score(grid, found.mean[place[name]], recorded[name], moves[name])
-        over = over_judges(adjusted.score, scatters[name]) if name in scatters else None
+        adjusted = adjust_student_score(grid, found.mean[place[name]], recorded[name], moves[name])
+        over = score_over_judges(adjusted.score, scatters[name]) if name in scatters else None
         scores[name] = msgspec.structs.replace(adjusted, over_judges=over)
     one_judge = int(grid.valid.any(axis=0).sum()) == 1
-    return Ranked(_with_lead_factor(grid, msgspec.structs.replace(whole, one_judge=one_judge)), scores)
+    return RankedStudents(_add_lead_factor(grid, msgspec.structs.replace(whole, one_judge=one_judge)), scores)
 
 
-def _with_lead_factor(grid: ScoreGrid, ranks: Ranking) -> Ranking:
+def _add_lead_factor(grid: ScoreGrid, ranks: Ranking) -> Ranking:
     """The same, with the factor that the lead of the `leading_pair` comes from."""
     if len(ranks.order) < 2:
         return ranks
@@ -191,11 +191,11 @@ def _with_lead_factor(grid: ScoreGrid, ranks: Ranking) -> Ranking:
     cuts = ComparedGrid(grid)
     scored = {
         (task, factor): strata[task]
-        for task, factor in cuts.parts
-        if task in (strata := cuts.cut(task, factor).pair_means(*pair))
+        for task, factor in cuts.scored_factors
+        if task in (strata := cuts.shared_scores(task, factor).pair_means(*pair))
     }
     parts = factor_parts(grid, {place: paired_difference([pairs]) for place, pairs in scored.items()})
-    found = msgspec.structs.replace(gap, comes_from=lead_factor(gap, parts))
+    found = msgspec.structs.replace(gap, comes_from=find_lead_factor(gap, parts))
     return msgspec.structs.replace(ranks, differences={**ranks.differences, pair: found})
 
 
@@ -226,13 +226,13 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
 
     roots, tasks = members(grid.tasks), list(common[pair]) if len(common[pair]) > 1 else []
     root = list(roots).index(pair)
-    below = [members([name])[pair]._replace(above=root) for name in tasks]
+    below = [members([name])[pair]._replace(parent=root) for name in tasks]
     parts = below[:1] if any(len(design.factors) > 1 for design in grid.designs) else []
-    family = [*roots.values(), *below, *(part._replace(above=len(roots)) for part in parts)]
+    family = [*roots.values(), *below, *(part._replace(parent=len(roots)) for part in parts)]
     return adjust_family(family)[len(roots) + tasks.index(task) if tasks else root].verdict
 
 
-def difference_between(grid: ScoreGrid, first: str, second: str) -> PairDifference | None:
+def compare_two_students(grid: ScoreGrid, first: str, second: str) -> PairDifference | None:
     """How the second of two students differs from the first by the judges of the grid, of this pair alone;
     None where they have no score in common."""
     shared, pair = SharedScores(grid), (first, second)
@@ -244,8 +244,8 @@ def difference_between(grid: ScoreGrid, first: str, second: str) -> PairDifferen
 _NO_JUDGES: Mapping[Pair, Sequence[ByJudge]] = {}
 
 
-def ranked(
-    levels: Mapping[str, Level],
+def rank_by_shared_scores(
+    levels: Mapping[str, StudentMean],
     common: Mapping[Pair, Mapping[str, PairedScores]],
     partial: Collection[str] = (),
     judged: Mapping[Pair, Sequence[ByJudge]] = _NO_JUDGES,
@@ -257,10 +257,10 @@ def ranked(
     p-values hold at any look."""
     members = family_members(common, judged, looks)
     gaps = dict(zip(members, adjust_family([*members.values()]), strict=True))
-    return ranked_by(levels, gaps, partial)
+    return rank_by_differences(levels, gaps, partial)
 
 
-def tested_pairs(common: Mapping[Pair, Mapping[str, PairedScores]]) -> int:
+def count_tested_pairs(common: Mapping[Pair, Mapping[str, PairedScores]]) -> int:
     """Count the pairs that share two items or more."""
     return sum(sum(len(stratum.a) for stratum in shared.values()) > 1 for shared in common.values())
 
@@ -273,22 +273,24 @@ def family_members(
 ) -> dict[Pair, FamilyMember]:
     """By pair that shares items, what is tested; as in `ranked`. ``tests``: how many there are in the family;
     None: these pairs."""
-    family = max(tested_pairs(common) if tests is None else tests, 1)
-    scatters = spread_over_judges(judged, len({name for pair in judged for name in pair}) - 1)
+    family = max(count_tested_pairs(common) if tests is None else tests, 1)
+    scatters = pool_judge_scatter(judged, len({name for pair in judged for name in pair}) - 1)
     return {
-        pair: family_member([*strata.values()], judged.get(pair, ()), scatters.get(pair), looks, family)
+        pair: prepare_family_member(
+            [*strata.values()], judged.get(pair, ()), scatters.get(pair), looks, family
+        )
         for pair, strata in common.items()
         if strata
     }
 
 
-def ranked_by(
-    levels: Mapping[str, Level],
+def rank_by_differences(
+    levels: Mapping[str, StudentMean],
     gaps: Mapping[Pair, PairDifference],
     partial: Collection[str] = (),
 ) -> Ranking:
     """Rank students by their differences, tested as one family."""
-    moves = _moves(levels, gaps)
+    moves = _mean_shifts(levels, gaps)
     order = sorted(
         levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)
     )
@@ -303,11 +305,13 @@ def ranked_by(
     return Ranking(tuple(order), ranges, any(moves.values()), gaps, partial=left)
 
 
-def _moves(levels: Mapping[str, Level], gaps: Mapping[Pair, PairDifference]) -> dict[str, float]:
-    return shifts(levels, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
+def _mean_shifts(levels: Mapping[str, StudentMean], gaps: Mapping[Pair, PairDifference]) -> dict[str, float]:
+    return solve_mean_shifts(levels, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
 
 
-def shifts(levels: Mapping[str, Level], gaps: Mapping[Pair, tuple[float, int]]) -> dict[str, float]:
+def solve_mean_shifts(
+    levels: Mapping[str, StudentMean], gaps: Mapping[Pair, tuple[float, int]]
+) -> dict[str, float]:
     """By student, what to add to its mean so that means differ as students do on the scores that they share;
     ``gaps``: how far the second of two is ahead of the first, over how many items.
 
@@ -336,7 +340,7 @@ def shifts(levels: Mapping[str, Level], gaps: Mapping[Pair, tuple[float, int]]) 
 # therefore those by the judges who are neither of the two, and students' order and scores follow from them.
 
 
-class OthersAlone(Record, frozen=True):
+class ExcludingSelfJudgments(Record, frozen=True):
     """It is not ``applicable`` where nobody scored itself, or no two students have a judge who is neither."""
 
     applicable: Annotated[bool, ShownAs("Whether there is such a ranking", elsewhere="standings")]
@@ -345,15 +349,15 @@ class OthersAlone(Record, frozen=True):
     ranking: Annotated[Ranking, ShownAs("By the judges who are neither of two", elsewhere="standings")]
 
 
-def without_own_measures(grid: ScoreGrid) -> OthersAlone:
+def rank_excluding_self_judgments(grid: ScoreGrid) -> ExcludingSelfJudgments:
     """Students by the scores of others."""
     own = np.array([[model_of(student) == judge for judge in grid.judges] for student in grid.students], bool)
     mine = own.reshape(len(grid.students), len(grid.judges))[grid.student]
     scored = np.unique(grid.student[(grid.valid & mine).any(axis=1)])
     themselves = tuple(grid.students[student] for student in scored)
-    nothing = OthersAlone(False, themselves, {}, NOBODY)
+    nothing = ExcludingSelfJudgments(False, themselves, {}, EMPTY_RANKING)
     if not themselves:
         return nothing
     others = grid._replace(levels=np.where(mine, UNSCORED, grid.levels).astype(grid.levels.dtype))
-    ranks, scores = ranking(others, lambda first, second: (model_of(first), model_of(second)))
-    return OthersAlone(True, themselves, scores, ranks) if ranks.differences else nothing
+    ranks, scores = rank_students(others, lambda first, second: (model_of(first), model_of(second)))
+    return ExcludingSelfJudgments(True, themselves, scores, ranks) if ranks.differences else nothing

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from coeval.analysis.measures.judge_measures import FEWEST_COMMON, JudgeAgreement
 from coeval.analysis.measures.measure_tree import FILES, Record, ShownAs
-from coeval.analysis.measures.ranking import NOBODY, Ranking, ranking
+from coeval.analysis.measures.ranking import EMPTY_RANKING, Ranking, rank_students
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import StudentMeasures, student_measures
-from coeval.analysis.measures.teacher_measures import FORMULAS, Formula, differences_of
+from coeval.analysis.measures.student_measures import StudentMeasures, measure_students
+from coeval.analysis.measures.teacher_measures import FORMULAS, Formula, differentiation_by_teacher
 
 JudgeSelection: TypeAlias = Literal["top_half", "all"]
 AgreementMetric: TypeAlias = Literal["wpa", "spa", "kappa"]
@@ -58,7 +58,7 @@ class RobustMeasures(Record, frozen=True):
     datapoints: Annotated[int | None, ShownAs("That stay", elsewhere=FILES)] = None
     of_datapoints: Annotated[int | None, ShownAs("That there are", elsewhere=FILES)] = None
     students: Annotated[Mapping[str, StudentMeasures], ShownAs("Over what stays", elsewhere=FILES)] = {}
-    ranking: Annotated[Ranking, ShownAs("Their order", elsewhere=FILES)] = NOBODY
+    ranking: Annotated[Ranking, ShownAs("Their order", elsewhere=FILES)] = EMPTY_RANKING
 
 
 class RobustSet(NamedTuple):
@@ -73,31 +73,31 @@ class RobustSet(NamedTuple):
         return grid.select_judges(sorted(self.judges)).select_items(self.stays)
 
 
-def robust_set(
+def choose_robust_set(
     grid: ScoreGrid, judges: Mapping[str, JudgeAgreement], options: RobustOptions
 ) -> RobustSet | None:
     """None where too few judges are ranked; ``judges`` are those of the grid."""
-    best = best_judges(judges, options)
+    best = choose_best_judges(judges, options)
     if len(best) < FEWEST_JUDGES:
         return None
     by_best = grid.select_judges(sorted(best))
-    teachers = _best_teachers(by_best, options.teacher_score_formula)
+    teachers = _choose_best_teachers(by_best, options.teacher_score_formula)
     places = [grid.teachers.index(teacher) for teacher in teachers]
-    stays = np.isin(grid.items.teacher, places) & consistent_items(by_best, options)
+    stays = np.isin(grid.items.teacher, places) & find_consistent_items(by_best, options)
     return RobustSet(best, teachers, stays)
 
 
-def robust_measures(
+def measure_robust_set(
     grid: ScoreGrid, judges: Mapping[str, JudgeAgreement], options: RobustOptions
 ) -> RobustMeasures:
     """Students over the robust set; ``judges`` are those of the grid."""
-    if (found := robust_set(grid, judges, options)) is None:
+    if (found := choose_robust_set(grid, judges, options)) is None:
         reason = (
             f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
         )
         return RobustMeasures(applicable=False, options=options, reason=reason)
     kept = found.of(grid)
-    ranks, scores = ranking(kept)
+    ranks, scores = rank_students(kept)
     return RobustMeasures(
         applicable=True,
         options=options,
@@ -105,12 +105,12 @@ def robust_measures(
         teachers=tuple(found.teachers),
         datapoints=int(found.stays.sum()),
         of_datapoints=len(grid.items.ids),
-        students=student_measures(kept, scores),
+        students=measure_students(kept, scores),
         ranking=msgspec.structs.replace(ranks, ranges={}, differences={}),
     )
 
 
-def best_judges(judges: Mapping[str, JudgeAgreement], options: RobustOptions) -> list[str]:
+def choose_best_judges(judges: Mapping[str, JudgeAgreement], options: RobustOptions) -> list[str]:
     """J*, best first: of those that are ranked the better half, rounded up, and two at least; or all of them.
     Who agrees alike is ordered by common units, then by name."""
 
@@ -126,7 +126,7 @@ def best_judges(judges: Mapping[str, JudgeAgreement], options: RobustOptions) ->
     return ranked[: max(ceil(len(ranked) / 2), FEWEST_JUDGES)]
 
 
-def consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np.bool_]:
+def find_consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np.bool_]:
     """(I,): where, for every student and factor that judges score, enough of the grid's judges lie near their
     mean. A judge without a score is not near; a datapoint without any score does not stay."""
     valid = grid.valid
@@ -144,11 +144,11 @@ def consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np.bool
     return np.asarray(there & ~differs)
 
 
-def _best_teachers(grid: ScoreGrid, formula: Formula) -> list[str]:
+def _choose_best_teachers(grid: ScoreGrid, formula: Formula) -> list[str]:
     """T*, best first: the better half, rounded up; teachers whose items separate no students come last."""
     place = FORMULAS.index(formula)
     values: dict[str, Any] = {}
-    for teacher, found in differences_of(grid).items():
+    for teacher, found in differentiation_by_teacher(grid).items():
         value = float(found[place])
         values[teacher] = value if np.isfinite(value) else -np.inf
     ranked = sorted(values, key=lambda teacher: (-values[teacher], teacher))

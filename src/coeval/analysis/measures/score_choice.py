@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.core.errors import UsageError
 from coeval.core.records import VARIANT
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 ScoreChoice = Mapping[str, Set[str]]
 """By dimension, the names that are chosen; a dimension without names is not restricted. Values of one
@@ -41,7 +41,7 @@ _NAMES: Mapping[str, Callable[[ScoreGrid], Iterable[str]]] = {
 }
 
 
-def score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoice:
+def read_score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoice:
     """Read a choice from pairs of a dimension and a name.
 
     Raises UsageError: there is no such dimension or name in the grid.
@@ -49,16 +49,16 @@ def score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoi
     choice: dict[str, set[str]] = {}
     for dimension, name in pairs:
         if dimension not in _NAMES:
-            raise UsageError(f"scores are chosen by {listed(_NAMES)}, not by {dimension}")
+            raise UsageError(f"scores are chosen by {join_names(_NAMES)}, not by {dimension}")
         if name not in _NAMES[dimension](grid):
             raise UsageError(f"no score of this run has the {dimension} {name}")
         choice.setdefault(dimension, set()).add(name)
     return choice
 
 
-def chosen_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
+def select_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
     """Return the scores of a choice; names of tasks, teachers and factors stay."""
-    chosen = grid.select_items(chosen_items(grid, choice))
+    chosen = grid.select_items(select_chosen_items(grid, choice))
     if judges := choice.get("judge"):
         chosen = chosen.select_judges([name for name in grid.judges if name in judges])
     if factors := choice.get("factor"):
@@ -68,7 +68,7 @@ def chosen_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
     return chosen
 
 
-def chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
+def select_chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
     """Return which items are chosen, (I,)."""
     items = np.ones(len(grid.items.ids), bool)
     for dimension, names, of_items in (
@@ -92,7 +92,7 @@ def chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
 _MOST_VALUES = 12
 
 
-def single_choices(grid: ScoreGrid) -> Sequence[tuple[str, str]]:
+def list_single_choices(grid: ScoreGrid) -> Sequence[tuple[str, str]]:
     """Return the choices of one name that a report offers, as pairs of a dimension and a name: all names
     where there are two or more, and values of attributes that have at most 12."""
     names = {dimension: tuple(named(grid)) for dimension, named in _NAMES.items()}

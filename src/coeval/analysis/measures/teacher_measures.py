@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.agreement import Reweighting, shifted_spread
+from coeval.analysis.measures.agreement import Reweighting, dispersion_interval
 from coeval.analysis.measures.measure_tree import Entity, Measured, ShownAs, measured_with_bounds
 from coeval.analysis.measures.score_grid import ScoreGrid
 
@@ -37,7 +37,7 @@ class Differentiation(NamedTuple):
     r3: Floats
 
 
-def differentiation(means: Floats) -> Differentiation:
+def measure_differentiation(means: Floats) -> Differentiation:
     """Of students' means μ(task, factor, student), 0 to 1: (…, parts, students), NaN where there is none.
 
     A (task, factor) with fewer than two students' means enters no mean.
@@ -60,28 +60,28 @@ def differentiation(means: Floats) -> Differentiation:
     return Differentiation(v1, np.sqrt(v1), np.where(parts > 0, r3, np.nan))
 
 
-def teacher_measures(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, TeacherMeasures]:
+def measure_teachers(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, TeacherMeasures]:
     """By teacher."""
     found = {}
-    for place, (name, rows) in enumerate(_rows_of(grid).items()):
+    for place, (name, rows) in enumerate(_rows_by_teacher(grid).items()):
         needed = int(grid.scores_due[grid.items.teacher == place].sum()) * int(grid.answers_per_item.sum())
-        found[name] = _of_teacher(rows, reweighting, needed - rows.units)
+        found[name] = _measure_teacher(rows, reweighting, needed - rows.units)
     return found
 
 
-def differences_of(grid: ScoreGrid) -> dict[str, Differentiation]:
+def differentiation_by_teacher(grid: ScoreGrid) -> dict[str, Differentiation]:
     """By teacher: the same without intervals."""
     one_block = np.zeros(len(grid.items.ids), np.int64)
     found = {}
-    for name, rows in _rows_of(grid).items():
+    for name, rows in _rows_by_teacher(grid).items():
         sums, counts = rows.summed(one_block[rows.item], 1)
-        found[name] = differentiation(_ratio(sums[0], counts[0]).reshape(rows.shape))
+        found[name] = measure_differentiation(_mean_or_nan(sums[0], counts[0]).reshape(rows.shape))
     return found
 
 
-def _rows_of(grid: ScoreGrid) -> dict[str, _Rows]:
+def _rows_by_teacher(grid: ScoreGrid) -> dict[str, _Rows]:
     sums = grid.sum_scores(equal_weights=True)
-    count, mean = sums.units, _ratio(sums.total, sums.units)
+    count, mean = sums.units, _mean_or_nan(sums.total, sums.units)
     teacher = grid.items.teacher[grid.item]
     return {
         name: _Rows(grid, (count > 0) & (teacher == place), mean, count)
@@ -89,7 +89,7 @@ def _rows_of(grid: ScoreGrid) -> dict[str, _Rows]:
     }
 
 
-def _ratio(sums: Floats, counts: NDArray[Any]) -> Floats:
+def _mean_or_nan(sums: Floats, counts: NDArray[Any]) -> Floats:
     """NaN where there is nothing."""
     with np.errstate(invalid="ignore"):
         return np.asarray(sums / counts, np.float64)
@@ -119,15 +119,15 @@ class _Rows:
         return sums.reshape(blocks, cells), counts.reshape(blocks, cells)
 
 
-def _of_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherMeasures:
+def _measure_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> TeacherMeasures:
     sums, counts = rows.summed(reweighting.block[rows.item], reweighting.blocks)
-    means = _ratio(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
+    means = _mean_or_nan(sums.sum(axis=0), counts.sum(axis=0)).reshape(rows.shape)
     drawn = reweighting.shares(sums, counts)
     drawn = drawn.reshape(len(drawn), *rows.shape)
-    found, draws = differentiation(means), differentiation(drawn)
+    found, draws = measure_differentiation(means), measure_differentiation(drawn)
     v1, s2, r3 = (
         measured_with_bounds(
-            float(value), shifted_spread(of_draws, float(value), rows.items), rows.items, missing
+            float(value), dispersion_interval(of_draws, float(value), rows.items), rows.items, missing
         )
         for value, of_draws in zip(found, draws, strict=True)
     )

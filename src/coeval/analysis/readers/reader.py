@@ -27,7 +27,7 @@ from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import WINDOW
 from coeval.core.records import counting_sql, good_sql
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.store.jsonl import store_error, torn_tail
 from coeval.store.rundir import PAIRS
 
@@ -181,7 +181,7 @@ class Reader:
         """
         name = _RECORDS.get(view, view)
         if name not in self.views:
-            raise UsageError(f"there is no table {view!r} here; there are {listed(self.views)}")
+            raise UsageError(f"there is no table {view!r} here; there are {join_names(self.views)}")
         own = self._connected()  # the reader's would be closed with it
         selected = "*"
         if name == "items":
@@ -298,7 +298,7 @@ class Reader:
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, and whose answers these are, one sentence each, for people."""
         damaged = (
-            f"{damage.file}: skipped, as no whole record: {numbered(damage.torn + damage.damaged, 'line')}"
+            f"{damage.file}: skipped, as no whole record: {pluralize(damage.torn + damage.damaged, 'line')}"
             + (" (the last one was cut off)" if damage.torn else "")
             for damage in self.damage
         )

@@ -21,7 +21,7 @@ from coeval.cli.views.gaps_view import tell_missing
 from coeval.cli.views.table_view import without_incomparable
 from coeval.core.errors import GAPS, UsageError
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.store.jsonl import write_bytes_atomic
@@ -160,7 +160,9 @@ def analyze(
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].of_outputs:
-        need_run(folder, f"{name}; ask for {listed([each for each, of in NAMES.items() if of.of_outputs])}")
+        need_run(
+            folder, f"{name}; ask for {join_names([each for each, of in NAMES.items() if of.of_outputs])}"
+        )
     robust = RobustOptions(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
@@ -236,16 +238,16 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
     if needed is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
-    from coeval.analysis.measures.benchmark_measures import benchmark_measures, export_benchmark
-    from coeval.analysis.measures.score_grid import score_grid
+    from coeval.analysis.measures.benchmark_measures import export_benchmark, measure_benchmark
+    from coeval.analysis.measures.score_grid import read_score_grid
 
     messages = streams.messages()
     with open_run_reader(run) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
-        items = benchmark_measures(reader, score_grid(reader)).items
+        items = measure_benchmark(reader, read_score_grid(reader)).items
         found = export_benchmark(reader, items, out)
-    rows = numbered(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
+    rows = pluralize(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 
@@ -271,12 +273,12 @@ def _write_report(
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
     from coeval.reports.files import describe_written_files, write_report_files
-    from coeval.reports.folder_report import reported
+    from coeval.reports.folder_report import make_folder_report
     from coeval.reports.site.report_file import PAGE, write_report_page
 
-    found, section, written = reported(reader, notes, options), NAMES[name].section, list[Path]()
+    found, section, written = make_folder_report(reader, notes, options), NAMES[name].section, list[Path]()
     if files.excel is not None or files.figures is not None:
-        report = found.cut_to(section) if section else found.report
+        report = found.keep_section(section) if section else found.report
         if not report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
         written += write_report_files(report, files)

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
+from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, loss_messages
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, names_in
 from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
-from coeval.reports.compared_sides import sides_of
+from coeval.reports.compared_sides import open_sides
 from coeval.reports.content import Report
 from coeval.reports.files import ReportFiles, describe_written_files, write_report_files
 from coeval.store.jsonl import write_bytes_atomic
@@ -97,11 +97,11 @@ def compare(
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     sure = not however_unsure
-    with sides_of(folders, names_in(students)) as (groups, notes):
+    with open_sides(folders, names_in(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
         policy = None if delta is None else GatePolicy(max_drop=100 * delta)
-        held = None if policy is None else gate_sides(groups, policy, sure=sure)
-    gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
+        held = None if policy is None else gate_sides(groups, policy, significant_only=sure)
+    gate = [*loss_messages(held, delta or 0.0, significant_only=sure)] if held is not None else []
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page

@@ -86,7 +86,7 @@ def generate(
     experiment = settled.config.experiment
     probing = Probing(experiment.probe_mode, experiment.probe_on_fail)
     proposed = with_progress(
-        found, lambda context: request_proposals(settled.config, probing, context, anew=ask_again)
+        found, lambda context: request_proposals(settled.config, probing, context, ask_again=ask_again)
     )
     _tell(proposed, config, out, messages)
     if proposed.lacking or proposed.summary.interrupted:

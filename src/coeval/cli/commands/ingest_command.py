@@ -23,8 +23,8 @@ from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain, shortened
-from coeval.core.text import listed, numbered
+from coeval.core.plain import cut_middle, escape_line
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.names import find_name_problem
 from coeval.pipeline.upkeep.ingest import (
     IngestOptions,
@@ -63,7 +63,7 @@ def _place(flags: IngestFlags) -> IngestTarget | None:
     """Where the items go; None for a new experiment file, which takes them from the source itself."""
     given = [f"--{name}" for name in ("config", "run", "new") if getattr(flags, name) is not None]
     if len(given) != 1:
-        wrong = f"{listed(given)} exclude each other" if given else "where to put the items is not said"
+        wrong = f"{join_names(given)} exclude each other" if given else "where to put the items is not said"
         raise UsageError(
             f"{wrong}; give --config FILE (an experiment), --run DIR (its folder), or --new FILE (to be "
             "written)"
@@ -220,7 +220,7 @@ def _map(flags: IngestFlags, source: TableSource, first: Table, place: IngestTar
     if not prompt:
         raise UsageError(
             f"which column holds the prompts? Name it with --prompt COLUMN; {first.path} has "
-            f"{listed(first.columns, 30)}, and none is called {listed(USUAL['prompt'], 10)}"
+            f"{join_names(first.columns, 30)}, and none is called {join_names(USUAL['prompt'], 10)}"
         )
     attributes = dict(known.attributes) | dict(_pairs(flags.attribute, "--attribute"))
     if label is not None:
@@ -276,7 +276,7 @@ def _show(console: Console, first: IngestPreview, item_map: ItemMap, source: Tab
     reported = [f"prompt: {item_map.prompt}"]
     reported += [f"reference: {item_map.reference}"] if item_map.reference else []
     reported += [f"{name}: {column}" for name, column in item_map.attributes.items()]
-    files = f" ({numbered(len(source.files), 'file')})" if len(source.files) > 1 else ""
+    files = f" ({pluralize(len(source.files), 'file')})" if len(source.files) > 1 else ""
     say(console, f"{source.name}{files}: {', '.join(reported)}", "bold")
     for number, item in enumerate(first.items, 1):
         _show_one(console, f"{number} prompt", item.prompt)
@@ -287,7 +287,7 @@ def _show(console: Console, first: IngestPreview, item_map: ItemMap, source: Tab
 
 
 def _show_one(console: Console, name: str, text: str) -> None:
-    shown = shortened(plain(" ⏎ ".join(text.splitlines())), _LONGEST)
+    shown = cut_middle(escape_line(" ⏎ ".join(text.splitlines())), _LONGEST)
     console.print(Text(f"  {name}: ", style="dim") + Text(shown), soft_wrap=True)
 
 
@@ -295,14 +295,14 @@ def _tell(console: Console, found: IngestOutcome, place: IngestTarget | None, fl
     for remark in found.remarks:
         warn(streams.messages(), remark)
     if found.skipped:
-        warn(streams.messages(), f"{numbered(found.skipped, 'row')} without an item left out")
-    rows = f"the first {numbered(found.rows, 'row')}" if found.cut else numbered(found.rows, "row")
-    counted = f"{numbered(found.items, 'item')} of {rows}"
+        warn(streams.messages(), f"{pluralize(found.skipped, 'row')} without an item left out")
+    rows = f"the first {pluralize(found.rows, 'row')}" if found.cut else pluralize(found.rows, "row")
+    counted = f"{pluralize(found.items, 'item')} of {rows}"
     if place is None or flags.dry_run:
         say(console, counted + (". Nothing was written." if flags.dry_run else "."))
         return
     if found.same:
-        these = numbered(found.items, "item")
+        these = pluralize(found.items, "item")
         say(console, f"{place.path} holds these {these} already; nothing was written.")
     else:
         say(console, f"{counted} are in {place.path}")

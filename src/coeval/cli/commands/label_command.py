@@ -12,7 +12,7 @@ from coeval.cli import streams
 from coeval.cli.command_names import NoToken, OpenIt, Port, RunFolder, RunWord, names_in, the_folder
 from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
 from coeval.reports.label_sheet import check_new_sheet, read_sheet, write_sheet
 from coeval.reports.view.label_app import make_label_app
@@ -128,8 +128,8 @@ def _read(session: LabelSession, path: Path) -> None:
         streams.warn(streams.messages(), f"and {len(found.problems) - _MOST_SHOWN:,} more rows")
     streams.say(
         streams.messages(),
-        f"kept {numbered(len(found.labels), 'label')} of {session.by}; "
-        f"{numbered(found.empty, 'row')} without a level; "
+        f"kept {pluralize(len(found.labels), 'label')} of {session.by}; "
+        f"{pluralize(found.empty, 'row')} without a level; "
         f"{len(session.given):,} of {len(session.questions):,} are labelled",
     )
     if found.kept:

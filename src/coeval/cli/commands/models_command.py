@@ -15,13 +15,13 @@ from coeval.cli.views.progress_view import with_progress
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.core.model import ModelSpec
-from coeval.engine.probing import HostReport, at_hosts, everywhere, survey
-from coeval.engine.session import unless_interrupted
+from coeval.engine.probing import HostReport, keep_hosted, specs_with_credentials, survey_hosts
+from coeval.engine.session import await_unless_interrupted
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.open_start import resolve_hosts
+from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
 
 
@@ -91,17 +91,19 @@ def _specs(
     """Whom to ask: the models of a file, or one for each interface."""
     if config is not None:
         settled = load_config(config)
-        options = RunOptions.so_far(settled)
+        options = RunOptions.continue_if_started(settled)
         resolved = resolve_hosts(settled, options, keys, prices).config
-        return at_hosts(model.spec() for model in resolved.models)
+        return keep_hosted(model.spec() for model in resolved.models)
     if interface is not None:
         if interface not in HOSTS:
             raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
-        found = at_hosts([ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)])
+        found = keep_hosted(
+            [ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)]
+        )
         if not found:
             raise UsageError(f"--interface {interface}: these models are in this process; no host lists them")
         return found
-    return everywhere(keys)
+    return specs_with_credentials(keys)
 
 
 def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
@@ -113,7 +115,10 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
 
     stopped = "stopped while listing the hosts' models"
     return with_progress(
-        keys, lambda context: unless_interrupted(survey(specs, keys, prices), context.interrupt, stopped)
+        keys,
+        lambda context: await_unless_interrupted(
+            survey_hosts(specs, keys, prices), context.interrupt, stopped
+        ),
     )
 
 

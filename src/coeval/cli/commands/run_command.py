@@ -37,13 +37,13 @@ from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.load_file import LoadedConfig, read_config
-from coeval.pipeline.config.resolve import Resolved
+from coeval.pipeline.config.resolve import ResolvedConfig
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.preview import forecast_start
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.start.checks import describe_check_code
-from coeval.pipeline.start.open_start import resolve_hosts
+from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import models_table, phases_table, tasks_table
 from coeval.store.rundir import RunDir
@@ -259,11 +259,11 @@ def describe(
         streams.say(messages, f"written: {out}")
 
 
-def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:
+def stance_of(redo_changed: bool, keep_changed: bool) -> ChangePolicy:
     """What to do with records of another configuration; raises UsageError where both flags say it."""
     if redo_changed and keep_changed:
         raise UsageError("--redo-changed and --keep-changed exclude each other; give one of them")
-    return Stance.REDO if redo_changed else Stance.KEEP if keep_changed else Stance.REFUSE
+    return ChangePolicy.REDO if redo_changed else ChangePolicy.KEEP if keep_changed else ChangePolicy.REFUSE
 
 
 def started_file(file: Path, options: RunOptions, resume: str | None) -> LoadedConfig:
@@ -285,12 +285,12 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     foreseen = forecast_start(config, options)
     for sentence in foreseen.warnings:
         warn(messages, sentence)
-    show_each(results, [models_table(config, options.opened(config))], above=False)
-    for sentence in (*choices, *describe_user_code(options.opened(config))):
+    show_each(results, [models_table(config, options.models_to_open(config))], above=False)
+    for sentence in (*choices, *describe_user_code(options.models_to_open(config))):
         say(results, sentence)
     show_each(results, [phases_table(config, foreseen, options), tasks_table(foreseen)])
     for task in config.tasks:
-        if scales := task.described_scales():
+        if scales := task.describe_custom_scales():
             say(results, f"Levels of {task.name}: {scales}")
     results.print()
     for sentence in describe_check_code(config):
@@ -302,7 +302,7 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     return 0
 
 
-def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
+def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> ResolvedConfig:
     """A file can be checked without a credential; what is wrong in it ends a dry run as it ends a run."""
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
@@ -310,7 +310,7 @@ def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: 
         return resolve_hosts(config, options, find_keys(keys), prices)
     except KeyMissing as error:
         warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
-        return Resolved(config)
+        return ResolvedConfig(config)
 
 
 def run_and_report(
@@ -353,8 +353,8 @@ async def _load_analysis() -> None:
 
 def _way_on(file: Path, options: RunOptions) -> str:
     """The command that goes on as this one began."""
-    stance = options.stance
-    changed = f" --{stance.value}-changed" if stance in (Stance.REDO, Stance.KEEP) else ""
+    stance = options.change_policy
+    changed = f" --{stance.value}-changed" if stance in (ChangePolicy.REDO, ChangePolicy.KEEP) else ""
     only = f" --only-models {quote(','.join(options.only_models))}" if options.only_models else ""
     free = " --allow-unsandboxed" if options.allow_unsandboxed else ""
     return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"

@@ -22,11 +22,11 @@ from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
 from coeval.core.model import judge_name
 from coeval.core.records import Usage
-from coeval.core.text import dollars, numbered
+from coeval.core.text import dollars, pluralize
 from coeval.models.batch.batches import cancel_jobs
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
-from coeval.pipeline.start.open_start import read_own_usage
+from coeval.pipeline.start.session_start import read_own_usage
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.output_folder import existing_results, output_tasks
 from coeval.store.record_index import usage_on_record
@@ -221,5 +221,5 @@ def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
         ),
     )
     made = sum(outcome.made for outcome in summary.phases.values())
-    streams.say(messages, f"{numbered(made, 'record')} made of what batch jobs have brought.")
+    streams.say(messages, f"{pluralize(made, 'record')} made of what batch jobs have brought.")
     return sum(bool(job.note) for job in summary.batches)

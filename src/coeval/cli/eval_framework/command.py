@@ -11,7 +11,7 @@ from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.cli.command_names import LogLevel
 from coeval.cli.ending import run_to_exit
 from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
-from coeval.core.options import Face
+from coeval.core.options import Frontend
 
 
 def make_app() -> typer.Typer:
@@ -77,4 +77,4 @@ def evaluate(
 
 def main() -> None:
     """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted."""
-    run_to_exit(lambda: make_app()(prog_name="eval-framework"), Face.EVAL_FRAMEWORK)
+    run_to_exit(lambda: make_app()(prog_name="eval-framework"), Frontend.EVAL_FRAMEWORK)

@@ -18,12 +18,18 @@ from coeval.analysis.doubtful_answers import (
     warning_of_cut_off,
 )
 from coeval.api import find_keys
-from coeval.benchmarks.run.eval_choice import evaluation_of, idle_options
+from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
-from coeval.benchmarks.run.runner import Prepared, ask_alone, prepare, usage_file
-from coeval.benchmarks.run.task_folder import GivenCounts
-from coeval.benchmarks.run.task_summary import OF_INFERENCE, Outcome, TaskOutcome, conclude, entered
+from coeval.benchmarks.run.runner import Prepared, ask_alone, prepare_evaluation, usage_file
+from coeval.benchmarks.run.task_folder import SuppliedCounts
+from coeval.benchmarks.run.task_summary import (
+    OF_INFERENCE,
+    Outcome,
+    TaskOutcome,
+    conclude,
+    open_output_folder,
+)
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.commands.estimate_report import print_estimate, tell_budget
@@ -76,12 +82,12 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         and not task.summary.comparable
         and not task.summary.not_measured
     ]
-    show_incomparable(shown.renamed(incomparable), results)
+    show_incomparable(shown.shorten_in(incomparable), results)
     results.print()
     for task in outcome.tasks:
         _remark(task, results, messages)
     _tell_bad_answers(outcome, results)
-    show_costs(shown.renamed(outcome.costs), results)
+    show_costs(shown.shorten_in(outcome.costs), results)
     say_names(results, shown)
     for reason in outcome.stopped.values():
         warn(messages, reason)
@@ -90,7 +96,7 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         tell_batches(outcome.batches, messages)
     if outcome.interrupted:
         say(messages, "Stopped. The same command again goes on from here.")
-    elif any(summary.to_ask for summary in gaps):
+    elif any(summary.requestable_missing for summary in gaps):
         if any(summary.missing.get("cut_off") for summary in gaps):
             warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
         way = "To fill the gaps, run the same command: it requests only what is missing."
@@ -194,7 +200,7 @@ def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
             warn(results, warning)
 
 
-def _misfits(given: GivenCounts) -> str:
+def _misfits(given: SuppliedCounts) -> str:
     """What of a file of responses was not used, and why."""
     parts = []
     if given.doubled:
@@ -218,15 +224,15 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
     messages = streams.messages()
     keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    evaluation, log_to = evaluation_of(settings, keys), destinations(settings.log_to)
+    evaluation, log_to = make_evaluation(settings, keys), destinations(settings.log_to)
     with Terminal(messages) as terminal:
-        if said := idle_options(settings, {task.name for task in evaluation.tasks}):
+        if said := describe_idle_options(settings, {task.name for task in evaluation.tasks}):
             terminal.warn(said)
         with fetch_bar(messages) as progress:
-            prepared: Prepared = prepare(evaluation, terminal, progress)
+            prepared: Prepared = prepare_evaluation(evaluation, terminal, progress)
         if shown.estimate_only:
             return _tell_estimate(prepared, messages, as_json=shown.as_json)
-        with entered(prepared, shown.log_level):
+        with open_output_folder(prepared, shown.log_level):
             ended = run_async(
                 interruptible(
                     lambda event: ask_alone(prepared, keys, terminal, event, throttle), terminal.note

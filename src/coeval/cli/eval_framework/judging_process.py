@@ -18,15 +18,15 @@ from coeval.cli.ending import run_to_exit
 from coeval.cli.eval_framework.worker_process import lifeline
 from coeval.cli.loop import interruptible, run_async
 from coeval.core.errors import Draining, UsageError
-from coeval.core.options import Face
-from coeval.engine.session import logged, unless_interrupted
+from coeval.core.options import Frontend
+from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, throttle_of
 from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, read_order, written
 
 
 def main() -> None:
-    run_to_exit(_judge, Face.SWEEP)
+    run_to_exit(_judge, Frontend.SWEEP)
 
 
 def _judge() -> None:
@@ -35,7 +35,7 @@ def _judge() -> None:
     file = Path(sys.argv[2]) if len(sys.argv) == 3 else None
     keys = Keys.load(file, env=os.environ, cwd=Path.cwd(), home=Path.home())
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    with logged(Path(sys.argv[1]), "INFO"):
+    with write_log(Path(sys.argv[1]), "INFO"):
         run_async(interruptible(lambda interrupt: _conclude(keys, interrupt, throttle), lambda _: None))
 
 
@@ -49,7 +49,7 @@ async def _orders(lines: asyncio.Queue[bytes], interrupt: asyncio.Event) -> Asyn
     """Until nobody gives any more: whoever started this is gone, or wants it to end."""
     with suppress(Draining):
         while True:
-            line = await unless_interrupted(lines.get(), interrupt, "there are no more orders")
+            line = await await_unless_interrupted(lines.get(), interrupt, "there are no more orders")
             yield read_order(line)
 
 

@@ -22,8 +22,8 @@ from coeval.cli.ending import run_to_exit
 from coeval.cli.loop import interruptible, run_async
 from coeval.core.errors import Draining, StoreError, UsageError
 from coeval.core.foreign import decode
-from coeval.core.options import Face
-from coeval.engine.session import logged, unless_interrupted
+from coeval.core.options import Frontend
+from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
 from coeval.sweeps.server_log import LOG
 from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_worker
@@ -34,7 +34,7 @@ log = logging.getLogger("coeval")
 
 
 def main() -> None:
-    run_to_exit(_worker, Face.SWEEP)
+    run_to_exit(_worker, Frontend.SWEEP)
 
 
 def _worker() -> None:
@@ -45,7 +45,7 @@ def _worker() -> None:
         run_async(interruptible(lambda interrupt: _one_by_one(keys, interrupt), log.info))
         return
     worker = _read(Path(sys.argv[1]))
-    with logged(worker.folder / WORKER_LOG, "INFO"):
+    with write_log(worker.folder / WORKER_LOG, "INFO"):
         run_async(interruptible(lambda interrupt: _until_cut(worker, keys, interrupt), log.info))
 
 
@@ -69,9 +69,9 @@ async def _one_by_one(keys: Keys, interrupt: asyncio.Event) -> None:
     with lifeline(interrupt, folders), suppress(Draining):
         async with aclosing(KeptServer()) as kept:
             while not interrupt.is_set():
-                line = await unless_interrupted(folders.get(), interrupt, "there are no more workers")
+                line = await await_unless_interrupted(folders.get(), interrupt, "there are no more workers")
                 worker = _read(Path(decode(line, str)))
-                with logged(worker.folder / WORKER_LOG, "INFO"):
+                with write_log(worker.folder / WORKER_LOG, "INFO"):
                     await run_worker(worker, keys, interrupt, kept)
                 os.write(ANSWERS, line + b"\n")
 

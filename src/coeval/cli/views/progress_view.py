@@ -21,8 +21,16 @@ from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import INTERRUPTED, Draining
-from coeval.core.plain import plain
-from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, figures, sentence
+from coeval.core.plain import escape_line
+from coeval.engine.progress import (
+    HEADINGS,
+    Board,
+    Figures,
+    PhaseCount,
+    format_duration,
+    phase_figures,
+    phase_sentence,
+)
 from coeval.engine.session import SessionContext
 from coeval.models.keys import Keys
 from coeval.reports.content import Cell, make_columns
@@ -128,7 +136,7 @@ class Terminal(Progress):
 
     def _bars(self) -> Table:
         board, counts = self._board, self._counts()
-        shown = [figures(board, count) for count in counts] if board is not None else []
+        shown = [phase_figures(board, count) for count in counts] if board is not None else []
         size = self._console.size
         return bars(counts, shown, max(1, size.width - _CTRL_C), size.height)
 
@@ -143,9 +151,9 @@ class Terminal(Progress):
         board = self._board
         if board is None:
             return
-        elapsed = clock(board.clock() - board.started)
+        elapsed = format_duration(board.clock() - board.started)
         for count in self._counts():
-            line = sentence(board, count)
+            line = phase_sentence(board, count)
             if self._printed.get(count.name) != line:
                 self._printed[count.name] = line
                 say(self._console, f"{elapsed}  {line}")
@@ -160,7 +168,7 @@ def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, hei
     if len(rows) >= height:
         rows = [row for row in rows if row[0].ended < row[0].owed][: height - 2]
     more = f"… {len(counts) - len(rows)} more" if len(rows) < len(counts) else ""
-    longest = max(map(cell_len, [more, *(plain(count.name) for count, _ in rows)]))
+    longest = max(map(cell_len, [more, *(escape_line(count.name) for count, _ in rows)]))
     columns = _columns([row for _, row in rows])
     before = len(columns)
     for needed, spared in ((longest, _SPARED), (min(longest, _SHORTEST_NAME), _SPARED_LAST)):
@@ -180,7 +188,9 @@ def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, hei
     for count, row in rows:
         done = count.recorded + count.ended
         drawing = [ProgressBar(total=max(count.planned, 1), completed=done, width=bar)] * drawn
-        table.add_row(Text(plain(count.name)), *drawing, *(Text(getattr(row, field)) for field in columns))
+        table.add_row(
+            Text(escape_line(count.name)), *drawing, *(Text(getattr(row, field)) for field in columns)
+        )
     if more:
         table.add_row(Text(more, style="dim"))
     return table
@@ -226,8 +236,12 @@ def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 def _cells(job: PendingJob) -> tuple[Cell, ...]:
     done = "" if job.done is None else job.done + (job.failed or 0)
-    age = clock(max(0.0, time.time() - job.written_at))
-    looked = "never" if job.checked_at is None else f"{clock(max(0.0, time.time() - job.checked_at))} ago"
+    age = format_duration(max(0.0, time.time() - job.written_at))
+    looked = (
+        "never"
+        if job.checked_at is None
+        else f"{format_duration(max(0.0, time.time() - job.checked_at))} ago"
+    )
     name = job.id or f"{job.tag[:_TAG]}…"
     return name, job.name, ", ".join(job.phases), job.requests, done, age, looked, _state(job)
 

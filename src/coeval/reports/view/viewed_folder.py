@@ -19,13 +19,13 @@ from coeval.analysis.load import is_readable, record_files, writer_of
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.experiment.run_choices import RunChoices
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.result_tables import results
+from coeval.reports.result_tables import read_results
 from coeval.reports.site.page import PageChoice, PageFrame
 from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
 from coeval.store.jsonl import store_error
@@ -64,7 +64,7 @@ class FolderSummary(msgspec.Struct, frozen=True):
 def read_summary(folder: Path) -> FolderSummary:
     """Read a folder for its line alone, and let go of it; raises as `open_folder_reader`."""
     with open_folder_reader(folder) as (reader, notes):
-        return summary_of(reader, results(reader, notes).as_dict())
+        return summary_of(reader, read_results(reader, notes).as_dict())
 
 
 def summary_of(reader: Reader, found: Mapping[str, Any]) -> FolderSummary:
@@ -167,7 +167,7 @@ class _Read:
         with ExitStack() as stack:
             reader, notes = stack.enter_context(open_folder_reader(folder, shown=True))
             self.browser = ItemBrowser(reader)
-            self.results = results(reader, notes).as_dict()
+            self.results = read_results(reader, notes).as_dict()
             self.summary = summary_of(reader, self.results)
             self.close = stack.pop_all().close
 
@@ -199,7 +199,7 @@ class ViewedFolder:
 
     def __init__(self, path: Path, status: StatusReader, sweep: Path | None = None) -> None:
         self.path, self.sweep = path, sweep
-        self.name = plain(path.resolve().name)
+        self.name = escape_line(path.resolve().name)
         self.is_run = RunDir(path).is_run()
         self.needed = self.report_needed = False
         self._status = status
@@ -229,7 +229,7 @@ class ViewedFolder:
             yield
         except (CoevalError, OSError) as error:
             with self._lock:
-                self._reported = {**self._reported, "error": plain(str(error))}
+                self._reported = {**self._reported, "error": escape_line(str(error))}
 
     def look_at_status(self) -> None:
         """The first part of `look`, which takes little of any folder."""
@@ -258,7 +258,7 @@ class ViewedFolder:
     def _told(self, **more: object) -> dict[str, Any]:
         return {
             "name": self.name,
-            "path": plain(str(self.path)),
+            "path": escape_line(str(self.path)),
             "kind": "run" if self.is_run else "eval-framework",
             "generation": self._generation,
             **self._reported,
@@ -269,7 +269,7 @@ class ViewedFolder:
         """What the list of folders says, for JSON: less than `state`, since it is asked for all the time."""
         with self._lock:
             found = self._found
-            sweep = None if self.sweep is None else plain(self.sweep.name)
+            sweep = None if self.sweep is None else escape_line(self.sweep.name)
             summary = None if found is None else msgspec.structs.replace(found, leads=())
             return self._told(sweep=sweep, changed=self._changed, summary=summary)
 
@@ -334,7 +334,7 @@ class ViewedFolder:
             reported = {"status": msgspec.to_builtins(self._status(self.path))}
             self._pace.see(reported["status"])
         except CoevalError as error:
-            reported = {"status": None, "status_error": plain(str(error))}
+            reported = {"status": None, "status_error": escape_line(str(error))}
         with self._lock:
             self._reported = {"error": self._reported["error"], **reported}
 
@@ -354,14 +354,14 @@ class ViewedFolder:
     def _write_report(self) -> None:
         """Measure a run, which takes longer than to read it, and take over what that says of its items."""
         with self._telling():
-            with folder_report(self.path) as found:
+            with open_folder_report(self.path) as found:
                 choices = found.choices
                 single = [] if choices is None else [PageChoice(*pair) for pair in choices.single]
                 self.report = PageFrame(found.report, choices=single, served_at=_API).with_data(())
                 self.choices = choices
             with self.browser() as browser:
                 if browser is not None:
-                    found.flag(browser)
+                    found.add_measures(browser)
 
     def _replace(self, read: _Read | None) -> None:
         with self._lock:
@@ -424,7 +424,7 @@ class ViewedPlaces:
             if not path.is_dir():
                 what = "is a file; name a folder" if path.exists() else "is not there"
                 raise UsageError(
-                    plain(f"{path} {what}: a run, an output of eval-framework, or one with these")
+                    escape_line(f"{path} {what}: a run, an output of eval-framework, or one with these")
                 )
             if is_readable(path):
                 self._add(path)
@@ -434,7 +434,7 @@ class ViewedPlaces:
         if not self.folders:
             named = ", ".join(map(str, paths))
             raise UsageError(
-                plain(
+                escape_line(
                     f"{named}: nothing to show: no run, no output of eval-framework, and no folder with such"
                 )
             )

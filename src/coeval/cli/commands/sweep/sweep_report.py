@@ -22,9 +22,9 @@ from coeval.cli.streams import say, warn, warn_at_length
 from coeval.cli.views.progress_view import Progress, Terminal
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
-from coeval.core.text import dollars, listed, numbered
-from coeval.engine.progress import clock, short
+from coeval.core.plain import escape_line
+from coeval.core.text import dollars, join_names, pluralize
+from coeval.engine.progress import abbreviate, format_duration
 from coeval.exchange.trackers import destinations, log_at_end
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
@@ -119,7 +119,7 @@ class SweepView(Progress):
         )
         if line != self._said:
             self._said = line
-            say(self._console, f"{clock(time.monotonic() - self._board.began)}  {line}")
+            say(self._console, f"{format_duration(time.monotonic() - self._board.began)}  {line}")
 
     def _table(self) -> Table:
         return board_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
@@ -148,10 +148,10 @@ def board_table(board: SweepBoard, width: int, height: int) -> Table:
     for name, progress in judging:
         step, _, task = name.partition(" ")
         done = f"{progress.done:,}/{progress.planned:,}" if progress is not None and progress.planned else ""
-        table.add_row("judge", Text(step), Text(plain(task)), Text(done))
+        table.add_row("judge", Text(step), Text(escape_line(task)), Text(done))
     table.add_row()
     more = f", {len(shown) - room:,} more slots" if len(shown) > room else ""
-    elapsed = clock(time.monotonic() - board.began)
+    elapsed = format_duration(time.monotonic() - board.began)
     outer = Table.grid()
     outer.add_row(table)
     outer.add_row(Text(f"{elapsed}  {board.counts()}{more}", overflow="ellipsis", no_wrap=True))
@@ -174,15 +174,17 @@ def _cells(shown: WorkerShown) -> _SlotCells:
     progress = shown.progress
     if progress is None:
         return _SlotCells(slot, shown.worker, "begins", "", "", "")
-    pace = "" if progress.output_tokens_per_s is None else short(round(progress.output_tokens_per_s))
-    left = "" if progress.remaining_s is None else clock(progress.remaining_s)
+    pace = "" if progress.output_tokens_per_s is None else abbreviate(round(progress.output_tokens_per_s))
+    left = "" if progress.remaining_s is None else format_duration(progress.remaining_s)
     return _SlotCells(slot, shown.worker, doing(progress), done(progress), pace, left)
 
 
 def doing(progress: WorkerProgress) -> str:
     """The task that is asked now; else what the worker does."""
     if progress.state == "asking":
-        return next((plain(task) for task, (done, planned) in progress.tasks.items() if done < planned), "")
+        return next(
+            (escape_line(task) for task, (done, planned) in progress.tasks.items() if done < planned), ""
+        )
     said = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
     return said.get(progress.state, "ends")
 
@@ -233,7 +235,7 @@ def tell_status(settings: SweepSettings) -> int:
     table = JobTable(out, plan)
     table.read()
     whole = _tell_table(table, console)
-    say(console, f"{whole:,} of {numbered(len(plan.checkpoints), 'checkpoint')} complete")
+    say(console, f"{whole:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer()
     say(
         console,
@@ -267,7 +269,7 @@ def _tell_table(table: JobTable, console: Console) -> int:
     if len(rows) > _MOST_ROWS:
         say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
     if missing:
-        say(console, f"scored samples lack {numbered(missing, 'record')}")
+        say(console, f"scored samples lack {pluralize(missing, 'record')}")
     for what, why in problems.items():
         warn_at_length(console, f"{what} failed: {why}")
     return whole
@@ -301,14 +303,14 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     """Print the summary; return the exit code: 0 complete, 2 where no server came up, 3 with gaps or failed
     jobs, 130 interrupted."""
     whole = board.concluded - board.incomplete
-    done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
+    done = f"{whole:,} of {pluralize(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
     if board.incomplete:
         done += f", {board.incomplete:,} with gaps"
     if board.jobs and board.jobs_before:
         done += f"; {board.jobs_before:,} were already done"
     say(results, f"{sweep.out}: {done}")
     if board.unjudged:
-        say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
+        say(results, f"{pluralize(board.unjudged, 'job')} answered and not judged; --judge does that")
     for gap in board.gaps:
         warn_at_length(messages, gap)
     if board.cost_usd:
@@ -337,8 +339,8 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
         estimate = estimate_sweep(request, table, checkpoints, terminal)
     if estimate.workers and (absent := absent_program(request)):
         warn(streams.messages(), absent)
-    steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
-    say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
+    steps = join_names([str(checkpoint.step) for checkpoint in checkpoints], 12)
+    say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
     rows = [
         (task, one.jobs, one.answers, format_calls(one.judgments), *_money(one.cost_usd))
         for task, one in estimate.tasks.items()
@@ -352,7 +354,7 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
 def _owed(estimate: SweepEstimate) -> str:
     if not estimate.checkpoints:
         return "nothing missing"
-    servers = f", {numbered(estimate.workers, 'server start')}" if estimate.workers else ""
+    servers = f", {pluralize(estimate.workers, 'server start')}" if estimate.workers else ""
     return f"{estimate.checkpoints:,} with something missing{servers}"
 
 
