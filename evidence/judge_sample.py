@@ -79,13 +79,13 @@ def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
     counts = np.zeros(6)
     for _ in range(repeats):
         found = panel_ranking(random, students, judges, leaning, 0.0)
-        first = found.between(*leading_pair(found))
+        first = found.difference(*leading_pair(found))
         pair = found.differences["s0", "s1"]
         assert first is not None
         assert pair.ci95_over_judges is not None
         (low, high), wide = pair.ci95, pair.ci95_over_judges
         true = panel_ranking(random, students, judges, leaning, GAP)
-        ahead = true.between(*leading_pair(true))
+        ahead = true.difference(*leading_pair(true))
         assert ahead is not None
         right = true.order[0] == "s0"
         counts += (

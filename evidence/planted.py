@@ -121,7 +121,7 @@ def robust_false(repeats: int, seed: int = 1) -> RobustFalse:
             grid, agreement_by_judge(grid, compare_judge_pairs(grid, reweighting)), RobustOptions()
         )
         assert robust is not None
-        for place, some in enumerate((grid, robust.of(grid))):
+        for place, some in enumerate((grid, robust.select(grid))):
             of_pairs = rank_students(some).ranking.differences.values()
             found[run, place] = any(pair.significant for pair in of_pairs)
     return RobustFalse(*found.mean(axis=0).tolist())

@@ -176,7 +176,7 @@ def test_an_interval_as_wide_as_the_scale_is_not_known_in_sentences_and_tables()
     scores = np.zeros((8, 2, 2))
     scores[:, 0, 0], scores[:, 1, 0], scores[::2, 0, 1] = 0.7, 0.1, 0.2
     ranks, students = rank_students(grid_of(scores))
-    gap = ranks.between("s0", "s1")
+    gap = ranks.difference("s0", "s1")
     assert gap is not None
     assert gap.ci95_over_judges_adjusted == (-1.0, 1.0)
     assert interval_over_judges_text(gap) == NOT_KNOWN

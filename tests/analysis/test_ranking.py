@@ -190,7 +190,7 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     }
     ranks = rank_by_shared_scores({name: StudentMean(score, 28) for name, score in scores.items()}, common)
     first, second = ranks.order[:2]
-    reported = ranks.between(first, second)
+    reported = ranks.difference(first, second)
     students = {name: scored(score, 28) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, ranks))
     assert reported is not None
@@ -216,7 +216,7 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
     ranks = rank_by_shared_scores(
         {name: StudentMean(score, int(there[name].sum())) for name, score in scores.items()}, common
     )
-    reported = ranks.between("a", "b")
+    reported = ranks.difference("a", "b")
     assert ranks.order[:2] == ("a", "b")
     assert reported is not None
     assert reported.difference > 0, "b is ahead where both were scored"

@@ -37,7 +37,7 @@ from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair_sides
 from coeval.analysis.comparison.side import Side, read_sides, unshared_judge_notes
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, joined
-from coeval.analysis.measures.ranking import factor_parts, rank_students
+from coeval.analysis.measures.ranking import rank_students, weigh_factor_parts
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
 from coeval.analysis.readers.reader import Reader
@@ -472,7 +472,7 @@ def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -
                 (paired[other][2], members[other].difference) for other in rows_of_pair[a.label, b.label]
             ]
             parts = _factor_differences(b.grids["factor"].scored_factors, of_pair, row.task)
-            source = find_lead_factor(comparisons[index], factor_parts(b.grids["factor"].grid, parts))
+            source = find_lead_factor(comparisons[index], weigh_factor_parts(b.grids["factor"].grid, parts))
         tested = msgspec.structs.replace(comparisons[index], gate=gate, comes_from=source)
         comparisons[index] = msgspec.structs.replace(tested, sentence=comparison_sentence(tested))
     return comparisons

@@ -1,12 +1,12 @@
-"""The robust filter: the datapoints on which the judges who agree best agree, of the teachers who tell
-students apart best.
+"""The robust filter: the items on which the best-agreeing judges agree, by the teachers who separate students
+best.
 
-J* is the better half of the ranked judges, T* the better half of the teachers by J*'s scores. A datapoint of
-T* stays if, for every student and factor, enough of J* lie near their mean.
+J* is the better half of the ranked judges, T* the better half of the teachers by J*'s scores. An item of
+T* is kept if, for every student and factor, enough of J* lie near their mean.
 
-The set is chosen by the very scores that are then averaged over it: teachers by how far their items happen to
-tell students apart. A test on it calls students different who are not (``docs/measures.md`` has the figures),
-so it gives an order and no p-values, ranks or differences.
+The set is chosen by the very scores that are then averaged over it: teachers by how far their items happen
+to separate students. A test on it calls students different who are not (``docs/measures.md`` has the
+figures), so it gives an order and no p-values, ranks or differences.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ROUNDING = 1e-9
 
 
 class RobustOptions(msgspec.Struct, frozen=True):
-    """``agreement_threshold``: which share of J* must lie within ``score_tolerance`` (of a scale from 0 to
-    1) of the mean that J* gives."""
+    """Options of the filter. ``agreement_threshold``: the share of J* that must lie within
+    ``score_tolerance`` (of a scale from 0 to 1) of J*'s mean."""
 
     judge_selection: JudgeSelection = "top_half"
     agreement_metric: AgreementMetric = "wpa"
@@ -47,8 +47,8 @@ class RobustOptions(msgspec.Struct, frozen=True):
 
 
 class RobustMeasures(Record, frozen=True):
-    """``students`` over the datapoints that stay, by J* alone, and their ``ranking``, an order without tests;
-    or that it is not ``applicable``, and for what ``reason``: then ``judges`` and what follows are None."""
+    """``students`` over the kept items, by J* alone, and their ``ranking``, an order without tests. Where the
+    filter is not ``applicable``, ``reason`` says why, and ``judges`` and what follows are None."""
 
     applicable: Annotated[bool, ShownAs("Whether there are enough judges", elsewhere=FILES)]
     options: Annotated[RobustOptions, ShownAs("Of the filter", kind="number", elsewhere=FILES)]
@@ -62,21 +62,21 @@ class RobustMeasures(Record, frozen=True):
 
 
 class RobustSet(NamedTuple):
-    """``judges`` (J*) and ``teachers`` (T*), best first; ``stays``, (I,): the datapoints."""
+    """``judges`` (J*) and ``teachers`` (T*), best first; ``stays``, (I,): which items are kept."""
 
     judges: list[str]
     teachers: list[str]
     stays: NDArray[np.bool_]
 
-    def of(self, grid: ScoreGrid) -> ScoreGrid:
-        """Its scores, of the grid that it is a part of."""
+    def select(self, grid: ScoreGrid) -> ScoreGrid:
+        """Select the set's scores from the grid that it was chosen from."""
         return grid.select_judges(sorted(self.judges)).select_items(self.stays)
 
 
 def choose_robust_set(
     grid: ScoreGrid, judges: Mapping[str, JudgeAgreement], options: RobustOptions
 ) -> RobustSet | None:
-    """None where too few judges are ranked; ``judges`` are those of the grid."""
+    """Choose judges, teachers and items by the filter; None where too few judges are ranked."""
     best = choose_best_judges(judges, options)
     if len(best) < FEWEST_JUDGES:
         return None
@@ -90,45 +90,45 @@ def choose_robust_set(
 def measure_robust_set(
     grid: ScoreGrid, judges: Mapping[str, JudgeAgreement], options: RobustOptions
 ) -> RobustMeasures:
-    """Students over the robust set; ``judges`` are those of the grid."""
-    if (found := choose_robust_set(grid, judges, options)) is None:
+    """Score and order students over the robust set. ``judges``: those of the grid."""
+    if (robust := choose_robust_set(grid, judges, options)) is None:
         reason = (
             f"fewer than {FEWEST_JUDGES} judges have {FEWEST_COMMON} scores or more in common with others"
         )
         return RobustMeasures(applicable=False, options=options, reason=reason)
-    kept = found.of(grid)
-    ranks, scores = rank_students(kept)
+    selected = robust.select(grid)
+    ranks, scores = rank_students(selected)
     return RobustMeasures(
         applicable=True,
         options=options,
-        judges=tuple(found.judges),
-        teachers=tuple(found.teachers),
-        datapoints=int(found.stays.sum()),
+        judges=tuple(robust.judges),
+        teachers=tuple(robust.teachers),
+        datapoints=int(robust.stays.sum()),
         of_datapoints=len(grid.items.ids),
-        students=measure_students(kept, scores),
+        students=measure_students(selected, scores),
         ranking=msgspec.structs.replace(ranks, ranges={}, differences={}),
     )
 
 
 def choose_best_judges(judges: Mapping[str, JudgeAgreement], options: RobustOptions) -> list[str]:
-    """J*, best first: of those that are ranked the better half, rounded up, and two at least; or all of them.
-    Who agrees alike is ordered by common units, then by name."""
+    """Choose J*, best first: the better half of the ranked judges, rounded up, two at least; or all of them.
+    Ties are ordered by common units, then by name."""
 
-    def order(judge: str) -> tuple[float, int, str]:
-        found = judges[judge]
-        measured = {"wpa": found.wpa_mean, "spa": found.spa_mean, "kappa": found.kappa_mean}
+    def sort_key(judge: str) -> tuple[float, int, str]:
+        agreement = judges[judge]
+        measured = {"wpa": agreement.wpa_mean, "spa": agreement.spa_mean, "kappa": agreement.kappa_mean}
         value = measured[options.agreement_metric].value
-        return np.inf if value is None else -value, -found.count, judge
+        return np.inf if value is None else -value, -agreement.count, judge
 
-    ranked = sorted((judge for judge, found in judges.items() if not found.degenerate), key=order)
+    ranked = sorted((judge for judge, agreement in judges.items() if not agreement.degenerate), key=sort_key)
     if options.judge_selection == "all":
         return ranked
     return ranked[: max(ceil(len(ranked) / 2), FEWEST_JUDGES)]
 
 
 def find_consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np.bool_]:
-    """(I,): where, for every student and factor that judges score, enough of the grid's judges lie near their
-    mean. A judge without a score is not near; a datapoint without any score does not stay."""
+    """Find the items, (I,), where for every student and factor that judges score, enough of the grid's judges
+    lie near their mean. A judge without a score is not near; an item without any score is dropped."""
     valid = grid.valid
     count = valid.sum(axis=1)
     scored = count > 0
@@ -139,17 +139,18 @@ def find_consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np
     near = (valid & (distance <= options.score_tolerance + _ROUNDING)).sum(axis=1)
     enough = near >= options.agreement_threshold * len(grid.judges) - _ROUNDING
     items = len(grid.items.ids)
-    there = np.bincount(grid.item[grid.scored], minlength=items) > 0
+    has_score = np.bincount(grid.item[grid.scored], minlength=items) > 0
     differs = np.bincount(grid.item[scored & ~enough], minlength=items) > 0
-    return np.asarray(there & ~differs)
+    return np.asarray(has_score & ~differs)
 
 
 def _choose_best_teachers(grid: ScoreGrid, formula: Formula) -> list[str]:
-    """T*, best first: the better half, rounded up; teachers whose items separate no students come last."""
-    place = FORMULAS.index(formula)
+    """Choose T*, best first: the better half, rounded up; teachers whose items separate no students come
+    last."""
+    formula_index = FORMULAS.index(formula)
     values: dict[str, Any] = {}
-    for teacher, found in differentiation_by_teacher(grid).items():
-        value = float(found[place])
+    for teacher, differentiation in differentiation_by_teacher(grid).items():
+        value = float(differentiation[formula_index])
         values[teacher] = value if np.isfinite(value) else -np.inf
     ranked = sorted(values, key=lambda teacher: (-values[teacher], teacher))
     return ranked[: ceil(len(ranked) / 2)]

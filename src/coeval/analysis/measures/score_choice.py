@@ -1,6 +1,6 @@
 """A choice of a run's scores: those of some tasks, teachers, judges, factors, variants and attribute values.
 
-Whatever is measured of a choice is measured as of a run to which only these had ever belonged.
+Whatever is measured of a choice is measured as if the run had only these.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ _MOST_VALUES = 12
 
 
 def list_single_choices(grid: ScoreGrid) -> Sequence[tuple[str, str]]:
-    """Return the choices of one name that a report offers, as pairs of a dimension and a name: all names
-    where there are two or more, and values of attributes that have at most 12."""
+    """List the choices of one name that a report offers, as (dimension, name): all names where there are two
+    or more, and values of attributes that have at most 12."""
     names = {dimension: tuple(named(grid)) for dimension, named in _NAMES.items()}
     counts = Counter(map(attribute_of, names["attribute"]))
     names["attribute"] = tuple(v for v in names["attribute"] if 1 < counts[attribute_of(v)] <= _MOST_VALUES)

@@ -168,7 +168,7 @@ def family_judges(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) 
         return
     first, second = leading_pair(ranks)
     found = related_judges(model_of(first), model_of(second), grid.judges, families)
-    if found is None or ranks.between(first, second) is None:
+    if found is None or ranks.difference(first, second) is None:
         return
     others = [judge for judge in grid.judges if judge not in found.apart]
     without = compare_two_students(grid.select_judges(others), first, second) if others else None

@@ -24,7 +24,7 @@ from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import find_missing_records
 from coeval.reports.result_tables import paper_table, read_results, sweep_paper_table
 from coeval.reports.writers.markup import as_latex, as_markdown
-from coeval.store.output_folder import existing_results, is_sweep
+from coeval.store.output_folder import is_sweep, require_results
 from coeval.store.rundir import RunDir
 
 ResultsPart: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
@@ -63,7 +63,7 @@ def results(
     if paper:
         print_paper(the_folder(word, run, "results"), latex=as_latex)
         return
-    folder = existing_results(the_folder(word, run, "results"))
+    folder = require_results(the_folder(word, run, "results"))
     parts = None
     if by is not None:
         with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
@@ -90,7 +90,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
     Raises UsageError: the folder is none of these.
     """
     sweep = is_sweep(folder)
-    folder = folder if sweep else existing_results(folder)
+    folder = folder if sweep else require_results(folder)
 
     if sweep:
         [run] = training_curves({folder.name: folder})

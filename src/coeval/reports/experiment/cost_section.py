@@ -133,7 +133,7 @@ def _best_value_sentences(
     if not below:
         yield f"{leader} has the highest score and is cheapest{among}: {prices[leader]}."
         return
-    gaps = {student: ranks.between(leader, student) for _, student in below}
+    gaps = {student: ranks.difference(leader, student) for _, student in below}
     for student, gap in gaps.items():
         if gap is not None and not gap.significant:
             instead = f"instead of {dollars(usd[leader])}"
