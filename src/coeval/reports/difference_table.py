@@ -58,6 +58,7 @@ _FIELDS: Mapping[str, _ColumnReader] = {
     ),
     "agreeing": (column_of_field(PairDifference, "agreeing"), lambda pair, _: pair.agreeing),
     "n": (ReportColumn("n", "Items", "count", terminal="n"), lambda pair, _: pair.n),
+    "shared": (ReportColumn("shared", "Shared items", "count", terminal="shared"), lambda pair, _: pair.n),
     "missing": (
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
         lambda pair, _: pair.missing,
@@ -111,5 +112,5 @@ def leader_table(gaps: Mapping[str, PairDifference], where: str = "") -> ReportT
     names = ReportTable(
         "leader", f"Lead of the first student{where}", columns, tuple((name,) for name in gaps)
     )
-    fields = ("difference", "p", "over_judges", "p_over_judges", "n")
+    fields = ("difference", "p", "over_judges", "p_over_judges", "shared")
     return add_difference_columns(names, [*gaps.values()], fields, only_used=True)
