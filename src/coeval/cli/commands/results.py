@@ -13,7 +13,7 @@ from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
 from coeval.analysis.load import need_run
 from coeval.analysis.training.sweep_comparison import compare_runs
-from coeval.analysis.training.training_curves import training_curves
+from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, RunFolder, RunWord, the_folder
 from coeval.cli.views import results_view
@@ -68,7 +68,7 @@ def results(
     if by is not None:
         with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
             parts = breakdown(of_run, by)
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         found = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
     missing = find_missing_records(RunDir(folder))
@@ -93,10 +93,10 @@ def print_paper(folder: Path, *, latex: bool) -> None:
     folder = folder if sweep else require_results(folder)
 
     if sweep:
-        [run] = training_curves({folder.name: folder})
+        [run] = read_training_curves({folder.name: folder})
         table = sweep_paper_table(run, compare_runs([run]))
     else:
-        with open_folder_reader(folder, shown=True) as (reader, notes):
+        with open_folder_reader(folder, is_look=True) as (reader, notes):
             found = read_results(reader, notes)
             students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()

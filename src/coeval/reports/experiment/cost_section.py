@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.analysis.panel.g_study import Component, GStudy, part_names
+from coeval.analysis.panel.g_study import Component, GStudy, label_components
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
 from coeval.analysis.run_results import bill, perhaps_billed
@@ -242,12 +242,12 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)
     gaps = evidence.missing.gaps
-    lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
+    lacking = evidence.missing.sentences if gaps is None else gaps.describe(files=False)
     discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
     texts = [*_spending_sentences(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
-    missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
+    missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking_files))
     costs = cost_table(evidence.results.costs)
     tables = (spending, costs, missing, failures, variance_table(measures.g_study))
     return make_section(
@@ -275,7 +275,7 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
 
 def variance_table(study: GStudy | None) -> ReportTable:
     """Make a table of the variance components of a G study."""
-    components = {} if study is None else part_names(study.components)
+    components = {} if study is None else label_components(study.components)
     title = "Sources of score variation, in points"
     table = measure_table(TableHeading("variance", title, ("Part",)), Component, components)
     if study is None:
