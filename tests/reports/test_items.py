@@ -12,7 +12,7 @@ import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run, append
 
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
-from coeval.analysis.load import load
+from coeval.analysis.load import open_reader
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -26,7 +26,7 @@ LEVELS = ("High", "Medium", "Low")
 
 @contextmanager
 def source_of(folder: Path) -> Iterator[ItemBrowser]:
-    with load(folder) as reader:
+    with open_reader(folder) as reader:
         yield ItemBrowser(reader)
 
 

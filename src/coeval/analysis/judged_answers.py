@@ -168,16 +168,16 @@ class _Texts:
     def __init__(self, reader: RunReader, rows: Sequence[_AnswerRow]) -> None:
         answered = frozenset(row.answer for row in rows if row.answer is not None)
         self.items = {
-            item.id: item for item in reader.records(Datapoint, frozenset(row.item for row in rows))
+            item.id: item for item in reader.read_records(Datapoint, frozenset(row.item for row in rows))
         }
-        self.answers = {answer.id: answer for answer in reader.records(Response, answered)}
+        self.answers = {answer.id: answer for answer in reader.read_records(Response, answered)}
         left_out = {(each.task, each.name) for each in reader.left_out if each.kind == "judge"}
         judgments: defaultdict[str, list[Evaluation]] = defaultdict(list)
-        for judgment in reader.records(Evaluation, answered):
+        for judgment in reader.read_records(Evaluation, answered):
             if (judgment.task_id, judgment.judge_model_id) not in left_out:
                 judgments[judgment.response_id].append(judgment)
         self.comparisons: defaultdict[str, list[Preference]] = defaultdict(list)
-        for compared in reader.records(Preference, frozenset(self.items)):
+        for compared in reader.read_records(Preference, frozenset(self.items)):
             if (compared.task_id, compared.judge_model_id) not in left_out:
                 first = response_id(compared.datapoint_id, compared.first_model_id)
                 self.comparisons[first].append(compared)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from coeval.analysis.intervals import Floats, clustered_error, mean_over_strata
+from coeval.analysis.intervals import Floats, clustered_standard_error, mean_over_strata
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, read_grid_with_removed
 from coeval.analysis.measures.value_grid import read_label_grid
@@ -54,7 +54,7 @@ class FactorSamples(Entity, frozen=True):
 
 def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
     """Results by student, task and factor, whole answers first; None without several answers."""
-    if not reader.sampled:
+    if not reader.has_samples:
         return None
     grid = read_grid_with_removed(reader)
     labels = read_label_grid(reader, grid)
@@ -137,7 +137,7 @@ def _measured(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples
     return FactorSamples(
         mean=mean(means, n > 0),
         samples=samples,
-        item_se=clustered_error(means, np.arange(len(means)) if clusters is None else clusters),
+        item_se=clustered_standard_error(means, np.arange(len(means)) if clusters is None else clusters),
         sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
         pass_at=list(pass_rates.values())[-1] if pass_rates else None,
         pass_all=list(all_rates.values())[-1] if all_rates else None,

@@ -16,7 +16,7 @@ from coeval.analysis.measures.measure_rows import row_record
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
-from coeval.analysis.planned_names import BeyondTotal, LeftOut
+from coeval.analysis.planned_names import ItemsBeyondTotal, LeftOut
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -86,7 +86,7 @@ class Results(msgspec.Struct, frozen=True):
     simulated: bool
     notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    beyond_total: tuple[BeyondTotal, ...] = ()
+    beyond_total: tuple[ItemsBeyondTotal, ...] = ()
     metrics: tuple[MetricScore, ...] = ()
     missing: tuple[str, ...] = ()
     costs: tuple[ModelCost, ...] = ()
@@ -493,7 +493,9 @@ def read_results(reader: Reader, notes: Sequence[str] = (), measured: AnalyzedRu
     except StoreError as error:
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
     scored = _read_scores(reader, measured)
-    return msgspec.structs.replace(scored, notes=(*scored.notes, *notes), costs=costs, served=reader.served())
+    return msgspec.structs.replace(
+        scored, notes=(*scored.notes, *notes), costs=costs, served=reader.stand_in_models()
+    )
 
 
 @singledispatch

@@ -38,7 +38,7 @@ def leader_sentences(
 ) -> Iterator[str]:
     """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those that
     the ranking's p-values allow for."""
-    yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
+    yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.is_repeated)
     if (gap := leading_gap(ranks)) is not None:
         yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
 

@@ -182,8 +182,8 @@ class ShownTexts:
     """
 
     def __init__(self, reader: RunReader, answers: Iterable[str], grid: ScoreGrid) -> None:
-        found = {record.id: record for record in reader.records(Response, frozenset(answers))}
-        items = reader.texts({record.datapoint_id for record in found.values()})
+        found = {record.id: record for record in reader.read_records(Response, frozenset(answers))}
+        items = reader.read_texts({record.datapoint_id for record in found.values()})
         self._shown = {
             key: LabelTexts(item.prompt or "", record.response or "", item.reference_response or "")
             for key, record in found.items()

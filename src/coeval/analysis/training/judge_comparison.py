@@ -115,7 +115,7 @@ LEFT JOIN (SELECT item, sample, words FROM wordings WHERE task = ?) USING (item,
 def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
     """None where no answer has a score."""
     task = runs.scored_as
-    place = (task, reader.headlines().get(task))
+    place = (task, reader.headline_metrics().get(task))
     headline = next((one for one in reader.metrics if (one.task, one.metric) == place), None)
     if headline is None:
         return None
@@ -299,8 +299,8 @@ def _task_judges(
             StepDifference(
                 **msgspec.structs.asdict(next(differences)),
                 step=step.step,
-                mean_a=step.scale.scores(step.found.mean_a),
-                mean_b=step.scale.scores(step.found.mean_b),
+                mean_a=step.scale.to_scores(step.found.mean_a),
+                mean_b=step.scale.to_scores(step.found.mean_b),
                 same_answers=step.same_answers,
             )
             for step in shared

@@ -31,7 +31,7 @@ from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.breakdown import By, Parts
+    from coeval.analysis.breakdown import By, ScoreParts
     from coeval.core.html_table import MeasureRow
     from coeval.reports.result_tables import Results
 
@@ -62,7 +62,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def print_tables(
-    results: Results, parts: Parts | None, console: Console, labels: Mapping[str, str] | None
+    results: Results, parts: ScoreParts | None, console: Console, labels: Mapping[str, str] | None
 ) -> None:
     """``labels`` as in `short_names`."""
     from coeval.reports.result_tables import part_label_table, part_score_table
@@ -134,14 +134,14 @@ def why_nothing(results: Results, by: By) -> str:
     return f"{nothing}: no answer has been scored yet"
 
 
-def print_json(results: Results, parts: Parts | None) -> None:
+def print_json(results: Results, parts: ScoreParts | None) -> None:
     found = results.as_dict()
     if parts is not None:
         found |= {"by": msgspec.to_builtins(parts.scores), "labels_by": msgspec.to_builtins(parts.labels)}
     write_json(found)
 
 
-def print_csv(results: Results, parts: Parts | None) -> None:
+def print_csv(results: Results, parts: ScoreParts | None) -> None:
     """Scores and label accuracies, or what they are made of, told apart by their ``measure``."""
     rows = list(_rows(*(results.students, results.labels) if parts is None else parts))
     rows += [{"measure": "strength", **_row(strength)} for strength in results.pairs]

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from coeval.analysis.doubtful_answers import EmptyAnswers
-from coeval.analysis.readers.run_records import filtered_note
+from coeval.analysis.readers.run_records import discarded_draft_notes
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import make_decoder
 from coeval.core.records import (
@@ -426,12 +426,12 @@ class Recorded:
             self.by_teacher[task, teacher] = {key: {} for key in ids}
             self.assumed.update(ids)
 
-    def filtered_note(self) -> tuple[str, ...]:
+    def discarded_draft_notes(self) -> tuple[str, ...]:
         """How many replies of teachers were discarded, in words."""
         counts = Counter[str]()
         for of in self.filtered.values():
             counts.update(of)
-        return filtered_note(dict(counts.most_common()))
+        return discarded_draft_notes(dict(counts.most_common()))
 
     def empty_answers(self) -> list[EmptyAnswers]:
         """Of each student, how many of its good answers hold nothing."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from coeval.analysis.intervals import Looks
-from coeval.analysis.load import load
+from coeval.analysis.load import open_reader
 from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -45,7 +45,7 @@ def open_folder_reader(folder: Path, *, shown: bool = False) -> Iterator[FolderR
         with open_run_reader(RunDir(folder), shown=shown) as (reader, notes):
             yield FolderReading(reader, notes)
     else:
-        with load(folder) as results:
+        with open_reader(folder) as results:
             yield FolderReading(results, tuple(sample_notes(results)))
 
 
@@ -155,7 +155,7 @@ class RecordedLooks:
 
     def note(self, looks: Looks) -> str:
         """Say of a look that is one of several how its tests are meant; empty: it is the only one."""
-        if not looks.many:
+        if not looks.is_repeated:
             return ""
         only = "a difference is called significant only if it would be at any look"
         after = ", ".join(f"{one.items:,}" for one in self._earlier)

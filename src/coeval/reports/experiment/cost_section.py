@@ -10,7 +10,7 @@ import msgspec
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
+from coeval.analysis.readers.run_records import FILTERED_SQL, discarded_draft_notes
 from coeval.analysis.run_results import bill, perhaps_billed
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
@@ -174,7 +174,7 @@ def failure_table(reader: RunReader) -> ReportTable:
         if failed:
             columns = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
             sql = _REASONS.format(table=table, model=model, lines="{lines}")
-            rows += [(noun, *row) for row in reader.of_lines(phase, columns, sql)]
+            rows += [(noun, *row) for row in reader.query_lines(phase, columns, sql)]
     return ReportTable(
         "failures",
         "What failed",
@@ -204,7 +204,7 @@ def spending_table(reader: RunReader) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for phase, _, model, noun in _PHASES:
         sql = _SPENT.format(model=model, lines="{lines}")
-        rows += [(noun, *row) for row in reader.of_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
+        rows += [(noun, *row) for row in reader.query_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
     stored = any(row[-1] for row in rows)
     columns = (
         ReportColumn("what", "What", "text", "Teachers write items, students answers, judges judgments"),
@@ -243,7 +243,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     spending = spending_table(evidence.reader)
     gaps = evidence.missing.gaps
     lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
-    discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
+    discarded = discarded_draft_notes(dict(evidence.reader.rows(FILTERED_SQL)))
     texts = [*_spending_sentences(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))

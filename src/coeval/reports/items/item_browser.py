@@ -61,7 +61,7 @@ class ItemBrowser:
 
         Raises StoreError: a file cannot be read.
         """
-        self._items.prepare()
+        self._items.index_lines()
 
     def rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
         """A page of the items that fit a choice.
@@ -102,7 +102,7 @@ class ItemBrowser:
         """Seconds and some 200 MB at a million judgments, so it is done when somebody first searches."""
         try:
             self._reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
-            self._reader.add_searched()
+            self._reader.add_item_texts()
         except duckdb.Error as error:
             raise StoreError(f"cannot search the records of {self._reader.folder}: {error}") from error
         self._searchable = True
@@ -115,12 +115,12 @@ class ItemBrowser:
         with self._lock:
             found = self._reader.rows(_OF_ITEM, [item, task, task])
             scores = {student: score for _, _, student, score in found}
-            return self._items.detail(found[0][0], found[0][1], scores) if found else None
+            return self._items.read_item(found[0][0], found[0][1], scores) if found else None
 
     def whole(self, row: ItemRow) -> ItemDetail | None:
         """The item of a row of all students; raises as `detail`."""
         with self._lock:
-            return self._items.detail(row.item, row.task, row.scores)
+            return self._items.read_item(row.item, row.task, row.scores)
 
     def mark(self, keys: Iterable[tuple[str, str]]) -> None:
         """Say which items are marked, by task and item."""

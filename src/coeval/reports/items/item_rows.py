@@ -240,7 +240,7 @@ def make_item_tables(reader: Reader) -> None:
     for statement in _TABLE_NAMES.format(labels=also, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
-    for task, metric in reader.headlines().items():
+    for task, metric in reader.headline_metrics().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
     reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false"))
     if labels:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from coeval.analysis.load import is_readable, record_files, writer_of
+from coeval.analysis.load import find_writer_pid, is_readable, list_record_files
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
@@ -236,7 +236,9 @@ class ViewedFolder:
         with self._telling():
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
-            self._asking.run((writer_of(self.path), self._stamp(records_alone=False)), self._take_status)
+            self._asking.run(
+                (find_writer_pid(self.path), self._stamp(records_alone=False)), self._take_status
+            )
 
     def look_at_records(self) -> None:
         """The second part of `look`; nothing of a folder that nobody has opened."""
@@ -246,7 +248,7 @@ class ViewedFolder:
 
     def renew_report(self) -> bool:
         """The last part of `look`, which measures the folder; whether there was anything to do."""
-        wanted = self._generation and (self.report_needed or writer_of(self.path) is None)
+        wanted = self._generation and (self.report_needed or find_writer_pid(self.path) is None)
         return bool(wanted) and self._writing.run(self._generation, self._write_report)
 
     def summarise(self) -> None:
@@ -377,7 +379,7 @@ class ViewedFolder:
         or those in which the folder says how it stands too."""
         run = RunDir(self.path)
         reported = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
-        files = (*record_files(self.path), self.path / LABELS_FILE, *reported)
+        files = (*list_record_files(self.path), self.path / LABELS_FILE, *reported)
         stamp = tuple(_stamp_of(file) for file in files)
         if latest := max(at for _, _, at in stamp):
             self._changed = datetime.fromtimestamp(latest / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
