@@ -169,7 +169,7 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
     reported, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
     endpoint = Endpoint(nowhere, None, Limiter())
     asking = [asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL)) for _ in range(2)]
-    await until(lambda: endpoint.trouble is not None)
+    await until(lambda: endpoint.outage is not None)
     async with report_troubled_hosts(
         http, lambda line: reported.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
@@ -184,18 +184,18 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
         f"only failures for 3 s, trying again for 297 s more: POST {host}/chat/completions: "
         "no connection (Connection refused)"
     )
-    assert http.troubles() == {}  # nobody waits any more
+    assert http.describe_outages() == {}  # nobody waits any more
 
 
 async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again() -> None:
     endpoint = Endpoint("http://127.0.0.1:9/v1", None, Limiter())
-    endpoint.troubled("answered 504", 8.0)
-    seen = [endpoint.trouble]  # nobody waits
-    await endpoint.limiter.acquire(0, again=True)  # on the wire again, and nobody naps
-    endpoint.troubled("answered 503", 16.0)
-    seen.append(endpoint.trouble)
-    endpoint.succeeded(17.0)
-    seen.append(endpoint.trouble)
+    endpoint.record_retry("answered 504", 8.0)
+    seen = [endpoint.outage]  # nobody waits
+    await endpoint.limiter.acquire(0, is_retry=True)  # on the wire again, and nobody naps
+    endpoint.record_retry("answered 503", 16.0)
+    seen.append(endpoint.outage)
+    endpoint.record_success(17.0)
+    seen.append(endpoint.outage)
     assert seen == [None, (8.0, "answered 503"), None]
 
 

@@ -280,13 +280,13 @@ async def test_one_that_the_user_waits_for_may_come_later(monkeypatch: pytest.Mo
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=f"http://{host}/v1", wait_s=60.0)
         async with Models([spec], NO_KEYS) as models:
             reached = asyncio.create_task(models["m"].reach())
-            while not models.http.troubles():  # noqa: ASYNC110  it is read as a session reads it
+            while not models.http.describe_outages():  # noqa: ASYNC110  it is read as a session reads it
                 await asyncio.sleep(0.01)
-            [said] = models.http.troubles().values()
+            [said] = models.http.describe_outages().values()
             assert "trying again for" in said
             bound.listen()
             await reached
-            assert not models.http.troubles()
+            assert not models.http.describe_outages()
 
 
 @pytest.mark.process
@@ -369,7 +369,7 @@ def test_a_host_that_was_reached_leaves_no_socket_behind(
 
         async def reach_often() -> None:
             for _ in range(20):
-                await reach_module.reach(endpoint, "/v1/models")
+                await reach_module.check_reachable(endpoint, "/v1/models")
 
         with warnings.catch_warnings(record=True) as seen, asyncio.Runner(loop_factory=loop) as runner:
             warnings.simplefilter("always", ResourceWarning)

@@ -33,7 +33,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks
 from coeval.store.rundir import RECORD_FILES, RunDir
 
 
@@ -42,17 +42,17 @@ def open_reader(folder: str | Path, planned: Planned | None = None) -> Reader:
 
     Raises UsageError: the folder is none of ours; StoreError: a file cannot be read at all.
     """
-    if not RunDir(folder).is_run() and output_tasks(Path(folder)):
+    if not RunDir(folder).is_run() and list_output_tasks(Path(folder)):
         return OutputReader(folder)
     return RunReader(folder, planned)
 
 
 def is_readable(folder: Path) -> bool:
     """Check whether a folder is a run, or holds results of ``eval-framework``."""
-    return RunDir(folder).is_run() or bool(output_tasks(folder))
+    return RunDir(folder).is_run() or bool(list_output_tasks(folder))
 
 
-def require_run(folder: Path, what: str) -> RunDir:
+def require_run_for(folder: Path, what: str) -> RunDir:
     """Return the run in a folder that `is_readable`. Raises UsageError: it holds results of
     ``eval-framework``, which have no ``what``."""
     if not RunDir(folder).is_run():
@@ -70,12 +70,12 @@ def list_record_files(folder: Path) -> list[Path]:
             run.inherited,
         ]
     files = []
-    for task in output_tasks(folder):
+    for task in list_output_tasks(folder):
         files += [task / RESPONSES, task / SCORES, task / SUMMARY, *sorted(task.glob(JUDGMENTS))]
     return files
 
 
 def find_writer_pid(folder: Path) -> int | None:
     """Return the id of the process that is writing to a folder, if any."""
-    folders = [folder] if RunDir(folder).is_run() else output_tasks(folder)
+    folders = [folder] if RunDir(folder).is_run() else list_output_tasks(folder)
     return next((pid for path in folders if (pid := RunDir(path).writer()) is not None), None)

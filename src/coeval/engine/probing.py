@@ -29,19 +29,19 @@ from coeval.core.shown_url import mask_url
 from coeval.core.text import pluralize
 from coeval.engine.session import Session, await_unless_interrupted
 from coeval.engine.terms import RequestedUnder, find_tariff, make_offer
-from coeval.models.address import EndpointKey, ModelAddress, address_of
+from coeval.models.address import EndpointKey, ModelAddress, resolve_address
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.dialects.dialect import ListedModel
 from coeval.models.hosted import list_models
 from coeval.models.keys import Keys
-from coeval.models.open import obstacle
+from coeval.models.open import find_interface_obstacle
 from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.endpoint import Endpoint, reach
+from coeval.models.transport.endpoint import Endpoint, check_reachable
 from coeval.models.transport.http import Http
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.tariff import Tariff
 from coeval.store.jsonl import write_json_atomic
-from coeval.store.rundir import now
+from coeval.store.rundir import utc_now
 
 _QUESTION = (Message("user", "Reply with the single word: ok"),)
 # Tokens of an answer. One is enough to know that a model is there; some that reason first refuse so few.
@@ -118,7 +118,7 @@ async def probe_and_record(
         session.context.interrupt,
         "stopped while the models were being probed; nothing was run",
     )
-    write_json_atomic(session.accounts.probes, {"at": now(), "models": results})
+    write_json_atomic(session.accounts.probes, {"at": utc_now(), "models": results})
     return results
 
 
@@ -262,7 +262,9 @@ def specs_with_credentials(keys: Keys) -> list[ModelSpec]:
     found = [
         ModelSpec(name=name, interface=name, model=name)
         for name, host in HOSTS.items()
-        if host.dialect not in _IN_PROCESS and keys.sources(name) and obstacle(name, keys) is None
+        if host.dialect not in _IN_PROCESS
+        and keys.sources(name)
+        and find_interface_obstacle(name, keys) is None
     ]
     accounts = sorted((name, interface) for name, (interface, _) in keys.accounts().items())
     return found + [
@@ -290,7 +292,7 @@ async def survey_hosts(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook
     names: dict[EndpointKey, dict[str, tuple[str, ...]]] = {}
     for spec in specs:
         try:
-            address = address_of(spec, HOSTS[spec.interface], keys)
+            address = resolve_address(spec, HOSTS[spec.interface], keys)
         except UsageError as error:
             reports.append(
                 HostReport(
@@ -331,9 +333,9 @@ async def _report(
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
     endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
-    endpoint.leave_in((*names, *chain.from_iterable(names.values())))
+    endpoint.exempt_names((*names, *chain.from_iterable(names.values())))
     try:
-        await reach(endpoint, address.dialect.model_list.path(None), "GET")
+        await check_reachable(endpoint, address.dialect.model_list.path(None), "GET")
         async with asyncio.timeout(_PATIENCE_S):
             listed = await list_models(http, endpoint, address.dialect)
     except ModelError as error:

@@ -37,7 +37,7 @@ from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 from coeval.store.jsonl import MOST_KEPT, Journal, store_error
-from coeval.store.rundir import ErrorLine, now
+from coeval.store.rundir import ErrorLine, utc_now
 
 # --- Error log: ``run_errors.jsonl``
 
@@ -48,7 +48,7 @@ def note_torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
     """Note a torn last line in the error log; its record is missing again."""
     log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
     return ErrorLine(
-        at=now(),
+        at=utc_now(),
         phase=phase,
         id="",
         model="",
@@ -100,7 +100,11 @@ async def report_troubled_hosts(
     try:
         yield
     finally:
-        for sentence in (*http.hosts.throttle_problems(), *http.repeating(), *http.oddities()):
+        for sentence in (
+            *http.hosts.describe_throttle_problems(),
+            *http.describe_repetitions(),
+            *http.describe_odd_replies(),
+        ):
             note(sentence)
         telling.cancel()
         await asyncio.wait({telling})
@@ -118,9 +122,9 @@ async def _tell(
     while True:
         await sleep(LOOK_S)
         now = clock()
-        for problem in http.hosts.throttle_problems():
+        for problem in http.hosts.describe_throttle_problems():
             note(problem)
-        for host, sentence in http.troubles().items():
+        for host, sentence in http.describe_outages().items():
             if now >= reported.get(host, float("-inf")) + AGAIN_AFTER_S:
                 reported[host] = now
                 note(sentence)
@@ -218,7 +222,7 @@ class Session:
             message = f"batch {job.id} of {job.name}: {job.note}"
             self.context.watcher.warn(message)
             line = ErrorLine(
-                at=now(),
+                at=utc_now(),
                 phase=", ".join(job.phases),
                 id=job.id or job.tag,
                 model=job.name,
@@ -281,7 +285,7 @@ class Session:
         error, work = done.error, done.work
         kind = record.error.kind if record.error else error.kind if error else "internal"
         line = ErrorLine(
-            at=now(),
+            at=utc_now(),
             phase=work.phase,
             id=work.key,
             model=work.model,
@@ -356,7 +360,7 @@ async def open_session(
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
         ledger.budget_gate.free_jobs_money = batches.free_money
-        batches.when_one_ends = ledger.budget_gate.changed
+        batches.when_one_ends = ledger.budget_gate.serve_waiting
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
         return note_torn_line(path, torn, accounts.phase_of(path))
@@ -378,8 +382,8 @@ async def open_session(
             if not context.batching.mode.asks:
                 models.drain()
             yield session
-        if context.store is not None and context.store.found:
-            context.watcher.note(f"{context.store.found:,} answers came from the store, at no cost")
+        if context.store is not None and context.store.hits:
+            context.watcher.note(f"{context.store.hits:,} answers came from the store, at no cost")
         if batches is not None and session.clears_batches and not session.interrupted:
             batches.clear()  # the journal is closed: what was made of results is on disk
     finally:

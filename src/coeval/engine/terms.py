@@ -15,7 +15,7 @@ from coeval.core.records import SamplingParameters
 from coeval.core.text import dollars, dollars_beyond, join_names, limit_in_dollars
 from coeval.engine.model_work import RoleModel
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.models.metering.account_file import ModelAccount, Spent, Terms, perhaps
+from coeval.models.metering.account_file import ModelAccount, Spent, Terms, describe_uncertain
 from coeval.models.pacing.limits import DEFAULT_CONCURRENCY
 from coeval.pricing.estimate import EndpointPace, PricedModel
 from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
@@ -190,13 +190,13 @@ def require_budget(
 
     Raises UsageError: what is to be done costs more at the least than is left of the budget.
     """
-    spent = Spent.of(accounts, at_work=False)
+    spent = Spent.add_up(accounts, at_work=False)
     if spent.usd + least_usd <= budget_usd:
         return
     needed, gone = dollars(least_usd), ""
     if spent.usd:
         needed, so_far = dollars_beyond(budget_usd, least_usd, spent.usd)
-        gone = f", and {so_far} of it is spent{perhaps(spent.perhaps_usd)}"
+        gone = f", and {so_far} of it is spent{describe_uncertain(spent.perhaps_usd)}"
     raise UsageError(
         f"the run does not fit into its budget: what is to be done costs {needed} at the least, and {BUDGET} "
         f"is {limit_in_dollars(budget_usd)}{gone}; {shows} shows what costs what. Raise {BUDGET}, or "

@@ -34,8 +34,8 @@ from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.reports.result_tables import Results, read_results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
-from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
-from coeval.store.rundir import now
+from coeval.store.output_folder import is_sweep, list_sweep_steps, require_results
+from coeval.store.rundir import utc_now
 
 _Place: TypeAlias = tuple[str, str, int, str]
 """Task, item, sample and model."""
@@ -208,14 +208,14 @@ class Export:
 @contextmanager
 def export_of(folder: Path) -> Iterator[Export]:
     """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
-    with open_folder_reader(existing_results(folder), shown=True) as (reader, notes):
+    with open_folder_reader(require_results(folder), shown=True) as (reader, notes):
         yield Export(reader, tuple(notes))
 
 
 def folders_to_export(folder: Path) -> dict[str, Path]:
     """The folder itself under the name "", or each checkpoint of a sweep under its own."""
     if is_sweep(folder):
-        return {step.name: step for step in sweep_steps(folder) or sorted(folder.glob("step_*/"))}
+        return {step.name: step for step in list_sweep_steps(folder) or sorted(folder.glob("step_*/"))}
     return {"": folder}
 
 
@@ -428,7 +428,7 @@ def _inspect_log(
     """Make a log: a sample for each answer, a scorer for each judge with the factors as its keys. The figures
     with their intervals, which the format has no place for, are in its metadata."""
     judges = sorted({score.judge or _RULES for answer in answers for score in answer.scores})
-    at = now()
+    at = utc_now()
     return {
         "version": 2,
         "status": "success" if all(answer.text is not None for answer in answers) else "error",

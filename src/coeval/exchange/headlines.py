@@ -19,7 +19,7 @@ from coeval.exchange.exporting import export_of
 from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
-from coeval.store.output_folder import is_sweep, output_tasks
+from coeval.store.output_folder import is_sweep, list_output_tasks
 from coeval.sweeps.sweep import JobPlan, folder_of
 
 Rows: TypeAlias = dict[int, dict[str, float]]
@@ -98,7 +98,7 @@ def _row(folder: Path) -> dict[str, float]:
     """Names are task, model and metric; without the model where a benchmark scored only one."""
     with export_of(folder) as found:
         figures = found.figures(overall=True)
-    several = len({figure.model for figure in figures}) > 1 or not output_tasks(folder)
+    several = len({figure.model for figure in figures}) > 1 or not list_output_tasks(folder)
     row: dict[str, float] = {}
     for one in (each for each in figures if each.value is not None or each.failed):
         parts = (one.task or "overall", *((one.model,) if several else ()), one.metric)

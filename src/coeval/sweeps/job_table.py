@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from coeval.benchmarks.run.task_folder import TaskFolder, read_first_answer
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import make_decoder
-from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, task_folders
-from coeval.store.rundir import now
+from coeval.store.jsonl import Appender, cut_torn_tail, read_torn_tail, read_whole_lines, store_error
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, list_task_folders
+from coeval.store.rundir import utc_now
 from coeval.sweeps.checkpoints import Checkpoint, newest_file
 from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs, folder_of, shard_name
 
@@ -143,7 +143,7 @@ class JobTable:
         Raises StoreError: it is there and cannot be read.
         """
         read = make_decoder(JobLine)
-        for _, line in whole_lines(self._path):
+        for _, line in read_whole_lines(self._path):
             with suppress(Undecodable):
                 self._take_in(read(line))
 
@@ -326,10 +326,16 @@ class JobTable:
         """Raises StoreError where the disk refuses."""
         settings = self.plan.settings(checkpoint, task)
         line = JobLine(
-            step=checkpoint.step, label=task.label, run=run, state=state, settings=settings, at=now(), **more
+            step=checkpoint.step,
+            label=task.label,
+            run=run,
+            state=state,
+            settings=settings,
+            at=utc_now(),
+            **more,
         )
         if self._appender is None:
-            if torn_tail(self._path):
+            if read_torn_tail(self._path):
                 cut_torn_tail(self._path)
             self._appender = Appender(self._path)
         self._appender.append(line)
@@ -354,7 +360,7 @@ def refuse_others(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
             raise UsageError(
                 f"step {other.step} is {other.path} already, and {checkpoint.path} was submitted"
             )
-    folders = task_folders(output)[:1] if output.is_dir() else []
+    folders = list_task_folders(output)[:1] if output.is_dir() else []
     first = read_first_answer(folders[0] / RESPONSES) if folders else None
     if first is None or first.model in ("", checkpoint.identity):
         return

@@ -27,7 +27,7 @@ from coeval.core.text import join_names
 from coeval.models.transport.body import WireError
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.pool import RequestRoute, Wire
-from coeval.store.jsonl import read_json_if_whole, started, write_json_atomic
+from coeval.store.jsonl import process_start_time, read_json_if_whole, write_json_atomic
 from coeval.sweeps.guard import (
     LOOK_S,
     MARK,
@@ -75,7 +75,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
             mark=mark,
             port=port,
             worker=me,
-            worker_started=started(me) or "",
+            worker_started=process_start_time(me) or "",
             host=socket.gethostname(),
             boot=boot_id(),
         )
@@ -94,7 +94,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worker_lives(self) -> bool:
-        return self.is_of_here and self.worker > 0 and started(self.worker) == self.worker_started
+        return self.is_of_here and self.worker > 0 and process_start_time(self.worker) == self.worker_started
 
     def processes(self) -> list[int]:
         """Those of its living processes that can be told from others: the group, if it is still the server's,
@@ -102,7 +102,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         if not self.is_of_here:
             return []
         group = members(self.group) if self.group else []
-        leads = bool(self.started) and started(self.group) == self.started
+        leads = bool(self.started) and process_start_time(self.group) == self.started
         if not leads and not any(is_marked(pid, self.mark, self.output) for pid in group):
             group = []
         return sorted({*group, *marked(self.mark, self.output)})
@@ -201,7 +201,7 @@ class ServerProcess:
             )
         pid, _, output = rest.partition(" ")
         self.record = msgspec.structs.replace(
-            self.record, group=int(pid), started=started(int(pid)) or "", output=output
+            self.record, group=int(pid), started=process_start_time(int(pid)) or "", output=output
         )
         self.record.write(self._folder)
         self._reported = asyncio.create_task(self._listen())
@@ -457,7 +457,7 @@ async def _answers(wire: Wire, url: str, key: str | None) -> bool:
 async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return await wire.send(RequestRoute.to("GET", URL(url), headers), None, _ANSWER_S)
+        return await wire.send(RequestRoute.make("GET", URL(url), headers), None, _ANSWER_S)
     except (WireError, OSError):
         return None
 

@@ -23,7 +23,7 @@ from coeval.engine.probing import Probing, probe_and_record, report_silent
 from coeval.engine.progress import Board, Unwatched, Watcher
 from coeval.engine.session import SessionContext, open_session
 from coeval.engine.terms import make_terms
-from coeval.models.pacing.throttle import throttle_of
+from coeval.models.pacing.throttle import read_throttle
 from coeval.pricing.estimate import EstimateLine, sum_known_costs
 from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
@@ -59,7 +59,7 @@ def checkpoints_of(request: SweepRequest, warn: Callable[[str], None]) -> list[C
 
     Raises UsageError: there is none, or it cannot be told which of the user's servers has which.
     """
-    throttle_of(os.environ)  # wrong variables are told before anything begins
+    read_throttle(os.environ)  # wrong variables are told before anything begins
     watched = request.watch is not None
     checkpoints = [] if watched else request.places.found()
     for path, why in {} if watched else request.places.passed_over().items():
@@ -83,7 +83,7 @@ def under_way(
     be started by a program that is not there; StoreError: a file cannot be read or written.
     """
     sweep, settings = request.sweep, request.settings
-    with RunDir(sweep.own_folder).locked():
+    with RunDir(sweep.own_folder).hold_lock():
         plan = request.plan.after(sweep.own_folder)
         checkpoints = [each for each in checkpoints if _has_room(sweep, plan, each, watcher)]
         table = JobTable(sweep.out, plan)

@@ -58,9 +58,9 @@ from coeval.core.records import (
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import pluralize
-from coeval.store.jsonl import read_json_if_whole, whole_lines
-from coeval.store.legacy import declared_attributes, is_legacy, read_legacy
-from coeval.store.record_index import known_records
+from coeval.store.jsonl import read_json_if_whole, read_whole_lines
+from coeval.store.legacy import is_legacy, read_declared_attributes, read_legacy
+from coeval.store.record_index import index_good_records
 from coeval.store.rundir import PAIRS, RunDir
 
 # --- Tables of a run's JSONL files
@@ -367,14 +367,13 @@ class RunReader(Reader):
 
     @property
     def simulated(self) -> bool:
-        """Check whether ``meta.json`` says that simulated models took part; an older or damaged one does not."""
+        """Check whether ``meta.json`` says that simulated models took part; older ones do not say."""
         meta = read_json_if_whole(self.run.meta, dict[str, Any])
         return meta is not None and meta.get("simulated") is True
 
     @cached_property
     def twins(self) -> Mapping[str, Twin]:
-        """Return the items that nearly repeat an earlier one, by id; read from the files at the first
-        request."""
+        """Return the items that nearly repeat an earlier one, by id; read at the first request."""
         items = self.rows("SELECT task::VARCHAR, id FROM planned WHERE NOT failed ORDER BY id")
         prompts = {
             text.id: text.prompt or "" for text in self._read_texts(frozenset(item for _, item in items))
@@ -401,7 +400,7 @@ class RunReader(Reader):
         """Read every good line of these items, in the order of the files."""
         read = make_decoder(ItemText)
         for path in self.run.files("data_generation"):
-            for line in whole_lines(path):
+            for line in read_whole_lines(path):
                 try:
                     text = read(line.text)
                 except Undecodable:
@@ -419,7 +418,7 @@ class RunReader(Reader):
                 if isinstance(record, kind) and whose in ids:
                     yield record
             return
-        index = known_records(self.run.files(phase), phase)
+        index = index_good_records(self.run.files(phase), phase)
         for key in index:
             owner_id = (
                 item_part(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
@@ -474,7 +473,7 @@ class RunReader(Reader):
 
     def target_attributes(self, task: str) -> dict[str, list[str]]:
         """Return the attribute space that phase 1 declared for a task; empty where there is no file."""
-        return declared_attributes(self.run, task)
+        return read_declared_attributes(self.run, task)
 
     def notes(self) -> tuple[str, ...]:
         notes = super().notes() + discarded_draft_notes(dict(self.rows(FILTERED_SQL)))

@@ -28,8 +28,8 @@ from coeval.analysis.training.sample_figures import SampleFigure, TaskFigures, t
 from coeval.core.errors import UsageError
 from coeval.core.text import join_names
 from coeval.store.jsonl import store_error, write_json_atomic
-from coeval.store.output_folder import task_folders
-from coeval.store.rundir import now, refuse_foreign
+from coeval.store.output_folder import list_task_folders
+from coeval.store.rundir import refuse_foreign, utc_now
 
 # --- Checkpoint folders of a training run
 
@@ -74,7 +74,7 @@ def evaluated_steps(
     found: dict[int, Path] = {}
     for path in paths:
         step_of = needed.fullmatch(path.relative_to(root).as_posix())
-        if step_of is None or not task_folders(path):
+        if step_of is None or not list_task_folders(path):
             continue
         step = int(step_of[1])
         if step in found:
@@ -213,5 +213,5 @@ def _aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
         notes=runs.notes,
         metrics=figures.metrics,
         coeval_version=__version__,
-        written_at=now(),
+        written_at=utc_now(),
     )

@@ -17,7 +17,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical_json, digest, join_names, pluralize
 from coeval.store.jsonl import read_json_if_whole
-from coeval.store.output_folder import output_tasks, sample_of
+from coeval.store.output_folder import list_output_tasks, sample_of
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -140,7 +140,7 @@ def choose_runs(
         its ``summary_agg.json`` says
     """
     of_task: dict[str, list[Path]] = {}
-    for path in output_tasks(folder):
+    for path in list_output_tasks(folder):
         if tasks is None or path.name in tasks:
             of_task.setdefault(path.name, []).append(path)
     found = []

@@ -30,7 +30,7 @@ from coeval.analysis.training.checkpoint_scores import (
 from coeval.core.errors import UsageError
 from coeval.core.figures import figure_with_interval
 from coeval.core.text import join_names
-from coeval.store.output_folder import output_tasks
+from coeval.store.output_folder import list_output_tasks
 
 # --- Contents of a judge's folder, and what two judges share
 
@@ -88,7 +88,7 @@ def _judged_steps(
     at all.
     """
     places: Sequence[tuple[int | None, Path]] = (
-        [(None, folder)] if output_tasks(folder) else evaluated_steps(folder, pattern, steps)
+        [(None, folder)] if list_output_tasks(folder) else evaluated_steps(folder, pattern, steps)
     )
     read: _JudgedSteps = {}
     for step, place in places:

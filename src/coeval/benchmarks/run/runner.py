@@ -50,7 +50,7 @@ from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import Http, SharedHosts
 from coeval.pricing.price_book import PriceBook
 from coeval.store.output_folder import JUDGMENTS
-from coeval.store.record_index import usage_on_record
+from coeval.store.record_index import sum_recorded_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ async def ask_owed(
         interrupt or asyncio.Event(),
         Http(hosts=hosts),
         evaluation.batching(),
-        AnswerStore.named(None, os.environ, without=tested, seed=evaluation.seed or 0),
+        AnswerStore.open_named(None, os.environ, without=tested, seed=evaluation.seed or 0),
     )
     accounts = locate_accounts(evaluation, _read_recorded_usage(evaluation, task_runs))
     specs = requested_specs(prepared)
@@ -202,7 +202,7 @@ def _read_recorded_usage(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> 
         if spec is None:
             continue
         model = evaluation.tested_as if spec is tested else spec.model
-        by_model = usage_on_record(path for folder in folders for path in sorted(folder.glob(files)))
+        by_model = sum_recorded_usage(path for folder in folders for path in sorted(folder.glob(files)))
         if (usage := by_model.get(model)) is not None:
             earlier = recorded.get(spec.name)
             recorded[spec.name] = usage if earlier is None else earlier + usage

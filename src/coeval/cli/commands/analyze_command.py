@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
-from coeval.analysis.load import require_run
+from coeval.analysis.load import require_run_for
 from coeval.analysis.measures.compute import compute_measures
 from coeval.analysis.measures.measure_tree import Analysis
 from coeval.analysis.measures.robust_set import RobustOptions
@@ -25,7 +25,7 @@ from coeval.core.text import join_names, pluralize
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.store.jsonl import write_bytes_atomic
-from coeval.store.output_folder import existing_results, existing_run
+from coeval.store.output_folder import require_results, require_run
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def analyze(
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
     name, word = _named(what, word)
-    folder = existing_results(the_folder(word, run, "analyze"))
+    folder = require_results(the_folder(word, run, "analyze"))
     if name == "export-benchmark":
         _export_items(folder, out, report_format)
         return
@@ -160,7 +160,7 @@ def analyze(
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].of_outputs:
-        require_run(
+        require_run_for(
             folder, f"{name}; ask for {join_names([each for each, of in NAMES.items() if of.of_outputs])}"
         )
     robust = RobustOptions(
@@ -233,7 +233,7 @@ def _show_measures(
 
 def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
     """Write a run's datapoints as a data set."""
-    run = existing_run(folder)
+    run = require_run(folder)
     if out is None:
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
     if needed is not None:

@@ -19,7 +19,7 @@ from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
-from coeval.models.answer_store import estimated_without
+from coeval.models.answer_store import note_paid_answers
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import read_accounts
@@ -66,7 +66,7 @@ def estimate_and_report(
     assumed = EstimateInputs(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
-    stored = estimated_without(config.experiment.store, os.environ)
+    stored = note_paid_answers(config.experiment.store, os.environ)
     notes = (*_shortfalls(start), *filter(None, [stored]))
     estimate = msgspec.structs.replace(estimate, notes=notes)
     written = run_folder(config).cost_estimate

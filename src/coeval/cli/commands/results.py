@@ -11,7 +11,7 @@ import typer
 
 from coeval.analysis.breakdown import break_down_scores
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
-from coeval.analysis.load import require_run
+from coeval.analysis.load import require_run_for
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import training_curves
 from coeval.cli import streams
@@ -24,7 +24,7 @@ from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import find_missing_records
 from coeval.reports.result_tables import paper_table, read_results, sweep_paper_table
 from coeval.reports.writers.markup import as_latex, as_markdown
-from coeval.store.output_folder import existing_results, is_sweep
+from coeval.store.output_folder import is_sweep, require_results
 from coeval.store.rundir import RunDir
 
 ResultsPart: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
@@ -63,10 +63,10 @@ def results(
     if paper:
         print_paper(the_folder(word, run, "results"), latex=as_latex)
         return
-    folder = existing_results(the_folder(word, run, "results"))
+    folder = require_results(the_folder(word, run, "results"))
     parts = None
     if by is not None:
-        with open_run_reader(require_run(folder, f"scores by {by} (--by)")) as (of_run, _):
+        with open_run_reader(require_run_for(folder, f"scores by {by} (--by)")) as (of_run, _):
             parts = break_down_scores(of_run, by)
     with open_folder_reader(folder, shown=True) as (reader, notes):
         found = read_results(reader, notes)
@@ -90,7 +90,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
     Raises UsageError: the folder is none of these.
     """
     sweep = is_sweep(folder)
-    folder = folder if sweep else existing_results(folder)
+    folder = folder if sweep else require_results(folder)
 
     if sweep:
         [run] = training_curves({folder.name: folder})

@@ -21,7 +21,7 @@ from coeval.core.errors import Draining, UsageError
 from coeval.core.options import Frontend
 from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
-from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, throttle_of
+from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, read_throttle
 from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, read_order, written
 
 
@@ -34,7 +34,7 @@ def _judge() -> None:
         raise UsageError("coeval.cli.eval_framework.judging_process takes its log and a file of keys")
     file = Path(sys.argv[2]) if len(sys.argv) == 3 else None
     keys = Keys.load(file, env=os.environ, cwd=Path.cwd(), home=Path.home())
-    throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
+    throttle = read_throttle(os.environ, default_s=DEFAULT_INTERVAL_S)
     with write_log(Path(sys.argv[1]), "INFO"):
         run_async(interruptible(lambda interrupt: _conclude(keys, interrupt, throttle), lambda _: None))
 

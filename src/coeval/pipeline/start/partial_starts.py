@@ -15,7 +15,7 @@ from coeval.engine.probing import ProbeResult, Probing, probe_and_record, probe_
 from coeval.engine.progress import Board, Calls
 from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.models.open import check_askable, obstacle_to
+from coeval.models.open import check_askable, find_model_obstacle
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import (
     KINDS,
@@ -89,7 +89,7 @@ async def sample_for_estimate(
     for spec in (model.spec() for model in config.models if model.name in needed):
         if HOSTS[spec.interface].dialect == OWN_CODE:
             context.watcher.note(f"no samples of {spec.name}: an estimate runs no code")
-        elif (why := obstacle_to(spec, context.keys)) is None:
+        elif (why := find_model_obstacle(spec, context.keys)) is None:
             askable.append(spec)
         else:
             context.watcher.warn(f"no samples of {spec.name}: {why}")
@@ -147,7 +147,7 @@ class _ProposalBlueprint(Blueprint):
     def __init__(self, config: Config, folder: RunDir, preview: Preview, *, ask_again: bool) -> None:
         super().__init__(
             config,
-            RunDir(folder.path / FOLDER).anchored(),
+            RunDir(folder.path / FOLDER).at_absolute_path(),
             follow_file=False,
             inherited=find_source_run(config),
         )

@@ -27,8 +27,8 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
 from coeval.store.human_labels import read_labels
-from coeval.store.jsonl import whole_lines, write_bytes_atomic
-from coeval.store.record_index import known_records
+from coeval.store.jsonl import read_whole_lines, write_bytes_atomic
+from coeval.store.record_index import index_good_records
 from coeval.store.rundir import RunDir
 
 LABELS = "labels.jsonl"
@@ -95,7 +95,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     )
     if not continues:
         _copy_items(source, folder, items, {place.answer for place in scores})
-    elif set(known_records(folder.files("data_generation"), "data_generation")) != items:
+    elif set(index_good_records(folder.files("data_generation"), "data_generation")) != items:
         raise UsageError(
             f"{folder.path} was begun with other items and did not end; give the same --items, or --anew"
         )
@@ -122,7 +122,7 @@ def _labels(source: RunDir) -> dict[ScorePlace, float]:
     """What people gave, the mean where several did."""
     given: dict[ScorePlace, list[float]] = {}
     for label in read_labels(source.path).values():
-        if label.given and label.value is not None:
+        if label.is_given and label.value is not None:
             place = ScorePlace(label.task_id, label.datapoint_id, label.response_id, label.factor)
             given.setdefault(place, []).append(label.value)
     return {place: sum(values) / len(values) for place, values in given.items()}
@@ -184,7 +184,7 @@ def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers:
     read = make_decoder(_WithId)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):
-            lines = [line.text for line in whole_lines(path) if read(line.text).id in kept]
+            lines = [line.text for line in read_whole_lines(path) if read(line.text).id in kept]
             write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))
 
 
