@@ -28,8 +28,8 @@ class SampleFigure(msgspec.Struct, frozen=True, kw_only=True):
     ``mean``, ``std`` (ddof 1) and ``sem`` are over the ``n_runs`` samples that have a value, ``per_run`` by
     sample; a single one has neither ``std`` nor ``sem``. ``item_se`` is ``√(MSB / (n_items · N))`` over
     ``n_items`` prompts with N samples of each (`coeval.analysis.intervals.clustered_standard_error`), and
-    ``ci95`` the interval of the prompts' means; of Arena-Hard's win rates that of a bootstrap over prompts, and of a
-    single sample the benchmark's own where it has one. A figure that is fitted to all prompts (a
+    ``ci95`` the interval of the prompts' means; of Arena-Hard's win rates that of a bootstrap over prompts,
+    and of a single sample the benchmark's own where it has one. A figure that is fitted to all prompts (a
     length-controlled win rate) has no scores of prompts: its ``item_se`` is None, and ``ci95`` is the mean of
     the samples' own, each of which already holds what other prompts would change.
     """
