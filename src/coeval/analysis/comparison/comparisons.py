@@ -35,7 +35,7 @@ from coeval.analysis.comparison.family import (
 from coeval.analysis.comparison.paired_difference import Difference, pool_judge_scatter
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair_sides
 from coeval.analysis.comparison.side import Side, read_sides, unshared_judge_notes
-from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
+from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_cause, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, combine_looks
 from coeval.analysis.measures.ranking import rank_students, weigh_factor_parts
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
@@ -61,7 +61,7 @@ def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     if reported := _list_answer_counts(sides, [side.answers.cut for side in sides]):
         counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
         many = [count for count in counts if count.too_many]
-        yield f"{cut_off_at(counts).capitalize()}: {reported}. {theirs}" + (
+        yield f"{cut_off_cause(counts).capitalize()}: {reported}. {theirs}" + (
             f": {cut_off_remedy(many)} before trusting it." if many else "."
         )
     cut = sum(side.answers.empty_cut for side in sides)

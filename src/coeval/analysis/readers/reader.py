@@ -19,7 +19,7 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
-from coeval.analysis.doubtful_answers import ServedModel, served_models
+from coeval.analysis.doubtful_answers import ServedModel, sum_served_models
 from coeval.analysis.intervals import Looks
 from coeval.analysis.planned_names import ItemsBeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
@@ -289,7 +289,7 @@ class Reader:
         """Return the students and judges that were served by other models, or by several; over all tasks
         together unless ``by_task``."""
         requested = self.planned.requested if self.planned is not None else {}
-        return tuple(served_models(self._served_counts, requested, by_task=by_task))
+        return tuple(sum_served_models(self._served_counts, requested, by_task=by_task))
 
     @cached_property
     def _served_counts(self) -> list[tuple[Any, ...]]:

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.doubtful_answers import SampleCopies, marked_labels
+from coeval.analysis.doubtful_answers import SampleCopies, mark_stand_in_labels
 from coeval.analysis.measures.near_duplicates import find_near_duplicates, group_duplicates
 from coeval.analysis.planned_names import KINDS, ItemsBeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.readers.reader import (
@@ -362,7 +362,7 @@ class RunReader(Reader):
             self.left_out = self._exclude_unplanned(factors)
             self._find_checked_factors(factors)
         if planned is not None and (served := self.stand_in_models()):
-            labels = marked_labels(served, planned.labels)
+            labels = mark_stand_in_labels(served, planned.labels)
             self.planned = msgspec.structs.replace(planned, labels=labels)
 
     @property

@@ -17,7 +17,7 @@ from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.analysis.load import find_writer_pid
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.run_records import read_error_lines
-from coeval.analysis.run_results import ModelCost, model_costs
+from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, show_lacking_files, show_unscored_checks, tell_way_on
 from coeval.cli.views.progress_view import show_batches
@@ -206,7 +206,7 @@ def _status(
     notes: tuple[str, ...] = (),
 ) -> FolderStatus:
     at_work = state.pid is not None
-    spend = {cost.model: cost for cost in model_costs(folder.usage, at_work=at_work)}
+    spend = {cost.model: cost for cost in read_model_costs(folder.usage, at_work=at_work)}
     jobs = [_job(job) for job in read_jobs(folder.pending_batches)]
     errors = list(deque(read_error_lines(folder.errors), maxlen=LAST_ERRORS))
     return FolderStatus(
@@ -410,7 +410,7 @@ def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console:
 
 def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
-        costs = model_costs(usage, at_work=at_work)
+        costs = read_model_costs(usage, at_work=at_work)
         shown = ShownNames.of(cost.model for cost in costs)
         show_costs(shown.shorten_in(costs), console)
         say_names(console, shown)

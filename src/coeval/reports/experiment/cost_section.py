@@ -11,7 +11,7 @@ from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, discarded_draft_notes
-from coeval.analysis.run_results import bill, perhaps_billed
+from coeval.analysis.run_results import sum_costs, uncertain_cost_sentences
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
 from coeval.core.text import dollars, join_names, pluralize
@@ -266,8 +266,8 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
     tokens = sum(cost.input_tokens + cost.output_tokens for cost in costs)
     requests = sum(cost.requests for cost in costs)
     requested = f"{pluralize(requests, 'request')} took {pluralize(tokens, 'token')}"
-    reported = bill(costs)
-    perhaps = list(perhaps_billed(costs))
+    reported = sum_costs(costs)
+    perhaps = list(uncertain_cost_sentences(costs))
     free = "at no known cost" if perhaps else "at no cost"
     yield f"{requested}, and cost {reported}." if reported else f"{requested}, {free}."
     yield from perhaps

@@ -20,7 +20,7 @@ from coeval.analysis.people.calibration import CalibratedPair
 from coeval.analysis.people.labelled_rows import AgainstPeople
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import SIMULATED, bill
+from coeval.analysis.run_results import SIMULATED, sum_costs
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
 from coeval.core.records import SEPARATOR, id_fields, item_number
@@ -430,7 +430,7 @@ def _list_facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
     failed = sum(row.failed for row in evidence.results.students if row.task is None)
     if failed:
         yield f"{pluralize(failed, 'record')} failed"
-    if cost := bill(evidence.results.costs):
+    if cost := sum_costs(evidence.results.costs):
         yield str(cost)
     if meta is not None:
         yield f"{escape_line(evidence.reader.run.status(meta))}, {escape_line(meta.updated_at)[:10]}"

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.judged_answers import score_answers
+from coeval.analysis.judged_answers import make_answer_score_table
 from coeval.analysis.measures.pair_measures import read_pair_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -261,7 +261,7 @@ def _score(reader: Reader) -> None:
 
 @_score.register
 def _(reader: RunReader) -> None:
-    score_answers(reader)
+    make_answer_score_table(reader)
     if (found := read_pair_comparisons(reader)) is None:
         return
     items = [found.items[at] for at in found.item]
