@@ -18,13 +18,19 @@ from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
 from coeval.analysis.people.calibration import (
     ALL_FACTORS,
     LabelledStratum,
-    estimate_best_weight,
     count_labels_needed,
+    estimate_best_weight,
     estimate_linear_parts,
     estimate_powered_difference,
     estimate_powered_mean,
 )
-from coeval.analysis.people.label_questions import ShownTexts, draw_answers, judged_factors_by_task, assign_answers, make_empty_labels
+from coeval.analysis.people.label_questions import (
+    ShownTexts,
+    assign_answers,
+    draw_answers,
+    judged_factors_by_task,
+    make_empty_labels,
+)
 from coeval.analysis.people.labelled_rows import PANEL, match_labels_to_rows
 from coeval.analysis.people.people_measures import PeopleMeasures, labels_needed_sentences, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
@@ -130,7 +136,9 @@ def test_students_labelled_on_the_same_items_are_compared_on_them() -> None:
 def test_how_many_labels_are_needed_shrinks_with_better_judges() -> None:
     people, own, rest = sample(1, 60, 940, 0.0, 0.05)
     good = count_labels_needed([stratum(people, own, rest)], 0.03)
-    poor = count_labels_needed([stratum(people, *np.split(np.random.default_rng(0).random(1000), [60]))], 0.03)
+    poor = count_labels_needed(
+        [stratum(people, *np.split(np.random.default_rng(0).random(1000), [60]))], 0.03
+    )
     assert good is not None
     assert poor is not None
     assert 60 < good < poor / 2

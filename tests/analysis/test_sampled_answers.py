@@ -45,8 +45,12 @@ def test_pass_rates_are_the_shares_of_all_draws(answers: Sequence[bool | None], 
     k = data.draw(st.integers(1, len(answers)))
     passed, halves = (np.array([float(sum(one is kind for one in answers))]) for kind in (True, None))
     n = np.array([float(len(answers))])
-    assert estimate_pass_at(n, passed, halves, k)[0] == pytest.approx(share_of_draws(answers, k, any), abs=1e-12)
-    assert estimate_pass_all(n, passed, halves, k)[0] == pytest.approx(share_of_draws(answers, k, all), abs=1e-12)
+    assert estimate_pass_at(n, passed, halves, k)[0] == pytest.approx(
+        share_of_draws(answers, k, any), abs=1e-12
+    )
+    assert estimate_pass_all(n, passed, halves, k)[0] == pytest.approx(
+        share_of_draws(answers, k, all), abs=1e-12
+    )
 
 
 def test_a_thousand_samples_are_no_overflow() -> None:

@@ -344,7 +344,9 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
         measures, found = compute_run_measures(reader).measures, read_results(reader)
         by_factor = {(one.part, one.student): one for one in break_down_scores(reader, "factor").scores}
         by_value = break_down_scores(reader, "attribute").scores
-        shown = {one.item.id: one.score for one in read_chosen_answers(reader, AnswerChoice(("ann",))).answers}
+        shown = {
+            one.item.id: one.score for one in read_chosen_answers(reader, AnswerChoice(("ann",))).answers
+        }
         report = compare_sides([[*read_sides(reader, {"ann": "ann", "bob": "bob"}, {}).values()]])
     ann, bob = (one for one in found.students if one.task is None)
     assert (ann.student, ann.score, ann.n) == ("ann", 0.5, 9)  # of ten that were judged, one lacks its check

@@ -40,7 +40,9 @@ class CutOffAnswers(NamedTuple):
 
 def cut_off_cause(counts: Iterable[CutOffAnswers]) -> str:
     """Name what cut answers off."""
-    return _join_limits(counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or ")
+    return _join_limits(
+        counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or "
+    )
 
 
 def _join_limits(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both: str) -> str:
@@ -171,9 +173,8 @@ class ServedModel(msgspec.Struct, frozen=True):
     @property
     def clause(self) -> str:
         """``6 of 6 answers came from ok``."""
-        return (
-            f"{sum(self.others.values()):,} of {self.total:,} {self._what} came from {_format_model_counts(self.others)}"
-        )
+        count, models = sum(self.others.values()), _format_model_counts(self.others)
+        return f"{count:,} of {self.total:,} {self._what} came from {models}"
 
     @property
     def note(self) -> str:

@@ -14,8 +14,8 @@ from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
     cut_off_sentence,
-    empty_answers_sentence,
     cut_off_warning,
+    empty_answers_sentence,
 )
 from coeval.core.figures import format_points
 from coeval.core.html_table import (

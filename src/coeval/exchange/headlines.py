@@ -11,16 +11,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from coeval.analysis.training.aggregate import Aggregated, aggregate, evaluated_steps
+from coeval.analysis.training.aggregate import CheckpointAggregate, aggregate_checkpoint, find_evaluated_steps
 from coeval.analysis.training.sweep_comparison import compare_runs
-from coeval.analysis.training.training_curves import training_curves
+from coeval.analysis.training.training_curves import read_training_curves
 from coeval.core.text import digest, join_names
 from coeval.exchange.exporting import export_of
 from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
 from coeval.store.output_folder import is_sweep, list_output_tasks
-from coeval.sweeps.sweep import JobPlan, folder_of
+from coeval.sweeps.sweep import JobPlan, sweep_folder
 
 Rows: TypeAlias = dict[int, dict[str, float]]
 """By step: figures by name."""
@@ -87,7 +87,7 @@ class Tracking:
         if not self._steps:
             write_report(self._folder, out)
             return sorted(out.iterdir())
-        runs = training_curves({self._folder.name: self._folder})
+        runs = read_training_curves({self._folder.name: self._folder})
         write_sweep_page(runs, compare_runs(runs), out / PAGE)
         content = msgspec.json.encode([task for one in self._steps for task in one.tasks.values()])
         write_bytes_atomic(out / "figures.json", content)
@@ -122,15 +122,17 @@ def _add(row: dict[str, float], parts: Iterable[str], values: Iterable[float | N
             row[name + end] = value
 
 
-def _checkpoints(folder: Path) -> list[Aggregated]:
+def _checkpoints(folder: Path) -> list[CheckpointAggregate]:
     try:
-        expected = JobPlan.read(folder_of(folder)).samples
+        expected = JobPlan.read(sweep_folder(folder)).samples
     except FileNotFoundError:
         expected = {}
-    return [aggregate(one, list(expected) or None, expected) for one in evaluated_steps(folder)]
+    return [
+        aggregate_checkpoint(one, list(expected) or None, expected) for one in find_evaluated_steps(folder)
+    ]
 
 
-def _rows(steps: Iterable[Aggregated]) -> Rows:
+def _rows(steps: Iterable[CheckpointAggregate]) -> Rows:
     found: Rows = {}
     for one in steps:
         row = found[one.checkpoint.step] = {}

@@ -14,14 +14,14 @@ from coeval.analysis.people.label_questions import (
     DrawnAnswer,
     LabelQuestion,
     ShownTexts,
+    assign_answers,
     draw_answers,
     judged_factors_by_task,
     labels_of_person,
+    make_empty_labels,
+    make_questions,
     pick_answers,
     question_id,
-    make_questions,
-    assign_answers,
-    make_empty_labels,
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError

@@ -30,12 +30,12 @@ from coeval.analysis.run_results import (
     ModelCost,
     answer_note_sentences,
     answer_warning_sentences,
-    sum_costs,
     read_model_costs,
+    sum_costs,
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
-from coeval.analysis.training.sample_figures import metric_scores, task_figures
+from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
@@ -183,7 +183,12 @@ class Results(msgspec.Struct, frozen=True):
     def _repr_html_(self) -> str:
         """Return tables and notes as escaped HTML."""
         tables = [*self.tables(), *([cost_table(self.costs)] if sum_costs(self.costs) else [])]
-        notes = (*answer_warning_sentences(self.students), *answer_note_sentences(self.students), *self.notes, *self.missing)
+        notes = (
+            *answer_warning_sentences(self.students),
+            *answer_note_sentences(self.students),
+            *self.notes,
+            *self.missing,
+        )
         first = html_lines([*[SIMULATED] * self.simulated, *self.leads])
         return "".join([first, *map(as_html, tables), html_lines(notes)])
 
@@ -505,8 +510,8 @@ def _read_scores(reader: Reader, *_: object) -> Results:
 
 @_read_scores.register
 def _(reader: OutputReader, *_: object) -> Results:
-    figures = task_figures(reader)
-    metrics = metric_scores(reader, figures)
+    figures = compute_task_figures(reader)
+    metrics = list_metric_scores(reader, figures)
     return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=metrics)
 
 

@@ -138,7 +138,9 @@ def estimate_best_weight(strata: Sequence[LabelledStratum]) -> float:
     return float(np.clip(shared / spread, 0.0, 1.0)) if spread > 0 else 0.0
 
 
-def estimate_linear_parts(strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = False) -> LinearParts:
+def estimate_linear_parts(
+    strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = False
+) -> LinearParts:
     """The mean over strata that count alike, each with two labels or more.
 
     ``clusters``: how many there are, all of which the strata number below it. ``plain``: distances as
@@ -393,7 +395,9 @@ def _mean_by_judges(strata: Sequence[LabelledStratum]) -> Measured:
     return measured_from_interval(mean_over_strata([one.judged for one in strata], clusters=clusters), None)
 
 
-def _calibrate_student(strata: Sequence[LabelledStratum], labels: Sequence[int], clusters: int) -> CalibratedStudent:
+def _calibrate_student(
+    strata: Sequence[LabelledStratum], labels: Sequence[int], clusters: int
+) -> CalibratedStudent:
     """Without a figure on the human scale where there are too few ``labels`` of each stratum."""
     if min(labels) < 2 or sum(labels) < FEWEST_LABELS:
         nothing = Measured(None, None, None, sum(labels), None)

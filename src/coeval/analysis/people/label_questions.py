@@ -62,7 +62,9 @@ def judged_factors_by_task(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[
     }
 
 
-def draw_answers(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int) -> list[DrawnAnswer]:
+def draw_answers(
+    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
+) -> list[DrawnAnswer]:
     """Draw ``n`` answers, or all if there are fewer, in the order in which they are shown.
 
     Strata are task × student; an answer's probability is the share of its stratum that is drawn.
@@ -97,7 +99,9 @@ def draw_answers(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, s
     return found
 
 
-def pick_answers(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], items: Collection[str]) -> list[DrawnAnswer]:
+def pick_answers(
+    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], items: Collection[str]
+) -> list[DrawnAnswer]:
     """Choose all answers to some items, by hand.
 
     Raises UsageError: no judge scored an answer to one of them.
@@ -243,7 +247,9 @@ def make_empty_labels(
                 )
 
 
-def make_questions(grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]) -> Iterator[LabelQuestion]:
+def make_questions(
+    grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]
+) -> Iterator[LabelQuestion]:
     """Ask for these labels; those about texts, criteria or factors that have changed are left out."""
     designs = dict(zip(grid.tasks, grid.designs, strict=True))
     for label in labels:

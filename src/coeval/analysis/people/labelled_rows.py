@@ -82,7 +82,9 @@ def match_labels_to_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> Label
         column = np.full(len(grid.item), np.nan)
         column[list(values)] = list(values.values())
         by_person[person] = column
-    return LabelledRows(_mean_of_columns(list(by_person.values()), len(grid.item)), _mean_judge_scores(grid), by_person)
+    return LabelledRows(
+        _mean_of_columns(list(by_person.values()), len(grid.item)), _mean_judge_scores(grid), by_person
+    )
 
 
 def _labelled_student(label: HumanLabel) -> str:
@@ -138,7 +140,9 @@ def _mean_of_columns(columns: Sequence[Floats], rows: int) -> Floats:
 
 def _mean_judge_scores(grid: ScoreGrid) -> Floats:
     values = grid.values
-    return _mean_of_columns([np.where(column >= 0, values[column], np.nan) for column in grid.levels.T], len(grid.item))
+    return _mean_of_columns(
+        [np.where(column >= 0, values[column], np.nan) for column in grid.levels.T], len(grid.item)
+    )
 
 
 def compare_judges_with_people(
@@ -160,7 +164,9 @@ def compare_judges_with_people(
         if there.any():
             agreed = _compare_columns(some, (name, column), (PEOPLE, human), reweighting)
             distances = scored[name][there] - people[there]
-            found[name] = _compare_with_people(some.select_rows(there), agreed, distances, (human[there], column[there]))
+            found[name] = _compare_with_people(
+                some.select_rows(there), agreed, distances, (human[there], column[there])
+            )
     return found
 
 
@@ -186,7 +192,9 @@ def _compare_with_people(
             if (human == at).any()
         },
         confusion={
-            names.names[at]: {names.names[to]: _halve_count(((human == at) & (own == to)).sum()) for to in used}
+            names.names[at]: {
+                names.names[to]: _halve_count(((human == at) & (own == to)).sum()) for to in used
+            }
             for at in used
         },
     )
@@ -226,7 +234,9 @@ def _compare_columns(
     return measure_judge_pair(pair)
 
 
-def _nearest_levels(grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None) -> NDArray[np.int8]:
+def _nearest_levels(
+    grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None
+) -> NDArray[np.int8]:
     """The place of the nearest level of each row's scale among all levels; between two, the first of its
     scale, and the last of the rows ``last_of``."""
     found = np.full(len(values), UNSCORED, grid.levels.dtype)

@@ -10,15 +10,21 @@ from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measure_tree import Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, compared_students, calibrate_human_scales, find_leaders
+from coeval.analysis.people.calibration import (
+    ALL_FACTORS,
+    HumanScale,
+    calibrate_human_scales,
+    compared_students,
+    find_leaders,
+)
 from coeval.analysis.people.label_questions import ShownTexts
 from coeval.analysis.people.labelled_rows import (
     PANEL,
     AgainstPeople,
     compare_judges_with_people,
-    match_labels_to_rows,
     compare_people_pairwise,
     exclude_later_answers,
+    match_labels_to_rows,
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.figures import format_figure, format_points, kappa_word
@@ -179,7 +185,9 @@ def _panel_bias_sentence(panel: AgainstPeople) -> Iterator[str]:
     more = "more" if value > 0 else "less"
     if value < 0:
         value, low, high = -value, -high, -low
-    how = f"({interval_text(value, low, high)}; {pluralize(panel.count, 'label')}, {_kappa_text(panel.kappa)})"
+    how = (
+        f"({interval_text(value, low, high)}; {pluralize(panel.count, 'label')}, {_kappa_text(panel.kappa)})"
+    )
     doubt = "Judges show no significant bias: they give" if low <= 0 else "Judges give"
     yield f"{doubt} {format_points(value)} points {more} than people {how}."
 

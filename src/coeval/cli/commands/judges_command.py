@@ -96,7 +96,7 @@ def check(
         streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
     else:
         _print(prepared, found, max_shift, streams.results())
-    raise typer.Exit(WORSE if found.beyond(max_shift / 100) else code)
+    raise typer.Exit(WORSE if found.exceeds(max_shift / 100) else code)
 
 
 def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
@@ -128,7 +128,7 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
 def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:
     shift, flips = found.shift, found.flips
     gap = figure_with_interval("gap", shift.difference, shift.low, shift.high)
-    if found.beyond(max_shift / 100):
+    if found.exceeds(max_shift / 100):
         way = "higher" if shift.difference > 0 else "lower"
         say(console, f"{found.judge} judges {way} than the anchor: {gap} points.", "bold red")
     else:

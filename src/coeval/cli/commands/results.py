@@ -13,7 +13,7 @@ from coeval.analysis.breakdown import break_down_scores
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
 from coeval.analysis.load import require_run_for
 from coeval.analysis.training.sweep_comparison import compare_runs
-from coeval.analysis.training.training_curves import training_curves
+from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, RunFolder, RunWord, the_folder
 from coeval.cli.views import results_view
@@ -93,7 +93,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
     folder = folder if sweep else require_results(folder)
 
     if sweep:
-        [run] = training_curves({folder.name: folder})
+        [run] = read_training_curves({folder.name: folder})
         table = sweep_paper_table(run, compare_runs([run]))
     else:
         with open_folder_reader(folder, shown=True) as (reader, notes):

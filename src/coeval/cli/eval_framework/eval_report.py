@@ -14,8 +14,8 @@ from coeval.analysis.doubtful_answers import (
     EmptyAnswers,
     Incomparable,
     cut_off_sentence,
-    empty_answers_sentence,
     cut_off_warning,
+    empty_answers_sentence,
 )
 from coeval.api import find_keys
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
@@ -149,10 +149,10 @@ def over_runs(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
     if not sampled:
         return {}
     from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
-    from coeval.analysis.training.sample_figures import task_figures
+    from coeval.analysis.training.sample_figures import compute_task_figures
 
     with OutputReader(next(iter(sampled.values()))) as reader:
-        return {task: one.metrics for task, one in task_figures(reader).items() if task in sampled}
+        return {task: one.metrics for task, one in compute_task_figures(reader).items() if task in sampled}
 
 
 def _show_over_runs(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:

@@ -22,7 +22,7 @@ from coeval.core.options import Frontend
 from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, read_throttle
-from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, read_order, written
+from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, encode_line, read_order
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ async def _orders(lines: asyncio.Queue[bytes], interrupt: asyncio.Event) -> Asyn
 def _tell(message: JudgingMessage) -> None:
     """Where nobody listens any more, standard input has ended too."""
     try:
-        os.write(1, written(message))
+        os.write(1, encode_line(message))
     except BrokenPipeError:
         return
 

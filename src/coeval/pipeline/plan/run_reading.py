@@ -15,7 +15,7 @@ from coeval.analysis.load import open_reader
 from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.training.checkpoint_scores import sample_notes
+from coeval.analysis.training.checkpoint_scores import uncounted_sample_notes
 from coeval.core.errors import CoevalError, ConfigError, StoreError, Undecodable
 from coeval.core.foreign import decode
 from coeval.pipeline.plan.what_counts import planned_names
@@ -46,7 +46,7 @@ def open_folder_reader(folder: Path, *, shown: bool = False) -> Iterator[FolderR
             yield FolderReading(reader, notes)
     else:
         with open_reader(folder) as results:
-            yield FolderReading(results, tuple(sample_notes(results)))
+            yield FolderReading(results, tuple(uncounted_sample_notes(results)))
 
 
 @contextmanager

@@ -35,16 +35,16 @@ from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, TaskStatus
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
-from coeval.sweeps.sweep import WORKERS, JobPlan, Sweep, folder_of
-from coeval.sweeps.sweep_choice import SweepRequest, absent_program, sweep_request
+from coeval.sweeps.sweep import WORKERS, JobPlan, Sweep, sweep_folder
+from coeval.sweeps.sweep_choice import SweepRequest, explain_absent_program, make_sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import (
     SweepEstimate,
-    checkpoints_of,
-    done_otherwise,
+    describe_changes,
     estimate_sweep,
-    has_ended,
-    under_way,
+    find_sweep_checkpoints,
+    has_results,
+    open_sweep,
 )
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
@@ -103,7 +103,7 @@ class SweepView(Progress):
         for problem in problems:
             if not problem.given_up:  # those are told at the end
                 warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
-        for shown in self._board.shown_workers():
+        for shown in self._board.list_slots():
             name, progress = shown.worker, shown.progress
             if name is None or progress is None or not progress.restarted:
                 continue
@@ -115,7 +115,11 @@ class SweepView(Progress):
 
     def _tell_line(self) -> None:
         line = "; ".join(
-            [self._board.counts(), *map(_worker_in_words, _busy(self._board)), *_judging(self._board)]
+            [
+                self._board.describe_counts(),
+                *map(_worker_in_words, _busy(self._board)),
+                *_judging(self._board),
+            ]
         )
         if line != self._said:
             self._said = line
@@ -138,8 +142,8 @@ def board_table(board: SweepBoard, width: int, height: int) -> Table:
             overflow="ellipsis",
         )
     table.add_row(*(Text(name, style="dim") for name in _COLUMNS))
-    judging = list(board.shown_judging())[:_MOST_JUDGING]
-    shown = list(board.shown_workers())
+    judging = list(board.list_judging())[:_MOST_JUDGING]
+    shown = list(board.list_slots())
     room = max(1, height - len(judging) - 4)
     if len(shown) > room:
         shown.sort(key=lambda each: each.worker is None)
@@ -154,7 +158,7 @@ def board_table(board: SweepBoard, width: int, height: int) -> Table:
     elapsed = format_duration(time.monotonic() - board.began)
     outer = Table.grid()
     outer.add_row(table)
-    outer.add_row(Text(f"{elapsed}  {board.counts()}{more}", overflow="ellipsis", no_wrap=True))
+    outer.add_row(Text(f"{elapsed}  {board.describe_counts()}{more}", overflow="ellipsis", no_wrap=True))
     return outer
 
 
@@ -194,7 +198,7 @@ def done(progress: WorkerProgress) -> str:
 
 
 def _busy(board: SweepBoard) -> Iterator[WorkerShown]:
-    return (shown for shown in board.shown_workers() if shown.worker is not None)
+    return (shown for shown in board.list_slots() if shown.worker is not None)
 
 
 def _worker_in_words(shown: WorkerShown) -> str:
@@ -204,7 +208,7 @@ def _worker_in_words(shown: WorkerShown) -> str:
 
 
 def _judging(board: SweepBoard) -> Iterator[str]:
-    names = [name for name, _ in board.shown_judging()]
+    names = [name for name, _ in board.list_judging()]
     if names:
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
         yield f"judging {', '.join(names[:2])}{more}"
@@ -227,7 +231,7 @@ def tell_status(settings: SweepSettings) -> int:
     if settings.out is None:
         raise UsageError("--out is missing: the folder whose sweep is to be shown")
     out = Path(settings.out)
-    own = folder_of(out)
+    own = sweep_folder(out)
     try:
         plan = JobPlan.read(own)
     except FileNotFoundError:
@@ -254,7 +258,7 @@ def _tell_table(table: JobTable, console: Console) -> int:
     problems: dict[str, str] = {}
     whole = missing = 0
     for checkpoint in plan.checkpoints:
-        status = [table.status(checkpoint, task) for task in plan.tasks]
+        status = [table.summarise_task(checkpoint, task) for task in plan.tasks]
         complete = all(each.concluded == each.samples for each in status)
         whole += complete
         missing += sum(each.missing for each in status)
@@ -331,13 +335,13 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
     Raises UsageError: a task cannot be prepared.
     """
     sweep = request.sweep
-    table = JobTable(sweep.out, request.plan.after(sweep.own_folder))
+    table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
     table.read()
-    for sentence in done_otherwise(table, checkpoints):
+    for sentence in describe_changes(table, checkpoints):
         warn(streams.messages(), sentence)
     with Terminal(streams.messages()) as terminal:
         estimate = estimate_sweep(request, table, checkpoints, terminal)
-    if estimate.workers and (absent := absent_program(request)):
+    if estimate.workers and (absent := explain_absent_program(request)):
         warn(streams.messages(), absent)
     steps = join_names([str(checkpoint.step) for checkpoint in checkpoints], 12)
     say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
@@ -394,8 +398,8 @@ def settings_of(flags: dict[str, Any], file: Path | None) -> SweepSettings:
 
 def plan_of(settings: SweepSettings) -> int:
     """Count jobs and price the judging, and show it; asks and writes nothing."""
-    request = sweep_request(settings, find_keys(settings.keys))
-    checkpoints = checkpoints_of(request, SweepView(streams.messages()).warn)
+    request = make_sweep_request(settings, find_keys(settings.keys))
+    checkpoints = find_sweep_checkpoints(request, SweepView(streams.messages()).warn)
     return tell_plan(request, checkpoints, streams.results())
 
 
@@ -405,17 +409,17 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
     if dry_run:
         return plan_of(settings)
     results, messages = streams.results(), streams.messages()
-    request, log_to = sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
+    request, log_to = make_sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
     view = SweepView(messages)
-    checkpoints = checkpoints_of(request, view.warn)
-    with under_way(request, checkpoints, view) as sweeping:
+    checkpoints = find_sweep_checkpoints(request, view.warn)
+    with open_sweep(request, checkpoints, view) as sweeping:
         try:
             with view:
                 run_async(interruptible(sweeping.run, view.note))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = tell_end(sweeping.board, request.sweep, results, messages)
-        if has_ended(request, sweeping.board):
+        if has_results(request, sweeping.board):
             if settings.plot:
                 lacking = put_together_and_drawn(request.sweep)
                 if settings.inference and settings.judge:

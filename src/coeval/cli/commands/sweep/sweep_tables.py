@@ -18,7 +18,7 @@ from coeval.reports.measure_table import SAMPLE_COLUMNS, metric_gap_in_points, m
 from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
-    from coeval.analysis.training.aggregate import Aggregated
+    from coeval.analysis.training.aggregate import CheckpointAggregate
     from coeval.analysis.training.judge_comparison import JudgeComparison, TaskJudges
     from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 _COLUMNS = (*make_columns("step"), *SAMPLE_COLUMNS, *make_columns("missing", kind="count"))
 
 
-def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
+def print_aggregates(found: Sequence[CheckpointAggregate], console: Console) -> None:
     """Every task's headline over the checkpoints."""
     for task in sorted({task for one in found for task in one.tasks}):
         of_task = [(one.checkpoint.step, one.tasks[task]) for one in found if task in one.tasks]
@@ -42,7 +42,7 @@ def print_conclusions(
     runs: Sequence[TrainingRun],
     compared: SweepComparison,
     console: Console,
-    found: Sequence[Aggregated] = (),
+    found: Sequence[CheckpointAggregate] = (),
 ) -> None:
     """Print which checkpoint to ship, as ``coeval compare`` says it, then what follows by task, without what
     `tell_aggregates` says of ``found``."""
@@ -65,7 +65,7 @@ def print_conclusions(
 
 
 def tell_aggregates(
-    found: Sequence[Aggregated],
+    found: Sequence[CheckpointAggregate],
     out: Path,
     tasks: Sequence[str] | None,
     steps: Sequence[int] | None = None,
@@ -74,13 +74,13 @@ def tell_aggregates(
     """Print the checkpoints' results; return whether something requested is missing."""
     print_aggregates(found, streams.results())
     absent = sorted(set(steps or ()) - {one.checkpoint.step for one in found})
-    everywhere = tasks or sorted({task for one in found for task in (*one.tasks, *one.without)})
+    everywhere = tasks or sorted({task for one in found for task in (*one.tasks, *one.unscored)})
     same: dict[tuple[str, str], list[str]] = {}
     gaps = bool(absent)
     for one in found:
         for task in everywhere:
             of = one.tasks.get(task)
-            notes = one.without.get(task, ("there are no results",)) if of is None else of.notes
+            notes = one.unscored.get(task, ("there are no results",)) if of is None else of.notes
             gaps = gaps or of is None or not of.complete
             for note in notes:
                 same.setdefault((task, note), []).append(str(one.checkpoint.step))
