@@ -84,7 +84,7 @@ class Run:
         from coeval.pipeline.plan.run_reading import open_folder_reader
         from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
 
-        with open_folder_reader(self.path, shown=True) as (reader, notes):
+        with open_folder_reader(self.path, is_look=True) as (reader, notes):
             found = read_results(reader, notes)
         missing, mixed = self._standing()
         return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
@@ -98,7 +98,7 @@ class Run:
         from coeval.analysis.measures.run_measures import measures_to_json
         from coeval.pipeline.plan.run_reading import open_folder_reader
 
-        with open_folder_reader(self.path, shown=True) as (reader, _):
+        with open_folder_reader(self.path, is_look=True) as (reader, _):
             return measures_to_json(compute_measures(reader).measures)
 
     def write_report(self, out: str | Path | None = None) -> Path:

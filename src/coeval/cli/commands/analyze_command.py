@@ -194,7 +194,7 @@ def show_analysis(
     pages = needed in ("html", "excel")
     shown = not pages and bool(needed or places.out or places.figures is None)
     files = _report_files(name, needed, places) if pages or places.figures is not None else None
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         if files is not None:
             found = _write_report(reader, notes, name, files, options)
             measured, missing, notes = found.measured, found.missing, found.notes

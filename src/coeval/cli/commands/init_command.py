@@ -41,9 +41,9 @@ from coeval.pipeline.upkeep.new_experiment import (
     NewModel,
     clean_task_name,
     experiment_from_table,
-    experiment_text,
     simulated_models,
-    sweep_text,
+    write_experiment_text,
+    write_sweep_text,
 )
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.sweeps.sweep_settings import SweepSettings
@@ -78,7 +78,7 @@ def write_new_file(
     if kind is InitKind.CHECKPOINTS:
         settings = _sweep_settings(source or "", flags)
         plan_of(SweepSettings(**settings))
-        _write(place, sweep_text(settings))
+        _write(place, write_sweep_text(settings))
         _tell_next(place, {"sweep": "serves each checkpoint and asks it; --dry-run counts again"})
         return
     name = clean_task_name(place.stem) or "my-benchmark"
@@ -87,7 +87,7 @@ def write_new_file(
     else:
         new = _of_items(kind, source or "", flags, place)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
-    text = experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
+    text = write_experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
     _tell_price(read_config(parse_document(text, place)).config, keys, flags.items or source)
     _write(place, text)
     _tell_next(place, {"describe": "the prompts, as they will be sent", "run": "the experiment"})

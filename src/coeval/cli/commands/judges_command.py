@@ -89,7 +89,7 @@ def check(
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
     prepared, code = _carry_out(request, keys, dry_run=dry_run)
 
-    found = prepared.drift()
+    found = prepared.measure_drift()
     if code == 0:  # the next check is in another folder then
         write_json_atomic(prepared.folder.path / RESULT, found)
     if as_json:

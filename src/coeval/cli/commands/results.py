@@ -68,7 +68,7 @@ def results(
     if by is not None:
         with open_run_reader(require_run_for(folder, f"scores by {by} (--by)")) as (of_run, _):
             parts = break_down_scores(of_run, by)
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         found = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
     missing = find_missing_records(RunDir(folder))
@@ -96,7 +96,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
         [run] = read_training_curves({folder.name: folder})
         table = sweep_paper_table(run, compare_runs([run]))
     else:
-        with open_folder_reader(folder, shown=True) as (reader, notes):
+        with open_folder_reader(folder, is_look=True) as (reader, notes):
             found = read_results(reader, notes)
             students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()
