@@ -88,6 +88,6 @@ def _student_sort_key(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, boo
         "student" in row.removed,
         row.score is None,
         row.partial,
-        -(row.score or 0.0),
+        -round(row.score or 0.0, 9),  # as `Ranking.order`
         row.student,
     )

@@ -143,7 +143,7 @@ def _table(
     rows = []
     for name, one in zip(names, found, strict=True):
         a, b, difference, *others = comparison_cells(one)
-        over = [interval_over_judges_text(one, one.unit, one.scale)] if judged else []
+        over = [interval_over_judges_text(one, one.unit)] if judged else []
         rows.append((name, a, b, difference, *over, *others))
     return ReportTable("", title, columns, tuple(rows))
 
