@@ -25,7 +25,7 @@ from coeval.analysis.readers.reader import (
     SampleMetric,
     Stage,
 )
-from coeval.analysis.readers.whole_items import OutputItems, TaskFolder, WholeItems
+from coeval.analysis.readers.whole_items import OutputItems, OutputTaskFolder, WholeItems
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
 from coeval.core.text import join_names
@@ -336,13 +336,13 @@ class OutputReader(Reader):
     def items(self) -> WholeItems:
         return OutputItems(self.rows, self.task_folders())
 
-    def task_folders(self) -> list[TaskFolder]:
+    def task_folders(self) -> list[OutputTaskFolder]:
         """Return the tasks' folders, by task and sample."""
         rows = self.rows(
             "SELECT folder, any_value(task), any_value(sample), any_value(model), any_value(judged_by) "
             "FROM place GROUP BY folder ORDER BY any_value(task), any_value(sample), folder"
         )
-        return [TaskFolder(Path(folder), *others) for folder, *others in rows]
+        return [OutputTaskFolder(Path(folder), *others) for folder, *others in rows]
 
     def add_item_texts(self) -> None:
         for folder in self.task_folders():

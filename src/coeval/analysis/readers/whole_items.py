@@ -387,7 +387,7 @@ class _InstructionLine(msgspec.Struct, frozen=True):
     follow_instruction_list: list[bool]
 
 
-class TaskFolder(NamedTuple):
+class OutputTaskFolder(NamedTuple):
     """A task's folder, and the recipe whose judgments are shown (None: any)."""
 
     folder: Path
@@ -422,7 +422,7 @@ class TaskFolder(NamedTuple):
 class _TaskLines(NamedTuple):
     """The lines of a task's folder, indexed by item, and the instructions that its answers followed."""
 
-    folder: TaskFolder
+    folder: OutputTaskFolder
     answers: ItemLines
     judgments: ItemLines
     instructions: dict[str, list[FollowedInstruction]]
@@ -434,7 +434,7 @@ _METRICS = "SELECT metric, value FROM scores WHERE task = ? AND item = ? AND sam
 class OutputItems:
     """Items of an output folder of ``eval-framework``, read as `RunItems` reads a run's."""
 
-    def __init__(self, rows: RowQuery, folders: Sequence[TaskFolder]) -> None:
+    def __init__(self, rows: RowQuery, folders: Sequence[OutputTaskFolder]) -> None:
         self._rows = rows
         self._folders = folders
 
