@@ -18,7 +18,7 @@ from shlex import quote
 from statistics import variance
 from typing import Any, ClassVar, NamedTuple
 
-from coeval.analysis.intervals import mean_over_strata, wilson
+from coeval.analysis.intervals import mean_over_strata, wilson_interval
 from coeval.analysis.planned_names import PlannedTask
 from coeval.benchmarks.benchmark import (
     Answer,
@@ -28,6 +28,7 @@ from coeval.benchmarks.benchmark import (
     Judgment,
     Metric,
     Scored,
+    TaskRecords,
     TaskSettings,
     why_missing,
 )
@@ -52,7 +53,7 @@ from coeval.core.records import (
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import canonical_json, fill_template, join_names
 from coeval.judging.checks.check_options import read_check
-from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
+from coeval.judging.checks.rubric_check import RubricCheck, build_checked_answer
 from coeval.judging.labels import score_labels
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import TaskConfig
@@ -89,7 +90,7 @@ class RunTask(NamedTuple):
         """Return the number of scores due an answer, labels aside."""
         return len(self.rubric) + len(self.computed)
 
-    def mean(self, scores: Mapping[str, float]) -> float | None:
+    def weighted_mean(self, scores: Mapping[str, float]) -> float | None:
         """Return an answer's weighted mean of its scores by factor; None without any or, in a task with
         weights or checks, unless all are present."""
         if not scores or ((self.config.weights or self.config.checks) and len(scores) != self.scores):
@@ -103,7 +104,7 @@ class RunTask(NamedTuple):
         reason = why_missing(answer)
         if answer is None or reason is not None:
             return CheckedItem({}, Counter({reason or "missing": len(self.computed)}))
-        outcome, checked = CheckedItem({}, Counter()), checked_answer(item, answer)
+        outcome, checked = CheckedItem({}, Counter()), build_checked_answer(item, answer)
         for factor, check in self.computed.items():
             try:
                 outcome.scores[factor] = check.score(checked).value
@@ -169,7 +170,6 @@ class LabelComparison(NamedTuple):
 
 
 def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> LabelComparison:
-    """Compare every answer with its item's labels."""
     compared = LabelComparison({}, Counter())
     for item in items:
         task, datapoint, _ = posed_item(item)
@@ -189,7 +189,9 @@ def _metric_name(task: str, label: str) -> str:
 
 
 def _accuracy(scores: Mapping[str, LabelScore]) -> Metric:
-    return metric_from_interval(wilson(sum(score.match for score in scores.values()), len(scores)), "share")
+    return metric_from_interval(
+        wilson_interval(sum(score.match for score in scores.values()), len(scores)), "share"
+    )
 
 
 class CoevalRun(Benchmark):
@@ -265,10 +267,8 @@ class CoevalRun(Benchmark):
         return "scores"
 
     def items(self) -> Sequence[Item]:
-        """Return the run's good planned items, each with its ``test`` prompt.
-
-        Raises UsageError: there are none.
-        """
+        """Return the run's good planned items, each with its ``test`` prompt. Raises UsageError: there are
+        none."""
         nuances = {
             task.name: KnownNuance(task, self._blueprint.read_part(task, "nuanced") or {})
             for task in self._config.tasks
@@ -335,13 +335,9 @@ class CoevalRun(Benchmark):
     def _make_request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
         return Request((Message("user", fill_template(self._template(task), values)),), schema=schema)
 
-    def score(
-        self,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Compute the mean score, label accuracies, and tables by task and factor."""
+        items, answers, judgments = records
         units: dict[str, dict[str, float]] = {}
         means: dict[str, float | None] = {}
         failed: Counter[str] = Counter()
@@ -352,7 +348,7 @@ class CoevalRun(Benchmark):
             checked = task.compute_checks(datapoint, answer)
             scores = units[item.id] = _read_units(item, judgments) | checked.scores
             failed += _count_failures(item, answer, judgments, scores) + checked.failed
-            means[item.id] = mean = task.mean(scores)
+            means[item.id] = mean = task.weighted_mean(scores)
             if mean is not None:
                 by_task.setdefault(task.config.name, []).append(mean)
             of_task = by_factor.setdefault(task.config.name, {})
@@ -409,7 +405,9 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
     for datapoint in choose_counting(_read_datapoints(run)).values():
         task, teacher = datapoint.task_id, datapoint.teacher_model_id
         positions[task, teacher] += 1
-        is_planned = task in planned and planned[task].holds(teacher, datapoint.id, positions[task, teacher])
+        is_planned = task in planned and planned[task].counts_item(
+            teacher, datapoint.id, positions[task, teacher]
+        )
         if is_planned and is_good(datapoint):
             yield datapoint
 
@@ -448,7 +446,6 @@ def _factors_by_ask(item: Item) -> dict[str, tuple[str, ...]]:
 
 
 def _read_units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
-    """Return factor → value, of the factors with a score."""
     levels: dict[str, Level | float] = {}
     for key in _factors_by_ask(item):
         if (judgment := judgments.get(key)) is not None and is_good(judgment):
