@@ -63,9 +63,7 @@ def parse_document(text: str, path: Path, sections: str = SECTIONS) -> Document:
         raise _unreadable_error(path, 1, f"the file is empty; write {sections}")
     if not isinstance(root, Mapping):
         raise _unreadable_error(
-            path,
-            root.line,
-            f"the file is not a mapping; write {sections} at its left margin",
+            path, root.line, f"the file is not a mapping; write {sections} at its left margin"
         )
     builder = _DataBuilder(path)
     data = builder.build_mapping(root, ())

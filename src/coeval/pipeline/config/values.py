@@ -80,9 +80,7 @@ def _require_distinct(values: list[str]) -> list[str]:
 AttributeValues: TypeAlias = Annotated[
     list[
         Annotated[
-            str,
-            BeforeValidator(_stringify_value),
-            WithJsonSchema({"type": ["string", "number", "boolean"]}),
+            str, BeforeValidator(_stringify_value), WithJsonSchema({"type": ["string", "number", "boolean"]})
         ]
     ],
     Field(json_schema_extra={"minItems": 1, "uniqueItems": True}),

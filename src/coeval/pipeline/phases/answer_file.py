@@ -146,10 +146,7 @@ def _encode_record(item: AnsweredItem, student: str, answer: str) -> bytes:
 
 
 def read_answer_files(
-    config: Config,
-    folder: RunDir,
-    items_in: Iterable[Path],
-    instead: Mapping[Path, list[bytes]] = NO_LINES,
+    config: Config, folder: RunDir, items_in: Iterable[Path], instead: Mapping[Path, list[bytes]] = NO_LINES
 ) -> list[AnswerFile]:
     """Read the tables of answers for the items in these files; ``instead`` as in `RecordFiles.lines`."""
     answered = {task.name: task for task in config.tasks if config.students_with_answers(task)}

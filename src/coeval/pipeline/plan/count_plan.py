@@ -76,11 +76,7 @@ def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
 
 # --- Records of another configuration
 
-NOUN = {
-    "data_generation": "datapoints",
-    "response_collection": "responses",
-    "evaluation": "evaluations",
-}
+NOUN = {"data_generation": "datapoints", "response_collection": "responses", "evaluation": "evaluations"}
 # Lines of a screen; the reasons after that repeat the same few keys.
 _SHOWN = 20
 

@@ -162,11 +162,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
 
 
 def _build_setup_bounds(
-    config: Config,
-    task: TaskConfig,
-    blueprint: Blueprint,
-    recorded: RunIndex,
-    documents: CutDocuments | None,
+    config: Config, task: TaskConfig, blueprint: Blueprint, recorded: RunIndex, documents: CutDocuments | None
 ) -> tuple[TaskSetup, TaskSetup]:
     """Build the setups of an unsettled task with the smallest and the largest rubric that teachers may
     propose."""

@@ -162,10 +162,7 @@ def find_current_rows(
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
 """The phases that overlap; 1–2 come before them."""
-FED_BY: Mapping[str, str] = {
-    "response_collection": "data_generation",
-    "evaluation": "response_collection",
-}
+FED_BY: Mapping[str, str] = {"response_collection": "data_generation", "evaluation": "response_collection"}
 """Phase → the one whose records its own are made from, while they overlap."""
 
 

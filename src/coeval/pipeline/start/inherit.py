@@ -19,12 +19,7 @@ from coeval.core.regular_files import open_file
 from coeval.core.text import pluralize
 from coeval.pipeline.config.draft import find_resume_folder, locate_item_files
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.store.jsonl import (
-    read_json,
-    read_whole_lines,
-    replace_file,
-    write_json_atomic,
-)
+from coeval.store.jsonl import read_json, read_whole_lines, replace_file, write_json_atomic
 from coeval.store.legacy import convert_run, is_legacy
 from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_file_kind
 from coeval.tables.harvest import inherit_origins
