@@ -25,7 +25,7 @@ from coeval.pipeline.plan.preview import Forecast, Preview, build_forecast
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.inherit import list_inherited_phases
+from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.reports.content import (
@@ -82,7 +82,7 @@ def _identifier(model: ModelConfig) -> str | None:
 
 def _answered(config: Config) -> list[str]:
     """The students whom nobody asks."""
-    return list(dict.fromkeys(name for task in config.tasks for name in config.students_with_answers(task)))
+    return list(dict.fromkeys(name for task in config.tasks for name in config.answered_students(task)))
 
 
 def _judged(setup: TaskSetup) -> str:
@@ -191,7 +191,7 @@ def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
     """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
     mode = options.mode(config, phase)
     takes_over = config.experiment.resume_from is not None and not options.continue_run
-    return "taken over" if mode == "New" and takes_over and phase in list_inherited_phases(config) else mode
+    return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
 
 
 class DescribedExperiment(NamedTuple):

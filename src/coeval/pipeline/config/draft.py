@@ -46,17 +46,17 @@ class Draft:
                 return default
         return value
 
-    def entry_indices(self, section: str) -> list[int]:
+    def indices(self, section: str) -> list[int]:
         """Return the indices of a section's entries that are mappings."""
         items = self.data.get(section)
         return (
             [i for i, item in enumerate(items) if isinstance(item, dict)] if isinstance(items, list) else []
         )
 
-    def names_by_index(self, section: str) -> dict[int, str]:
+    def names(self, section: str) -> dict[int, str]:
         """Return index → name of a section's entries with a usable name."""
         if section not in self._names:
-            names = {i: self.get(section, i, "name") for i in self.entry_indices(section)}
+            names = {i: self.get(section, i, "name") for i in self.indices(section)}
             self._names[section] = {i: name for i, name in names.items() if isinstance(name, str)}
         return self._names[section]
 
@@ -67,7 +67,7 @@ class Draft:
 
     def model_and_variant_names(self) -> list[str]:
         """Return the names of models, and of the students that their variants are."""
-        models = self.names_by_index("models")
+        models = self.names("models")
         variants = [
             variant_name(name, variant) for i, name in models.items() for variant in self.variants_by_name(i)
         ]
@@ -76,7 +76,7 @@ class Draft:
     def has_all_names(self, section: str) -> bool:
         """Check that every entry of a section has a usable name, so that an unknown name is truly unknown."""
         items = self.data.get(section)
-        return isinstance(items, list) and len(self.names_by_index(section)) == len(items) > 0
+        return isinstance(items, list) and len(self.names(section)) == len(items) > 0
 
 
 def list_checks(draft: Draft, index: int) -> Iterator[tuple[str, dict[str, Any]]]:

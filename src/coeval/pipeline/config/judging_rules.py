@@ -59,9 +59,7 @@ def _check_declared_checks(draft: Draft, index: int) -> Iterator[Finding]:
 
 def _explain_never_scored(draft: Draft, index: int, check: RubricCheck) -> str:
     """Say why a check can score no answer, as far as the file shows; empty if it may score some."""
-    roles = {
-        role for model in draft.entry_indices("models") for role in draft.raw("models", model, "roles") or ()
-    }
+    roles = {role for model in draft.indices("models") for role in draft.raw("models", model, "roles") or ()}
     if isinstance(check, LatencyCheck | CostCheck) and "student" not in roles:
         return "no student is asked, and answers that exist have neither time nor cost; take the check out"
     items = draft.get("tasks", index, "items")
@@ -104,13 +102,13 @@ def check_pairwise(draft: Draft, index: int) -> Iterator[Finding]:
 def _list_students(draft: Draft, index: int) -> list[str]:
     """Name the students of a task: models or their variants, and those with existing answers."""
     students = []
-    for entry_index, name in draft.names_by_index("models").items():
+    for entry_index, name in draft.names("models").items():
         if "student" in draft.get("models", entry_index, "roles", default=[]):
             students += [variant_name(name, variant) for variant in draft.variants_by_name(entry_index)] or [
                 name
             ]
-    for entry_index, name in draft.names_by_index("students").items():
+    for entry_index, name in draft.names("students").items():
         tasks = draft.get("students", entry_index, "tasks")
-        if tasks is None or draft.names_by_index("tasks").get(index) in tasks:
+        if tasks is None or draft.names("tasks").get(index) in tasks:
             students.append(name)
     return [*students, *(draft.raw("tasks", index, "items", "responses") or ())]

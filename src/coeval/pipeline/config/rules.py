@@ -164,14 +164,12 @@ def _walk_texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
 
 def check_items(draft: Draft) -> Iterator[Finding]:
     """Check tasks whose items are supplied: reserved names, conditions, ``all``, documents (V-32, V-42)."""
-    tables = [
-        index for index in draft.entry_indices("tasks") if draft.raw("tasks", index, "items") is not None
-    ]
-    for index, name in draft.names_by_index("models").items() if tables else ():
+    tables = [index for index in draft.indices("tasks") if draft.raw("tasks", index, "items") is not None]
+    for index, name in draft.names("models").items() if tables else ():
         if name == OWN_ITEMS:
             message = f"'{name}' stands for the teacher of a task with items; choose another name"
             yield Finding(("models", index, "name"), "V-32", message)
-    for index in draft.entry_indices("tasks"):
+    for index in draft.indices("tasks"):
         supplied = index in tables or draft.get("tasks", index, "category") == BENCHMARK
         if supplied and draft.raw("tasks", index, "documents") is not None:
             message = "are for items that teachers write; remove them, or `items` and `category: benchmark`"
@@ -211,7 +209,7 @@ def check_tasks(draft: Draft) -> Iterator[Finding]:
     """Check each task: labels, sample sizes, templates, seeds, rubric, pairwise judging."""
     teachers = Teachers(draft)
     models = dict.fromkeys(draft.model_and_variant_names()) if draft.has_all_names("models") else None
-    for index in draft.entry_indices("tasks"):
+    for index in draft.indices("tasks"):
         yield from _check_label_attributes(draft, index, teachers)
         if not _is_supplied(draft, index, teachers):
             yield from _check_sample_sizes(draft, index)
@@ -381,7 +379,7 @@ _AT_BASE_URL = (
 
 def _check_interfaces(draft: Draft) -> Iterator[Finding]:
     """Check interfaces, and what a benchmark or a host without batches cannot do (V-05, V-06, V-13)."""
-    for index in draft.entry_indices("models"):
+    for index in draft.indices("models"):
         interface = draft.get("models", index, "interface")
         if interface is None:
             continue
@@ -432,7 +430,7 @@ def _check_resume_from(draft: Draft) -> Iterator[Finding]:
             yield Finding(path, "V-10", message)
     if source is not None or not draft.is_sound("experiment", "resume_from"):
         return
-    for index in draft.entry_indices("tasks"):
+    for index in draft.indices("tasks"):
         if draft.get("tasks", index, "rubric") == "extend":
             message = "extends the rubric of an earlier run; set experiment.resume_from, or use auto"
             yield Finding(("tasks", index, "rubric"), "V-09", message)
@@ -456,7 +454,7 @@ def _check_batch(draft: Draft) -> Iterator[Finding]:
 
 def _check_parameters(draft: Draft) -> Iterator[Finding]:
     """Check the parameters of each model, with those of its roles and variants (V-21, V-26, V-34)."""
-    for index in draft.entry_indices("models"):
+    for index in draft.indices("models"):
         model: KeyPath = ("models", index)
         interface = draft.get(*model, "interface", default="")
         common = _mapping_or_empty(draft.raw(*model, "parameters"))
@@ -492,7 +490,7 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
 def _check_variants(draft: Draft) -> Iterator[Finding]:
     """Check that only students have variants and samples, and check variants' templates (V-05, V-22,
     V-35)."""
-    for index in draft.entry_indices("models"):
+    for index in draft.indices("models"):
         variants, roles = draft.variants_by_name(index), draft.get("models", index, "roles")
         for key, what in (("variants", "prompts"), ("samples", "answers")):
             if draft.raw("models", index, key, default=1) not in (1, {}) and "student" not in (

@@ -152,11 +152,6 @@ class Supply:
                 f"{ITEM_FORM}."
             )
 
-    @property
-    def replaces_items(self) -> bool:
-        """Check whether items of the run will be replaced by those of a table."""
-        return any(file.origin is not None and file.path.exists() for file in self.files)
-
     def describe_changed_tables(self) -> dict[str, str]:
         """Describe by task the tables that have changed since items or answers were read from them."""
         changed = {

@@ -29,7 +29,7 @@ from coeval.pipeline.start.inherit import (
     find_item_source_run,
     find_source_run,
     foresee_cleared_folder,
-    list_inherited_phases,
+    inherited_phases,
 )
 from coeval.store.rundir import RunDir
 from coeval.tables.documents import CutDocuments
@@ -207,7 +207,7 @@ def _read_records(
         if source is not None:
             recorded.read(
                 _InheritedFolder(source.path, folder),
-                list_inherited_phases(config),
+                inherited_phases(config),
                 supplied=supply.rewritten,
             )
         recorded.read(foresee_cleared_folder(config, folder), FLOWING, supplied=supply.rewritten)
@@ -236,7 +236,7 @@ class _FutureBlueprint(Blueprint):
         left = foresee_cleared_folder(config, folder) if options.overwrite else folder
         super().__init__(config, left, follow_file=options.continue_run, inherited=source)
         self._source = source
-        self._taken = frozenset(list_inherited_phases(config)) if source is not None else frozenset()
+        self._taken = frozenset(inherited_phases(config)) if source is not None else frozenset()
         self._extended = {task.name for task in config.tasks if task.rubric == "extend"}
 
     def artifact_path(self, task: str, kind: Kind) -> Path:

@@ -308,7 +308,7 @@ class Plan:
             ]
         return recorded
 
-    def includes_record(self, phase: Phase, key: str, *models: str) -> bool:
+    def includes(self, phase: Phase, key: str, *models: str) -> bool:
         """Check whether names and modes leave the record ``key``, in which ``models`` take part, to this
         run."""
         return not self.selective or (self.includes_any(*models) and not self._grain[phase].keeps(key))
@@ -339,7 +339,7 @@ class Plan:
             yield ComputedStatuses(CHECK, CHECK_RECIPE, setup.check_hashes, redo=redo)
 
     def find_statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
-        """Return the statuses of what ``part`` makes in a phase of a task; `includes_record` is a separate
+        """Return the statuses of what ``part`` makes in a phase of a task; `includes` is a separate
         question."""
         key = (phase, setup.task.name, part.name)
         statuses = self._statuses.get(key)

@@ -108,7 +108,7 @@ class PlanWalk:
 
     def __init__(self, plan: Plan, setup: TaskSetup, *, yield_each: bool = False) -> None:
         self._plan = plan
-        self._recorded, self._includes_record = plan.recorded, plan.includes_record
+        self._recorded, self._includes = plan.recorded, plan.includes
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._computed = [_RuleColumn(s.name, SEPARATOR + s.name, s) for s in plan.list_rule_statuses(setup)]
         self._gathers = not yield_each and not plan.selective
@@ -175,7 +175,7 @@ class PlanWalk:
         if entry is not None and self._passages and not self._has_current_passages(row):
             entry = self._outdated.setdefault(entry, msgspec.structs.replace(entry, fresh=False))
         status = UP_TO_DATE if slot.teacher is None else self._teachers[teacher].statuses[entry]
-        owed = status.owed and self._includes_record("data_generation", slot.id, teacher)
+        owed = status.owed and self._includes("data_generation", slot.id, teacher)
         good = (entry is not None and entry.good) or slot.id in self._recorded.assumed
         if not owed and not good:
             return  # left as it is, or another model's work: nothing follows from it
@@ -244,12 +244,10 @@ class PlanWalk:
             ):
                 held = None
             if student.name in self._answered_students and (held is None or not held.good):
-                self.unanswered[student.name] += self._includes_record("response_collection", key, *names)
+                self.unanswered[student.name] += self._includes("response_collection", key, *names)
                 continue  # nobody is asked for it
             status = student.statuses[held]
-            owed = status.owed and (
-                not plan.selective or self._includes_record("response_collection", key, *names)
-            )
+            owed = status.owed and (not plan.selective or self._includes("response_collection", key, *names))
             good = entry is not None and entry.good
             if not owed and not good:
                 continue
@@ -311,7 +309,7 @@ class PlanWalk:
             elif waits and group is not None and self._gathers:
                 group.fresh_pairs[at] += 1
             else:
-                owed = status.owed and self._includes_record("evaluation", key, teacher, *pair, judge.name)
+                owed = status.owed and self._includes("evaluation", key, teacher, *pair, judge.name)
                 if owed or (entry is not None and entry.good):
                     yield Node(
                         "evaluation", key, teacher, judge.name, judge.part, status, owed, int(owed), waits
@@ -344,9 +342,7 @@ class PlanWalk:
                     group.verdicts[index] += 1
                 continue
             key = response + suffix
-            owed = status.owed and (
-                not plan.selective or self._includes_record("evaluation", key, *names, name)
-            )
+            owed = status.owed and (not plan.selective or self._includes("evaluation", key, *names, name))
             if owed or (entry is not None and entry.good):
                 calls = (len(status.factors) if self._per_factor else 1) if owed else 0
                 yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, 1, entry)
@@ -357,7 +353,7 @@ class PlanWalk:
             if recorded is not None and (stale or is_outdated("evaluation", key)):
                 entry = None
             status = computed[entry]
-            if status.owed and (not plan.selective or self._includes_record("evaluation", key, *names, name)):
+            if status.owed and (not plan.selective or self._includes("evaluation", key, *names, name)):
                 yield Node("evaluation", key, teacher, name, None, status, True, 0, waits, 1, entry)
             elif group is not None and recorded is not None:
                 group.computed[index] += 1
@@ -378,9 +374,6 @@ class PlanWalk:
             if response[len(item) :] in (self._students[at].suffix for at in (column.first, column.second)):
                 yield item + column.suffix
 
-    def _count_calls(self, status: RecordStatus) -> int:
-        return len(status.factors) if self._per_factor else 1
-
     # --- groups of equal records -----------------------------------------------------------------------
 
     @property
@@ -396,19 +389,17 @@ class PlanWalk:
     def _group_nodes(self) -> Iterator[Node]:
         for teacher, counts in self._groups.items():
             answers = counts.whole * len(self._students)
-            yield self._make_group_node(
-                "data_generation", teacher, None, UP_TO_DATE, counts.items + counts.whole
-            )
+            yield self._make_group("data_generation", teacher, None, UP_TO_DATE, counts.items + counts.whole)
             for student, count in zip(self._students, counts.answers, strict=True):
-                yield self._make_group_node(
+                yield self._make_group(
                     "response_collection", teacher, student, UP_TO_DATE, count + counts.whole
                 )
             pairs = Counter(column.judge for column in self._comparisons)
             for at, (judge, count) in enumerate(zip(self._judges, counts.verdicts, strict=True)):
                 whole = counts.whole * pairs[at] if self._comparisons else answers
-                yield self._make_group_node("evaluation", teacher, judge, UP_TO_DATE, count + whole)
+                yield self._make_group("evaluation", teacher, judge, UP_TO_DATE, count + whole)
             for computed, count in zip(self._computed, counts.computed, strict=True):
-                yield self._make_group_node("evaluation", teacher, computed, UP_TO_DATE, count + answers)
+                yield self._make_group("evaluation", teacher, computed, UP_TO_DATE, count + answers)
             yield from self._group_regenerated_nodes(teacher, counts)
 
     def _group_regenerated_nodes(self, teacher: str, counts: _GroupCounts) -> Iterator[Node]:
@@ -417,19 +408,17 @@ class PlanWalk:
         items, answers = counts.fresh_items, counts.fresh_answers
         self.unanswered.update(dict.fromkeys(self._answered_students, items))
         for student in self._called_students:
-            yield self._make_group_node(
-                "response_collection", teacher, student, student.statuses[None], items
-            )
+            yield self._make_group("response_collection", teacher, student, student.statuses[None], items)
         answers += items * len(self._called_students)
         called = {student.name for student in self._called_students}
         pairs = Counter(column.judge for column in self._comparisons if called.issuperset(column.pair))
         for at, judge in enumerate(self._judges):
             made = items * pairs[at] + counts.fresh_pairs[at] if self._comparisons else answers
-            yield self._make_group_node("evaluation", teacher, judge, judge.statuses[None], made)
+            yield self._make_group("evaluation", teacher, judge, judge.statuses[None], made)
         for computed in self._computed:
-            yield self._make_group_node("evaluation", teacher, computed, computed.statuses[None], answers)
+            yield self._make_group("evaluation", teacher, computed, computed.statuses[None], answers)
 
-    def _make_group_node(
+    def _make_group(
         self,
         phase: Phase,
         teacher: str,
@@ -442,13 +431,14 @@ class PlanWalk:
         if isinstance(maker, _ModelColumn):
             part = maker.part
             if status.owed:
-                calls = self._count_calls(status) if phase == "evaluation" else 1
+                per_factor = phase == "evaluation" and self._per_factor
+                calls = len(status.factors) if per_factor else 1
         return Node(phase, "", teacher, name, part, status, status.owed, calls, status.owed, records)
 
     def _note_spared(self, response: str, names: tuple[str, str], student: _ModelColumn) -> None:
         """Note which followers need not be made if a lost item or answer comes again unchanged."""
         entry = self._recorded.responses.get(response)
-        left = self._includes_record("response_collection", response, *names)
+        left = self._includes("response_collection", response, *names)
         if entry is not None and entry.good:
             if left and student.statuses[entry].owed:
                 return  # it is made again for another reason, and judged again

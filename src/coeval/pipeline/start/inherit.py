@@ -145,7 +145,7 @@ def find_source_run(config: Config) -> RunDir | None:
     return RunDir(find_resume_folder(experiment.storage_folder, experiment.resume_from))
 
 
-def list_inherited_phases(config: Config) -> list[Phase]:
+def inherited_phases(config: Config) -> list[Phase]:
     """List the phases to inherit: 1–2 unless they are explicitly New, 3–5 if their mode builds on existing
     records."""
     declared = config.experiment.phases
@@ -163,7 +163,7 @@ class CopyResult(NamedTuple):
 
 def find_item_source_run(config: Config) -> RunDir | None:
     """Return the run whose items are inherited; None if none are."""
-    return find_source_run(config) if "data_generation" in list_inherited_phases(config) else None
+    return find_source_run(config) if "data_generation" in inherited_phases(config) else None
 
 
 def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult:
@@ -173,7 +173,7 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
     """
     if source.path.resolve() == target.path.resolve():
         raise UsageError(f"resume_from names the run itself ({target.path}); use {CONTINUE} instead")
-    phases = list_inherited_phases(config)
+    phases = inherited_phases(config)
     extended = {source.rubric(task.name).name for task in config.tasks if task.rubric == "extend"}
     if is_legacy(source.path):
         converted = convert_run(source.path, target.path, phases)
@@ -244,7 +244,7 @@ def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
     answers = (
         folder.responses(task.name, student)
         for task in config.tasks
-        for student in config.students_with_answers(task)
+        for student in config.answered_students(task)
     )
     return {*locate_item_files(config, folder), *answers}
 

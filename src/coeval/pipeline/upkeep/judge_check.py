@@ -88,7 +88,8 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
     folder, continues = _choose_folder(source, home or source.path.resolve().parent, request)
-    items = _draw_items({place.item for place in anchor}, request.items)
+    # the same items at every check: those whose ids hash lowest
+    items = set(sorted({key.item for key in anchor}, key=digest)[: request.items])
     scores = {place: value for place, value in anchor.items() if place.item in items}
     checked = _configure_judge_alone(
         config, judge, source, folder, {place.task for place in scores}, request.budget_usd
@@ -127,11 +128,6 @@ def _average_labels(source: RunDir) -> dict[ScoreKey, float]:
             place = ScoreKey(label.task_id, label.datapoint_id, label.response_id, label.factor)
             values_by_place.setdefault(place, []).append(label.value)
     return {place: sum(values) / len(values) for place, values in values_by_place.items()}
-
-
-def _draw_items(items: Collection[str], most: int | None) -> set[str]:
-    """Return the same items at every check: those whose ids hash lowest."""
-    return set(sorted(items, key=digest)[:most])
 
 
 def _choose_folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:

@@ -380,7 +380,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
     if not isinstance(config, str):
         sources = locate_item_files(config, folder)
         answered = [
-            (task.name, student) for task in config.tasks for student in config.students_with_answers(task)
+            (task.name, student) for task in config.tasks for student in config.answered_students(task)
         ]
     examiner = Examiner(dict(read_rubric_factors(folder)), answered)
     for path, source in sources.items():
