@@ -192,10 +192,7 @@ def _describe_missing_proposals(task: str, unheard: Sequence[ProposalWork]) -> I
 
 
 def _read_plan(
-    run: RunSession,
-    options: RunOptions,
-    setups: Sequence[TaskSetup],
-    regenerated_ids: Set[str] = frozenset(),
+    run: RunSession, options: RunOptions, setups: Sequence[TaskSetup], regenerated_ids: Set[str] = frozenset()
 ) -> Plan:
     return build_plan(run.config, options, setups, RunIndex().read(run.folder), regenerated_ids)
 

@@ -206,9 +206,7 @@ def _read_records(
     else:
         if source is not None:
             recorded.read(
-                _InheritedFolder(source.path, folder),
-                inherited_phases(config),
-                supplied=supply.rewritten,
+                _InheritedFolder(source.path, folder), inherited_phases(config), supplied=supply.rewritten
             )
         recorded.read(foresee_cleared_folder(config, folder), FLOWING, supplied=supply.rewritten)
     for task, teacher in supply.absent.values():
