@@ -240,9 +240,8 @@ async def _run_round(
             continue
         if not flow.builds_on_records or (regenerated_ids is None and done.work.at_once):
             continue  # nothing was to follow from it
-        replaces = regenerated_ids is not None and flow.is_replacement(
-            done.work, done.record, regenerated_ids
-        )
+        work, record = done.work, done.record
+        replaces = regenerated_ids is not None and flow.is_replacement(work, record, regenerated_ids)
         if not (replaces and run.options.phase_barriers):  # behind a barrier, it is counted again
             for spared in flow.list_spared(done.work, done.record):
                 run.board.count_as_recorded(spared.phase, spared.records, spared.calls)

@@ -250,9 +250,8 @@ class RunFlow:
         if "evaluation" in self._phases:
             owed_answers = [node for node in nodes if node.phase == "response_collection" and node.owed]
             # those that wait for their item may stand once it has come again; later samples are not compared
-            answers = {
-                node.key for node in owed_answers if not node.waits and not (node.maker and node.maker.sample)
-            }
+            makers = ((node.key, node.maker) for node in owed_answers if not node.waits)
+            answers = {key for key, maker in makers if maker is None or not maker.sample}
             self._meetings[item].awaited |= answers - self.missed_keys
         return nodes
 

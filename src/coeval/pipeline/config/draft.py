@@ -49,9 +49,9 @@ class Draft:
     def indices(self, section: str) -> list[int]:
         """Return the indices of a section's entries that are mappings."""
         items = self.data.get(section)
-        return (
-            [i for i, item in enumerate(items) if isinstance(item, dict)] if isinstance(items, list) else []
-        )
+        return [
+            i for i, item in enumerate(items if isinstance(items, list) else ()) if isinstance(item, dict)
+        ]
 
     def names(self, section: str) -> dict[int, str]:
         """Return index → name of a section's entries with a usable name."""
@@ -68,9 +68,7 @@ class Draft:
     def model_and_variant_names(self) -> list[str]:
         """Return the names of models, and of the students that their variants are."""
         models = self.names("models")
-        variants = [
-            variant_name(name, variant) for i, name in models.items() for variant in self.variants_by_name(i)
-        ]
+        variants = [variant_name(name, own) for i, name in models.items() for own in self.variants_by_name(i)]
         return [*models.values(), *variants]
 
     def has_all_names(self, section: str) -> bool:

@@ -104,9 +104,7 @@ def _list_students(draft: Draft, index: int) -> list[str]:
     students = []
     for entry_index, name in draft.names("models").items():
         if "student" in draft.get("models", entry_index, "roles", default=[]):
-            students += [variant_name(name, variant) for variant in draft.variants_by_name(entry_index)] or [
-                name
-            ]
+            students += [variant_name(name, own) for own in draft.variants_by_name(entry_index)] or [name]
     for entry_index, name in draft.names("students").items():
         tasks = draft.get("students", entry_index, "tasks")
         if tasks is None or draft.names("tasks").get(index) in tasks:

@@ -205,9 +205,7 @@ def _fill_output_descriptions(data: dict[str, Any]) -> None:
         if not isinstance(labels, list) or not isinstance(declared, dict):
             continue
         values = [declared.get(label) if isinstance(label, str) else None for label in labels]
-        reported = [
-            ", ".join(map(format_value, words)) for words in values if isinstance(words, list) and words
-        ]
+        reported = [", ".join(map(format_value, own)) for own in values if isinstance(own, list) and own]
         if labels and len(reported) == len(labels):
             described = [f"{label}, one of: {words}" for label, words in zip(labels, reported, strict=True)]
             task["output_description"] = (
@@ -220,9 +218,7 @@ def _expand_home(document: Document) -> None:
     experiment, tasks = document.data.get("experiment"), keep_mappings(document.data.get("tasks"))
     sections = [(experiment, "storage_folder"), (experiment, "resume_from"), (experiment, "store")]
     sections += [(task.get("items"), "path") for task in tasks]
-    sections += [
-        (student.get("responses"), "path") for student in keep_mappings(document.data.get("students"))
-    ]
+    sections += [(own.get("responses"), "path") for own in keep_mappings(document.data.get("students"))]
     for section, key in sections:
         if (
             isinstance(section, dict)

@@ -331,9 +331,8 @@ def _varies_by_request(draft: Draft, index: int, one_of: Collection[str], teache
     if "rubric" in one_of:
         return isinstance(draft.get("tasks", index, "rubric"), str)
     if "target_attributes" in one_of:
-        return bool(draft.get("tasks", index, "target_attributes")) and not _is_supplied(
-            draft, index, teachers
-        )
+        declared = draft.get("tasks", index, "target_attributes")
+        return bool(declared) and not _is_supplied(draft, index, teachers)
     return True
 
 

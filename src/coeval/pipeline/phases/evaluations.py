@@ -246,7 +246,7 @@ class EvaluationWork(ModelWork[Evaluation]):
     def _list_kept_fields(self, earlier: Evaluation | None) -> Iterator[dict[str, Any]]:
         """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
         field_groups = (
-            (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else (None,) * 3
+            (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else [None] * 3
         )
         for fields in field_groups:
             yield {f: what for f, what in (fields or {}).items() if f not in self.factors}

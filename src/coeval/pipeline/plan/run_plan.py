@@ -109,9 +109,7 @@ class EvaluationStatuses(RecordStatuses):
         owed = tuple(factor for factor in criteria if factor not in scored or (redo and factor in old))
         task, judge = self._setup.task.name, self._part.name
         noted = [] if self._accepts_changed else old
-        changed = tuple(
-            ChangedRecords("evaluation", task, judge, "recipe", factor=factor) for factor in noted
-        )
+        changed = tuple(ChangedRecords("evaluation", task, judge, "recipe", factor=name) for name in noted)
         return RecordStatus(bool(owed), changed, owed)
 
 
@@ -152,9 +150,7 @@ def find_current_rows(
     for entries, is_current in columns:
         kinds = set(entries.values())
         if outdated_entries := {entry for entry in kinds if not is_current(entry)}:
-            current_rows.difference_update(
-                [row for row, entry in entries.items() if entry in outdated_entries]
-            )
+            current_rows -= {row for row, entry in entries.items() if entry in outdated_entries}
         if not is_current(None):
             current_rows.intersection_update(entries)
     return current_rows
@@ -303,9 +299,8 @@ class Plan:
         recorded = [t for task, t in self.recorded.items_by_teacher if task == setup.task.name]
         grain = self._grain["data_generation"]
         if setup.teachers or setup.sources:
-            return [
-                t for t in recorded if grain.keeps(item_prefix(setup.task.name, t)) and t not in setup.sources
-            ]
+            task = setup.task.name
+            return [t for t in recorded if grain.keeps(item_prefix(task, t)) and t not in setup.sources]
         return recorded
 
     def includes(self, phase: Phase, key: str, *models: str) -> bool:

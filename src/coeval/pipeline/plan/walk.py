@@ -130,9 +130,8 @@ class PlanWalk:
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
         self._students = makers("response_collection", setup.students)
-        self._called_students = [
-            student for student in self._students if student.name not in setup.answered_students
-        ]
+        answered = setup.answered_students
+        self._called_students = [student for student in self._students if student.name not in answered]
         self._judges = makers("evaluation", setup.judges)
         self._scoring = self._judges if setup.pairs is None else []
         self._comparisons = list(self._list_pair_columns(setup.pairs)) if setup.pairs is not None else []

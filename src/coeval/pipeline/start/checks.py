@@ -156,9 +156,7 @@ def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     A folder without artifacts of phases in mode New is free, and so is one whose only items are supplied.
     """
     if draft.has_all_names("models"):
-        tables = [
-            draft.get("tasks", index, "items", "responses", default={}) for index in draft.indices("tasks")
-        ]
+        tables = [draft.get("tasks", i, "items", "responses", default={}) for i in draft.indices("tasks")]
         answered = [*draft.names("students").values(), *(name for table in tables for name in table)]
         yield from _check_only_models([*draft.model_and_variant_names(), *answered], start.only_models)
     storage, identifier = draft.get("experiment", "storage_folder"), draft.get("experiment", "id")

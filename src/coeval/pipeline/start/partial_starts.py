@@ -226,9 +226,8 @@ def _summarise(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary
     summary = running.summary
     summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped
     for phase in PHASES[:2]:
-        summary.phases[phase].set_from_count(
-            running.board.phases[phase], sum(work.phase == phase for work in works)
-        )
+        planned = sum(work.phase == phase for work in works)
+        summary.phases[phase].set_from_count(running.board.phases[phase], planned)
     return summary
 
 

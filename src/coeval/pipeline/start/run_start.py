@@ -104,9 +104,8 @@ async def start_run(
         if config.experiment.estimate_cost:
             from coeval.pipeline.plan.estimate.live_samples import write_start_estimate
 
-            await write_start_estimate(
-                config, preview, session, prices, phase_barriers=options.phase_barriers
-            )
+            barriers = options.phase_barriers
+            await write_start_estimate(config, preview, session, prices, phase_barriers=barriers)
         _record_look(config, options, preview, watcher)
         supply.write_items(folder)
         meta = _prepare_folder(config, options, folder, watcher)

@@ -25,7 +25,7 @@ from coeval.core.foreign import make_decoder
 from coeval.core.text import digest, join_names
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import describe_user_code
-from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
+from coeval.pipeline.config.schema import PHASES, Config, Experiment, ModelConfig, Phase
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import read_whole_lines, write_bytes_atomic
 from coeval.store.record_index import index_good_records
@@ -151,9 +151,7 @@ def _configure_judge_alone(
 ) -> Config:
     """Copy the anchor's configuration with these tasks and this judge alone; phases before judging are
     kept."""
-    keep = dict.fromkeys(
-        ("attribute_mapping", "rubric_mapping", "data_generation", "response_collection"), "Keep"
-    )
+    keep: dict[Phase, str] = dict.fromkeys(PHASES[:-1], "Keep")
     experiment = {
         "id": folder.path.name,
         "storage_folder": str(folder.path.parent),

@@ -160,9 +160,8 @@ class Examiner:
                 return self._find_missing_answer(task, item, record.student_model_id, record.sample)
             case Preference(task_id=task, datapoint_id=item):
                 names = (record.first_model_id, record.second_model_id)
-                return next(
-                    filter(None, (self._find_missing_answer(task, item, name) for name in names)), None
-                )
+                missing = (self._find_missing_answer(task, item, name) for name in names)
+                return next(filter(None, missing), None)
         return None
 
     def _find_missing_answer(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
@@ -352,9 +351,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
     report, sources, answered = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
     if not isinstance(config, str):
         sources = locate_item_files(config, folder)
-        answered = [
-            (task.name, student) for task in config.tasks for student in config.answered_students(task)
-        ]
+        answered = [(task.name, name) for task in config.tasks for name in config.answered_students(task)]
     examiner = Examiner(dict(read_rubric_factors(folder)), answered)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
@@ -377,9 +374,8 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
 
 def _list_record_files(folder: RunDir, phase: Phase) -> list[Path]:
     if phase in PHASES[2:]:
-        return [
-            path for kind in RECORD_FILES if phase_of_file_kind(kind) == phase for path in folder.files(kind)
-        ]
+        kinds = (kind for kind in RECORD_FILES if phase_of_file_kind(kind) == phase)
+        return [path for kind in kinds for path in folder.files(kind)]
     proposals = folder.folder(phase) / PROPOSALS
     return [proposals] if proposals.exists() else []
 

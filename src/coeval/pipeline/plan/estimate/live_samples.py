@@ -238,9 +238,7 @@ class _LiveSamples:
     def _count_samples_for(self, phase: Phase, name: str) -> int:
         """Return how many samples a model has for a phase: as many as for each of its later roles, but at
         least one, since answers need an item and judgments an answer."""
-        later = sum(
-            self._has_work_in(later_phase, name) for later_phase in FLOWING[FLOWING.index(phase) + 1 :]
-        )
+        later = sum(self._has_work_in(other, name) for other in FLOWING[FLOWING.index(phase) + 1 :])
         return min(self._remaining[name], max(1, self._remaining[name] // (1 + later)))
 
     def _has_work_in(self, phase: Phase, name: str) -> bool:

@@ -172,9 +172,8 @@ class _TaskShapes:
     def list_shapes(self) -> Iterator[CallShape]:
         """Yield the calls of a task: proposals, items, answers, judgments."""
         setup, task = self.setup, self.setup.task
-        proposals = [
-            (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.list_owed_proposals(task, kind)
-        ]
+        blueprint = self.preview.blueprint
+        proposals = [(kind, own) for kind in KINDS for own, _ in blueprint.list_owed_proposals(task, kind)]
         for kind, teacher in proposals:
             requested = self.requested_in(PHASE_OF[kind], teacher)._replace(role="proposing teacher")
             size = _measure_prompts(teacher, [teacher.prompt({})])
@@ -257,9 +256,8 @@ class _TaskShapes:
         new = expect_new_factors(proposing)
         if known_factors:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
-        return known_factors, map_spans(
-            lambda n: min(max(len(known_factors) + n, 1), len(setup.criteria)), new
-        )
+        number = len(known_factors)
+        return known_factors, map_spans(lambda n: min(max(number + n, 1), len(setup.criteria)), new)
 
     # --- the prompts, all but the texts that models are yet to write
 
