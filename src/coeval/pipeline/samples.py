@@ -203,20 +203,20 @@ class BalancedPlan:
         """
         if len(ones) == len(twos) == 1:
             return ones[0], twos[0]
-        grid = [[self._pairs[one].get(two, 0) for two in twos] for one in ones]
+        grid = [[self._pairs[first].get(second, 0) for second in twos] for first in ones]
         fewest = min(map(min, grid))
         by_row = [row.count(fewest) for row in grid]
         by_column = [column.count(fewest) for column in zip(*grid, strict=True)]
         tied = [
-            (by_row[i] + by_column[j], one, two)
-            for i, one in enumerate(ones)
-            for j, two in enumerate(twos)
+            (by_row[i] + by_column[j], first, second)
+            for i, first in enumerate(ones)
+            for j, second in enumerate(twos)
             if grid[i][j] == fewest
         ]
         scarcest = min(tied)[0]
         tied = [pair for pair in tied if pair[0] == scarcest]
-        _, one, two = tied[draws.draw_below(len(tied))]
-        return one, two
+        _, first, second = tied[draws.draw_below(len(tied))]
+        return first, second
 
     def _count_uses(self, chosen: Mapping[str, int], times: int) -> None:
         for name, value in chosen.items():

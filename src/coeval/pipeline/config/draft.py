@@ -13,7 +13,6 @@ from coeval.store.rundir import RunDir
 
 
 def keep_mappings(section: Any) -> list[dict[str, Any]]:
-    """Return those entries of a section that are mappings."""
     return [entry for entry in section if isinstance(entry, dict)] if isinstance(section, list) else []
 
 

@@ -236,7 +236,6 @@ AttributeColumns: TypeAlias = Annotated[
 
 
 def _parse_conditions(value: Any) -> Any:
-    """Parse one condition or a list of them."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 

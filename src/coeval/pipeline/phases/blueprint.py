@@ -189,6 +189,7 @@ class Blueprint:
         return None if isinstance(declared, str) else declared
 
     def _settle_part(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
+        """Write one artifact if it is missing or follows the file; return what the plan uses."""
         path, declared = self.artifact_path(task.name, kind), find_declared_part(task, kind)
         if path.exists():
             stored = _read_mapping(path)

@@ -425,6 +425,7 @@ class CheckWork:
     model = CHECK
 
     async def do(self) -> Evaluation:
+        """Compute each factor, in this process or by a worker."""
         judged = self.judged
         answer, checks = checked_answer(judged.prepared.item, judged.response), judged.setup.checks
         values: dict[str, float] = {}

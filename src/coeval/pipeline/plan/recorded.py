@@ -403,7 +403,7 @@ class RunIndex:
 
     @property
     def files(self) -> tuple[RecordFiles, ...]:
-        """What has been read of each phase."""
+        """Return what was read of each phase."""
         return self.items.files, self.responses.files, self.evaluations.files, self.pairs.files
 
     @property

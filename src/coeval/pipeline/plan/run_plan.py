@@ -97,6 +97,7 @@ class EvaluationStatuses(RecordStatuses):
     """Statuses of a judge's evaluations, which may have some of the factors and lack others."""
 
     def _find_status(self, entry: RecordEntry | None) -> RecordStatus:
+        """Compare the scored factors with the criteria of now, factor by factor."""
         criteria, redo = self._setup.criteria, self._redo
         if not isinstance(entry, EvaluationEntry) or not entry.good:
             return RecordStatus(bool(criteria), (), tuple(criteria))

@@ -358,7 +358,6 @@ class PlanWalk:
                 group.computed[index] += 1
 
     def list_answer_ids(self, item: str) -> list[str]:
-        """List the ids of the answers to an item."""
         return [item + student.suffix for student in self._students]
 
     def list_judgment_ids(self, response: str) -> list[str]:
@@ -367,7 +366,6 @@ class PlanWalk:
         return [response + suffix for suffix in suffixes]
 
     def list_pair_ids(self, response: str) -> Iterator[str]:
-        """Yield the ids of the comparisons of an answer with others."""
         item = item_part(response, 1)
         for column in self._comparisons:
             if response[len(item) :] in (self._students[at].suffix for at in (column.first, column.second)):
@@ -386,6 +384,7 @@ class PlanWalk:
         return (node for node in self._group_nodes() if node.records)
 
     def _group_nodes(self) -> Iterator[Node]:
+        """Yield the groups of records that are up to date, then those of regenerated ones."""
         for teacher, counts in self._groups.items():
             answers = counts.whole * len(self._students)
             yield self._make_group("data_generation", teacher, None, UP_TO_DATE, counts.items + counts.whole)

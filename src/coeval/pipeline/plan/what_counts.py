@@ -66,6 +66,7 @@ _EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 def _plan_task(
     config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[InheritedName]
 ) -> PlannedTask:
+    """Return which teachers, judges, factors and labels of a task count."""
     mine = frozenset(name for name in inherited if name.task == task.name)
     factors = _add_names(_read_factors(task, folder), _select_names(mine, "factor"))
     judged = None if factors is None else factors - task.checks.keys()

@@ -267,7 +267,6 @@ def _list_item_files(run: RunDir, draft: Draft) -> list[Path]:
 
 
 def _list_answer_files(run: RunDir, draft: Draft) -> set[Path]:
-    """List the files of existing answers."""
     students = set(draft.names("students").values())
     tasks = draft.names("tasks").items()
     of_tables = {i: draft.get("tasks", i, "items", "responses", default={}) for i, _ in tasks}

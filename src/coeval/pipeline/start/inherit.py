@@ -115,6 +115,7 @@ def _read_record_names(source: RunDir, phase: Phase) -> set[InheritedName]:
 
 
 def _list_names(record: _NameFields, phase: Phase) -> Iterator[tuple[NameKind, str]]:
+    """Yield the names in a record, by kind."""
     if phase == "data_generation":
         yield "teacher", record.teacher_model_id
     elif phase == "response_collection":

@@ -237,6 +237,7 @@ def _collect_parts(
     proposals_by_key: Mapping[str, Proposal],
     summary: RunSummary,
 ) -> Proposals:
+    """Collect the parts that were left to teachers, and name those without a proposal."""
     result = Proposals(summary=summary)
     for task in config.tasks:
         for kind in KINDS:

@@ -122,12 +122,12 @@ def _find_judge(config: Config, request: CheckRequest) -> ModelConfig:
 
 def _average_labels(source: RunDir) -> dict[ScoreKey, float]:
     """Average the labels of several people by answer and factor."""
-    values_by_place: dict[ScoreKey, list[float]] = {}
+    values_by_key: dict[ScoreKey, list[float]] = {}
     for label in read_labels(source.path).values():
         if label.is_given and label.value is not None:
-            place = ScoreKey(label.task_id, label.datapoint_id, label.response_id, label.factor)
-            values_by_place.setdefault(place, []).append(label.value)
-    return {place: sum(values) / len(values) for place, values in values_by_place.items()}
+            key = ScoreKey(label.task_id, label.datapoint_id, label.response_id, label.factor)
+            values_by_key.setdefault(key, []).append(label.value)
+    return {key: sum(values) / len(values) for key, values in values_by_key.items()}
 
 
 def _choose_folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
@@ -175,7 +175,6 @@ def _configure_judge_alone(
 
 
 def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
-    """Copy the lines of these items and answers."""
     read = make_decoder(_IdField)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):

@@ -287,7 +287,7 @@ class RepairOptions(NamedTuple):
 
 
 def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Repair a run: examine its files, set invalid records aside, and count what is then owed.
+    """Set invalid records of a run aside, after examining its files, and count what is then owed.
 
     Raises UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read
     or written.

@@ -190,6 +190,7 @@ class _LiveSamples:
             yield ResponseWork(asking, student, key, NOT_TRIED, setup, prepared)
 
     def _make_judgment_works(self, asking: Asking) -> Iterator[EvaluationWork | PairWork]:
+        """Make judgments of sampled answers, else of recorded ones."""
         answers = {
             setup.task.name: self._answers.get(setup.task.name)
             or list(islice(self._load_recorded_answers(setup), _FEW))

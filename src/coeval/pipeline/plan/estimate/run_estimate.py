@@ -325,7 +325,6 @@ def format_calls(span: Span) -> str:
 
 
 def format_usd_range(span: Span) -> str:
-    """Format the ends of a range of dollars."""
     return f"{dollars(span.low)} – {dollars(span.high)}"
 
 
