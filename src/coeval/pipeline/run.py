@@ -157,7 +157,7 @@ async def _settle_blueprints(start: StartedRun) -> list[TaskSetup]:
     works = list(blueprint.make_works(run.asking))
     if works:
         _show_forecast(start)
-    proposals = await run.collect_proposals(works, blueprint.path)
+    proposals = await run.collect_proposals(works, blueprint.record_path)
     setups = []
     for task in run.config.tasks:
         settled = None if run.interrupted else blueprint.settle_task(task, proposals)
@@ -230,12 +230,12 @@ async def _run_round(
     run: RunSession, flow: RunFlow, regenerated_ids: set[str] | None, missed_keys: set[str]
 ) -> None:
     """Do the work that can be done now; add the keys of records that were not made to ``missed_keys``."""
-    async for done in run.carry_out(flow.iterate_works(), flow.path, flow.follow):
+    async for done in run.carry_out(flow.iterate_works(), flow.record_path, flow.make_followers):
         if done.pending:
             continue
         if done.record is None or not done.good:
             missed_keys.add(done.work.key)
-            for phase, records in flow.cut_off(done.work).items():
+            for phase, records in flow.count_cut_off(done.work).items():
                 run.board.count_cut_off(phase, records)
             continue
         if not flow.builds_on_records or (regenerated_ids is None and done.work.at_once):

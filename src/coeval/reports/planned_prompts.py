@@ -51,7 +51,7 @@ def _drawn(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind, Mapping[s
     for teacher in setup.teachers if setup.space.target or setup.space.nuance else ():
         samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
         for n in range(1, min(task.sampling.most or 0, MOST_DRAWN) + 1):
-            sample = samples.item(n)
+            sample = samples.draw_sample(n)
             yield "target", sample.target
             yield "nuanced", sample.nuance
 
@@ -159,7 +159,7 @@ class _TaskPrompts:
         """The attributes of a teacher's first item, as a prompt shows them."""
         task = self._setup.task
         samples = Samples(self._setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher)
-        first = samples.item(1)
+        first = samples.draw_sample(1)
         values = {
             **first.values,
             "target_attributes": self._drawn("target", first.target),
@@ -179,7 +179,7 @@ class _TaskPrompts:
         slot = next(self._preview.plan.list_slots(setup), None)
         name = slot.teacher_name if slot is not None else "nobody"
         if slot is not None and (there := self._standing(slot.id)) is not None:
-            nuance = KnownNuance(setup.task, setup.space.nuance).of(there)
+            nuance = KnownNuance(setup.task, setup.space.nuance).find_nuance(there)
             return {
                 "input": there.prompt or "",
                 "reference": there.reference_response or "",

@@ -33,9 +33,9 @@ class Draft:
 
     def get(self, *path: str | int, default: Any = None) -> Any:
         """Return a value, or the default if it is absent or unusable."""
-        return self.raw(*path, default=default) if self.is_sound(*path) else default
+        return self.get_raw(*path, default=default) if self.is_sound(*path) else default
 
-    def raw(self, *path: str | int, default: Any = None) -> Any:
+    def get_raw(self, *path: str | int, default: Any = None) -> Any:
         """Return a value, usable or not, or the default if it is absent."""
         value: Any = self.data
         for part in path:
@@ -61,7 +61,7 @@ class Draft:
 
     def variants_by_name(self, index: int) -> dict[str, Any]:
         """Return a model's variants by name, as far as they can be read."""
-        variants = self.raw("models", index, "variants")
+        variants = self.get_raw("models", index, "variants")
         return {str(name): own for name, own in variants.items()} if isinstance(variants, dict) else {}
 
     def model_and_variant_names(self) -> list[str]:
@@ -124,7 +124,7 @@ class BenchmarkTeachers:
             elif isinstance(assigned, str):
                 self._assigned.setdefault(assigned, []).append(name)
 
-    def serving(self, task: str | None, category: str | None) -> list[str]:
+    def list_serving(self, task: str | None, category: str | None) -> list[str]:
         """Name the benchmark teachers of a task, in the order of the file."""
         assigned = self._assigned.get(task, []) if task is not None else []
         others = self._others if category == BENCHMARK else []
@@ -143,7 +143,7 @@ def list_item_suppliers(config: Config, task: TaskConfig) -> tuple[str, ...]:
 
 def _list_suppliers(suppliers: BenchmarkTeachers, task: TaskConfig) -> tuple[str, ...]:
     own = (OWN_ITEMS,) if task.items is not None else ()
-    return (*own, *suppliers.serving(task.name, task.category))
+    return (*own, *suppliers.list_serving(task.name, task.category))
 
 
 def list_item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:

@@ -42,9 +42,9 @@ class Teachers:
         ``category`` is the default if the task has none.
         """
         task = ("tasks", index)
-        own = [OWN_ITEMS] if self._draft.raw(*task, "items") is not None else []
+        own = [OWN_ITEMS] if self._draft.get_raw(*task, "items") is not None else []
         name = self._draft.get(*task, "name")
-        return own + self._suppliers.serving(name, self._draft.get(*task, "category", default=category))
+        return own + self._suppliers.list_serving(name, self._draft.get(*task, "category", default=category))
 
 
 def check_roles(draft: Draft) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def check_roles(draft: Draft) -> Iterator[Finding]:
 
 def _has_answered_students(draft: Draft) -> bool:
     """Check whether any student has existing answers."""
-    of_tables = (draft.raw("tasks", i, "items", "responses") for i in draft.indices("tasks"))
+    of_tables = (draft.get_raw("tasks", i, "items", "responses") for i in draft.indices("tasks"))
     return bool(draft.indices("students")) or any(of_tables)
 
 
@@ -151,7 +151,7 @@ def _keeps_existing_work(draft: Draft, phase: str) -> bool:
     """Check whether a phase's mode keeps existing work, and there is some; True if that cannot be read."""
     if not draft.is_sound("experiment", "phases", phase):
         return True
-    resumes = draft.raw("experiment", "resume_from") is not None
+    resumes = draft.get_raw("experiment", "resume_from") is not None
     # A source's attributes and rubrics are taken over unless their phase is New in so many words.
     default_mode = "Keep" if resumes and phase in PHASES[:2] else "New"
     if draft.get("experiment", "phases", phase, default=default_mode) == "New":
@@ -195,7 +195,7 @@ def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source
     V-39)."""
     draft, named = Draft(data, frozenset()), f"which {source} names and this file does not; copy"
     for index in draft.indices("models") if "models" in inherited else ():
-        if draft.raw("models", index, "interface") in _NEEDED:
+        if draft.get_raw("models", index, "interface") in _NEEDED:
             what = f"runs code, {named} that model into this file"
             yield Finding(("models", index, "interface"), "V-39", what)
     for index in draft.indices("tasks") if "tasks" in inherited else ():
@@ -250,7 +250,7 @@ def _check_user_code(draft: Draft) -> Iterator[Finding]:
     for index in draft.indices("models"):
         path: KeyPath = ("models", index, "parameters")
         interface = draft.get("models", index, "interface", default="")
-        values = draft.raw(*path, default={})
+        values = draft.get_raw(*path, default={})
         parameters = values if isinstance(values, dict) else {}
         if (needed := _NEEDED.get(interface)) is not None and needed not in parameters:
             example = "{callable: app.py:answer}" if interface == "python" else "{argv: [./answer.sh]}"

@@ -140,7 +140,7 @@ class RubricFactor(BaseModel):
 CHECK, FACTOR = "<check>", "<factor>"
 
 
-def _tag_factor(value: Any) -> str:
+def _find_factor_tag(value: Any) -> str:
     if isinstance(value, RubricFactor):
         return FACTOR
     if not isinstance(value, dict):
@@ -152,7 +152,7 @@ Factor: TypeAlias = Annotated[
     Annotated[FilledText, Tag(WORD)]
     | Annotated[RubricFactor, Tag(FACTOR)]
     | Annotated[dict[str, Any], Tag(CHECK)],
-    Discriminator(_tag_factor),
+    Discriminator(_find_factor_tag),
 ]
 Rubric: TypeAlias = Annotated[
     Annotated[dict[str, Factor], Tag(MAPPING)] | Annotated[Literal["auto", "extend"], Tag(WORD)],

@@ -116,7 +116,7 @@ class Blueprint:
             lambda proposal: _ProposalEntry(is_good(proposal), count_attempts(proposal), proposal.recipe),
         )
 
-    def path(self, record: Kept) -> Path:
+    def record_path(self, record: Kept) -> Path:
         """Return the file that a proposal is appended to."""
         kind = record.kind if isinstance(record, Proposal) else "target"
         return self._folder.folder(PHASE_OF[kind]) / PROPOSALS

@@ -117,7 +117,7 @@ class Supply:
         items = {file.path: file.lines for file in self.files if file.rewritten}
         return items | {file.path: file.lines for file in self.answers if file.rewritten}
 
-    def remarks(self) -> Iterator[str]:
+    def list_remarks(self) -> Iterator[str]:
         """Yield what users should know of missing, odd or incomplete supplied items and answers."""
         for path, source in self.absent.items():
             yield (

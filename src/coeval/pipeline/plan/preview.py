@@ -317,7 +317,7 @@ def build_forecast(config: Config, preview: Preview) -> Forecast:
             calls[key] = Calls(few.calls - few.spared_calls, many.calls)
             owed[key] = Calls(few.owed - few.spared, many.owed)
     warnings = [sentence for setup in preview.plan.setups for sentence in setup.describe_clipped_ranges()]
-    warnings += preview.supply.remarks()
+    warnings += preview.supply.list_remarks()
     for short in find_short_answers(preview.plan_count.unanswered, config):
         answers = pluralize(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")

@@ -231,7 +231,7 @@ def _check_folder_is_free(run: RunDir, draft: Draft) -> Iterator[Finding]:
     """Check that a folder holds no artifacts of phases in mode New (V-11)."""
     declared = draft.get("experiment", "phases", default={})
     phases = [phase for phase in PHASES if declared.get(phase, "New") == "New"]
-    if draft.raw("experiment", "resume_from") is not None and not run.meta.exists():
+    if draft.get_raw("experiment", "resume_from") is not None and not run.meta.exists():
         # Taking over another run's blueprint was cut short; repeating the start completes it.
         phases = [phase for phase in phases if phase in PHASES[2:] or phase in declared]
     supplied = _list_item_files(run, draft)

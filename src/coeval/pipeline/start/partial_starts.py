@@ -211,7 +211,7 @@ async def request_proposals(
         works = list(proposals.make_works(running.asking))
         _expect_calls(board, works)
         context.watcher.begin(board)
-        proposals_by_key = await running.collect_proposals(works, proposals.path)
+        proposals_by_key = await running.collect_proposals(works, proposals.record_path)
         summary = _summarise(running, works)
     return _collect_parts(config, proposals, proposals_by_key, summary)
 

@@ -95,7 +95,7 @@ async def start_run(
             read_recipes(folder)  # where they cannot be read, it is told before anything is asked
         preview = preview_run(config, options, supply)
         preview.refuse_start(options)
-        for remark in supply.remarks():
+        for remark in supply.list_remarks():
             watcher.warn(remark)
         _refuse_unaffordable(config, preview, prices, session, options)
         probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)

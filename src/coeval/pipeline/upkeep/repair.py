@@ -262,7 +262,7 @@ class RepairReport:
         """Return the invalid lines, by file and offset."""
         return {file.path: file.flaws for file in self.files if file.flaws}
 
-    def owed(self, phase: Phase) -> int | None:
+    def count_owed(self, phase: Phase) -> int | None:
         """Count the owed records of a phase; None without a plan, or before phases 1–2 are finished."""
         if self.no_plan or self.unsettled:
             return None

@@ -179,7 +179,7 @@ class _LiveSamples:
             samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
             key = item_id(task.name, teacher.name, number + 1)
             kind = ItemWork if setup.task.documents is None else DocumentItemWork
-            yield kind(asking, teacher, key, NOT_TRIED, setup, samples.item(number + 1))
+            yield kind(asking, teacher, key, NOT_TRIED, setup, samples.draw_sample(number + 1))
 
     def _make_answer_works(self, asking: Asking) -> Iterator[ResponseWork]:
         possible = [setup for setup in self._setups if self._items[setup.task.name]]
