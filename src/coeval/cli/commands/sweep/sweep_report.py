@@ -237,7 +237,6 @@ def tell_status(settings: SweepSettings) -> int:
     except FileNotFoundError:
         raise UsageError(f"{out} holds no sweep; begin one with coeval sweep") from None
     table = JobTable(out, plan)
-    table.read()
     whole = _tell_table(table, console)
     say(console, f"{whole:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer()
@@ -336,7 +335,6 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
     """
     sweep = request.sweep
     table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
-    table.read()
     for sentence in describe_changes(table, checkpoints):
         warn(streams.messages(), sentence)
     with Terminal(streams.messages()) as terminal:
