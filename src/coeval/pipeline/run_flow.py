@@ -44,7 +44,7 @@ from coeval.pipeline.phases.evaluations import (
 from coeval.pipeline.plan.recorded import (
     RunIndex,
     SourceChange,
-    count_earlier,
+    earlier_attempts,
     find_source_change,
     is_outdated,
 )
@@ -192,7 +192,7 @@ class RunFlow:
     def _make_item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
         """Make the work of an item; one from documents needs the items accepted so far, to reject
         duplicates."""
-        tried = count_earlier(self._recorded.items, slot.id)
+        tried = earlier_attempts(self._recorded.items, slot.id)
         if not sample.passages:
             return ItemWork(self._asking, teacher, slot.id, tried, setup, sample)
         from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
@@ -291,7 +291,7 @@ class RunFlow:
         first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
-        tried = count_earlier(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
+        tried = earlier_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
     def list_spared(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
@@ -374,7 +374,7 @@ class RunFlow:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
-                tried = count_earlier(recorded.responses, key) if self.builds_on_records else NOT_TRIED
+                tried = earlier_attempts(recorded.responses, key) if self.builds_on_records else NOT_TRIED
                 yield ResponseWork(self._asking, maker, key, tried, setup, source.item)
                 continue
             if setup.pairs is not None and maker is not None:
@@ -392,7 +392,7 @@ class RunFlow:
                 at_once = self._slow[setup.task.name].isdisjoint(factors)
                 yield CheckWork(judged, key, factors, self._checks, at_once)
                 continue
-            tried = count_earlier(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
+            tried = earlier_attempts(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _load_item(self, key: str) -> PreparedItem:

@@ -14,7 +14,7 @@ from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
 from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
-from coeval.reports.label_sheet import check_new_sheet, read_sheet, write_sheet
+from coeval.reports.label_sheet import check_new_sheet, read_label_sheet, write_label_sheet
 from coeval.reports.view.label_app import make_label_app
 from coeval.reports.view.view_app import ViewToken
 from coeval.store.output_folder import list_output_tasks, require_run
@@ -98,7 +98,7 @@ def label(
 
 def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
     token = None if no_token else ViewToken()
-    done, total = len(session.given), len(session.questions)
+    done, total = len(session.levels), len(session.questions)
 
     def announce() -> None:
         streams.say(
@@ -106,12 +106,12 @@ def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -
         )
 
     serve_pages(make_label_app(session, token), token, port, announce, open_it=open_it)
-    if session.given:
+    if session.levels:
         streams.say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
 
 
 def _write(session: LabelSession, path: Path) -> None:
-    write_sheet(path, session.questions, session.given)
+    write_label_sheet(path, session.questions, session.levels)
     streams.say(
         streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
     )
@@ -120,7 +120,7 @@ def _write(session: LabelSession, path: Path) -> None:
 
 
 def _read(session: LabelSession, path: Path) -> None:
-    found = read_sheet(path, session.questions, session.given)
+    found = read_label_sheet(path, session.questions, session.levels)
     session.keep(found.labels)
     for problem in found.problems[:_MOST_SHOWN]:
         streams.warn(streams.messages(), problem)
@@ -130,7 +130,7 @@ def _read(session: LabelSession, path: Path) -> None:
         streams.messages(),
         f"kept {pluralize(len(found.labels), 'label')} of {session.by}; "
         f"{pluralize(found.empty, 'row')} without a level; "
-        f"{len(session.given):,} of {len(session.questions):,} are labelled",
+        f"{len(session.levels):,} of {len(session.questions):,} are labelled",
     )
     if found.kept:
         streams.say(

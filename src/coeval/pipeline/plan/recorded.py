@@ -337,7 +337,9 @@ def _misnamed_error(part: RecordPart) -> Misshapen:
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-def count_earlier(index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry], key: str) -> RequestAttempts:
+def earlier_attempts(
+    index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry], key: str
+) -> RequestAttempts:
     """Count the attempts of all records of an id; the seed of the next attempt depends on it."""
     entry = index.get(key)
     return NOT_TRIED if entry is None else max(index.requested_in_vain(key), entry.attempts)

@@ -239,7 +239,7 @@ class Plan:
         setups: Sequence[TaskSetup],
         recorded: RunIndex,
         modes: Mapping[Phase, Mode],
-        stance: ChangePolicy,
+        change_policy: ChangePolicy,
         only_models: frozenset[str] | None = None,
         regenerated_ids: Set[str] = frozenset(),
     ) -> None:
@@ -248,7 +248,7 @@ class Plan:
         """Whether labels and checks are scored too; set before the plan is walked."""
         self.regenerated_ids = regenerated_ids
         self.recorded = recorded
-        self.change_policy = stance
+        self.change_policy = change_policy
         self._only_models = only_models
         index: dict[Phase, PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry]] = {
             "data_generation": recorded.items,
