@@ -279,9 +279,9 @@ def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     summary.mixed = _describe_mixed_records(run, plan)
     summary.notes += [summary.mixed] if summary.mixed else []
     if run.session.batches is not None:
-        summary.batches = run.session.batches.jobs()
+        summary.batches = run.session.batches.list_uncollected()
         # what other models' results are for was not walked over
-        whole = not run.options.only_models and (run.options.batches.asks or not summary.missing)
+        whole = not run.options.only_models and (run.options.batches.calls_models or not summary.missing)
         run.session.clears_batches = whole
     meta = start.meta
     elsewhere = _find_phases_owed_by_others(run, plan)
