@@ -170,7 +170,6 @@ class LabelComparison(NamedTuple):
 
 
 def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> LabelComparison:
-    """Compare every answer with its item's labels."""
     compared = LabelComparison({}, Counter())
     for item in items:
         task, datapoint, _ = posed_item(item)
@@ -447,7 +446,6 @@ def _factors_by_ask(item: Item) -> dict[str, tuple[str, ...]]:
 
 
 def _read_units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
-    """Return factor → value, of the factors with a score."""
     levels: dict[str, Level | float] = {}
     for key in _factors_by_ask(item):
         if (judgment := judgments.get(key)) is not None and is_good(judgment):
