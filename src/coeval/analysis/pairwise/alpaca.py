@@ -65,8 +65,8 @@ def alpaca_preference(
     answers = [(token, logprob) for token, logprob in tokens if token.strip(_SPACES) in (_BASELINE, _MODEL)]
     likeliest = max(answers, key=lambda answer: answer[1], default=("", -math.inf))
     if likeliest[1] == -math.inf or math.isnan(likeliest[1]):
-        shown = ", ".join(repr(token) for token, _ in tokens) or "nothing"
-        raise Unparsable(f"the judge's first token is neither 'm' nor 'M'; the likeliest were {shown}")
+        likely = ", ".join(repr(token) for token, _ in tokens) or "nothing"
+        raise Unparsable(f"the judge's first token is neither 'm' nor 'M'; the likeliest were {likely}")
     exact = likeliest[0] in (_BASELINE, _MODEL)
     mass = {_BASELINE: 0.0, _MODEL: 0.0}
     for token, logprob in answers:

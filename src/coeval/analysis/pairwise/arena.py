@@ -82,9 +82,11 @@ def markdown_style(text: str) -> Style:
 
 
 def style_differences(pairs: Sequence[StyledPair]) -> Floats:
-    """Compute (n, 4), model against baseline: ``(a − b)/(a + b)`` of lengths, ``(a − b)/(a + b + 1)`` of densities.
+    """Compute (n, 4), model against baseline: ``(a − b)/(a + b)`` of lengths, ``(a − b)/(a + b + 1)`` of the
+    rest.
 
-    A density is a count per token of length, 0 for an empty answer; two empty answers do not differ.
+    The rest are densities: counts per token of length, 0 for an empty answer; two empty answers do not
+    differ.
     """
     rows = []
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""Win rates and clipped means, with their spread by a bootstrap over items, and strengths from comparisons."""
+"""Win rates and clipped means, their spread by a bootstrap over items, and strengths from comparisons."""
 
 from __future__ import annotations
 
@@ -253,8 +253,8 @@ class PairedSums(NamedTuple):
     def from_comparisons(
         cls, shape: tuple[int, int], cluster: NDArray[np.int64], who: NDArray[np.int64], won: Floats
     ) -> PairedSums:
-        """Sum comparisons. ``shape``: clusters and students; ``who``: (n, 2), first and second of each; ``won``:
-        1 if the first won, ½ for a tie."""
+        """Sum comparisons. ``shape``: clusters and students; ``who``: (n, 2), first and second of each;
+        ``won``: 1 if the first won, ½ for a tie."""
         clusters, students = shape
         wins = np.zeros((clusters, students, students))
         np.add.at(wins, (cluster, who[:, 0], who[:, 1]), won)
@@ -271,13 +271,14 @@ class Strengths(NamedTuple):
     again: Floats
 
     def expected_win_rates(self) -> tuple[Floats, Floats]:
-        """Return each student's chance to win against one drawn from the others, and that of the resamples."""
+        """Return each student's chance to win against one drawn from the others, and the same of the
+        resamples."""
         others = len(self.chance) - 1
         return (self.chance.sum(axis=-1) - 0.5) / others, (self.again.sum(axis=-1) - 0.5) / others
 
     def p_value(self, winner: int, loser: int) -> float:
-        """Return the p-value of two students' difference: 1 minus the largest level at which the interval of the
-        chance that ``winner`` wins excludes ½."""
+        """Return the p-value of two students' difference: 1 minus the largest level at which the interval of
+        the chance that ``winner`` wins excludes ½."""
         share, sd = float(self.chance[winner, loser]), float(self.again[:, winner, loser].std(ddof=1))
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
