@@ -115,7 +115,7 @@ LEFT JOIN (SELECT item, sample, words FROM wordings WHERE task = ?) USING (item,
 def _read_judged_step(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
     """Read the judged answers of a task in its headline metric; None if no answer has a score."""
     task = runs.recorded_task
-    task_metric = (task, reader.headlines().get(task))
+    task_metric = (task, reader.headline_metrics().get(task))
     headline = next(
         (figure for figure in reader.metrics if (figure.task, figure.metric) == task_metric), None
     )
@@ -306,8 +306,8 @@ def _compare_tasks(
             StepDifference(
                 **msgspec.structs.asdict(next(differences)),
                 step=step.step,
-                mean_a=step.scale.scores(step.difference.mean_a),
-                mean_b=step.scale.scores(step.difference.mean_b),
+                mean_a=step.scale.to_scores(step.difference.mean_a),
+                mean_b=step.scale.to_scores(step.difference.mean_b),
                 same_answers=step.same_answers,
             )
             for step in shared

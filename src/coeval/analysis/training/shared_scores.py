@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
-from coeval.analysis.intervals import SHARE, Floats, Scale, mean_over_strata, scale_of
+from coeval.analysis.intervals import SHARE, Floats, Scale, mean_over_strata, scale_of_unit
 from coeval.analysis.training.checkpoint_scores import (
     ItemColumn,
     describe_judging_change,
@@ -56,13 +56,13 @@ class CheckpointMatrix(NamedTuple):
         if self.figures is not None:
             return self.figures
         shares = np.mean([part.mean(axis=0) for part in self.strata], axis=0)
-        return tuple(self.scale.scores(shares).tolist())
+        return tuple(self.scale.to_scores(shares).tolist())
 
     def mean_interval(self, checkpoint: TrainedCheckpoint) -> tuple[float, float]:
         """Return the 95% interval of a checkpoint's mean over items, in the metric's unit."""
         bounds = mean_over_strata([part[:, self.column_of(checkpoint)] for part in self.strata])
         mean = self.means[self.column_of(checkpoint)]
-        low, high = (mean if end is None else self.scale.scores(end) for end in (bounds.low, bounds.high))
+        low, high = (mean if end is None else self.scale.to_scores(end) for end in (bounds.low, bounds.high))
         return min(low, mean), max(high, mean)
 
     def column_of(self, checkpoint: TrainedCheckpoint) -> int:
@@ -193,12 +193,14 @@ def _average_over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix |
     shares = []
     for matrix in tasks:
         columns = [matrix.column_of(checkpoint) for checkpoint in common]
-        shares.append(scale_of(matrix.unit).shares(matrix.scale.scores(matrix.strata[0][:, columns])))
+        shares.append(
+            scale_of_unit(matrix.unit).to_shares(matrix.scale.to_scores(matrix.strata[0][:, columns]))
+        )
     # longer than from 0 to 1 where items of some task score beyond it, as in HealthBench
     least = min(SHARE.least, *(float(part.min()) for part in shares))
     most = max(SHARE.most, *(float(part.max()) for part in shares))
     longer = Scale(least, most)
-    strata = tuple(map(longer.shares, shares))
+    strata = tuple(map(longer.to_shares, shares))
     figures = None
     if all(matrix.figures is not None for matrix in tasks):
         figures = tuple(
