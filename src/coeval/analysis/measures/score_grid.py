@@ -349,11 +349,24 @@ def count_levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     return [names.count_levels(column[column >= 0]) for column in columns]
 
 
-def renumber_codes(codes: Codes) -> Codes:
-    """Renumber codes, 0 and above, without gaps, in order; faster than ``np.unique``, which sorts."""
-    present = np.zeros(int(codes.max(initial=-1)) + 1, bool)
+# Places for each code: with more, sorting the codes costs less than passing over the places.
+_SPARSE = 8
+
+
+def unique_codes(codes: Codes) -> tuple[Codes, Codes]:
+    """Return the distinct codes in order, and the place of each code among them. Codes are 0 and above; where
+    they are dense, none is sorted."""
+    places = int(codes.max(initial=-1)) + 1
+    if places > _SPARSE * len(codes):
+        return np.unique(codes, return_inverse=True)
+    present = np.zeros(places, bool)
     present[codes] = True
-    return (np.cumsum(present) - 1)[codes]
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[codes]
+
+
+def renumber_codes(codes: Codes) -> Codes:
+    """Renumber codes, 0 and above, without gaps, in order."""
+    return unique_codes(codes)[1]
 
 
 def unscored_levels(shape: tuple[int, int], levels: int) -> NDArray[np.int8]:
