@@ -281,7 +281,7 @@ class CoevalRun(Benchmark):
                 template = find_template(
                     config.prompt_library, "test", self.settings.model, described=described
                 )
-                values = PreparedItem(datapoint, nuances[config.name].of(datapoint)).values
+                values = PreparedItem(datapoint, nuances[config.name].find_nuance(datapoint)).values
                 text = fill_template(template, {**build_task_variables(config), **values})
                 fields = {"posed": PosedItem(task, datapoint, values)}
                 items.append(Item(datapoint.id, (Message("user", text),), fields, task.labels))
