@@ -197,7 +197,7 @@ async def test_stopped_before_anything_was_asked(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         ended = await finish(process)
     assert (ended.code, ended.out) == (130, "")
-    assert "Stopped before anything was asked." in ended.err
+    assert "Stopped before the first request." in ended.err
     assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["usage.json"], "the probe counts"
 
 
@@ -226,7 +226,7 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     assert row[2:] == [*(score_text(share.mean, share.low, share.high) or "").split(), "8"]
 
     said = " ".join((ended.out + ended.err).split())
-    assert "coeval-exp: its answers are compared with labels; no judge was asked" in said
+    assert "coeval-exp: its answers are compared with labels, without a judge" in said
     assert not re.search(r"judged|published", said)
     summary = json.loads((tmp_path / "outputs" / "coeval-exp" / "summary.json").read_text())
     assert (summary["judge"], summary["comparable"], summary["n_scored"]) == (None, True, 8)

@@ -286,7 +286,7 @@ def test_students_are_told_the_labels_that_are_declared(lab: Lab, monkeypatch: p
     assert reported_students(lab, monkeypatch) == (
         "Name the mood.\n\nWhat the answer should look like: One of: good, bad\n\nInput:\n\nGreat!"
     )
-    assert "are not told which values" not in (lab.path / "run.log").read_text()
+    assert "do not see which values" not in (lab.path / "run.log").read_text()
 
 
 def test_without_an_output_description_there_is_no_heading_for_one(
@@ -294,7 +294,7 @@ def test_without_an_output_description_there_is_no_heading_for_one(
 ) -> None:
     assert reported_students(lab, monkeypatch) == "Name the mood.\n\nInput:\n\nGreat!"
     assert (
-        "the students of sentiment are not told which values mood has (bad, good): name them in its "
+        "the students of sentiment do not see which values mood has (bad, good): name them in its "
         "output_description, or declare them in target_attributes"
     ) in (lab.path / "run.log").read_text()
 

@@ -381,7 +381,7 @@ async def test_what_fits_no_window_ends_a_sweep_before_the_first_request(tmp_pat
     said = " ".join(ended.err.split())
     assert said.count("an answer may have 100 tokens, and its server's window (max_model_len) has 64") == 1
     assert "Use --max-tokens 32, or serve it with a larger --max-model-len" in said
-    assert not list(sweeping.out.rglob("responses.jsonl")), "nothing was asked"
+    assert not list(sweeping.out.rglob("responses.jsonl")), "no request was sent"
     assert (await sweeping.run(*served, "--max-tokens", 32, "--no-plot")).code == 0
     assert len(sweeping.concluded()) == 2 * len(SKILLS)
 

@@ -120,7 +120,7 @@ def test_two_checkpoints_under_one_name_need_a_server_each(tmp_path: Path, coeva
     )
     ended = coeval("sweep", "--config", file, "--out", tmp_path / "out")
     assert ended.code == 1
-    assert "2 checkpoints would be asked for under one name, tiny" in ended.err
+    assert "2 checkpoints would be served under one name, tiny" in ended.err
     assert "--external 0=URL" in ended.err
 
 

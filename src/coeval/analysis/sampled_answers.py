@@ -42,7 +42,8 @@ class FactorSamples(Entity, frozen=True):
         float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.", "points")
     ]
     sample_sd: Annotated[
-        float | None, ShownAs("How far answers to one item lie apart", "Sd in item", "sd in item", "points")
+        float | None,
+        ShownAs("Standard deviation over answers to one item", "Sd in item", "sd in item", "points"),
     ]
     pass_at: Annotated[
         Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N", "points")

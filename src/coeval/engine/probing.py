@@ -336,7 +336,7 @@ async def _survey_host(
     names = names_by_host[address.key]
     report = HostReport(spec.interface, spec.account, mask_url(address.url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
-        return report._replace(problem="it has no list of the models that can be asked")
+        return report._replace(problem="it has no list of its models")
     endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
     endpoint.exempt_names((*names, *chain.from_iterable(names.values())))
     try:

@@ -234,9 +234,7 @@ class Figures(NamedTuple):
     eta: str
 
 
-HEADINGS = Figures(
-    "records", "calls", "failed", "not asked", "in batches", "tokens", "cost", "calls/s", "ETA"
-)
+HEADINGS = Figures("records", "calls", "failed", "not sent", "in batches", "tokens", "cost", "calls/s", "ETA")
 
 
 def phase_figures(board: Board, count: PhaseCount) -> Figures:

@@ -113,7 +113,7 @@ class AnswerStore:
                 return foreign.decode(content, Completion)
         except Undecodable:
             pass  # written by something else
-        _log.warning("%s in the store is damaged; it is asked for again", path.name)
+        _log.warning("%s in the store is damaged; it is requested again", path.name)
         return None
 
     def keep(self, name: str, completion: Completion) -> None:

@@ -111,7 +111,7 @@ class RunSummary:
             )
             for phase, outcome in self.phases.items()
         ]
-        header = ("phase", "planned", "there", "made now", "failed", "not asked")
+        header = ("phase", "planned", "there", "made now", "failed", "not sent")
         title = f"{'Interrupted' if self.interrupted else 'Finished'}, exit code {self.exit_code}"
         return html_table(title, header, rows) + html_lines([*self.notes, *self.stopped.values()])
 

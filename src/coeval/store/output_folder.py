@@ -135,7 +135,7 @@ def _describe_non_run(path: Path) -> str:
         return way + (f", `coeval compare {first} {last}` two of its checkpoints" if first != last else "")
     nothing = f"{path} is not a run folder: it holds no meta.json and no artifacts"
     if (usage := RunDir(path).usage).exists():
-        return f"{nothing}; what was asked there before a run (samples, probes) is counted in {usage}"
+        return f"{nothing}; requests before a run (samples, probes) are counted in {usage}"
     return nothing
 
 

@@ -387,7 +387,7 @@ class RunDir:
         way = (
             f"start it again with {OVERWRITE}"
             if self.meta.name in moved
-            else f"go on with it ({CONTINUE}), or mend it (coeval repair --run {quote(str(self.path))})"
+            else f"resume it ({CONTINUE}), or repair it (coeval repair --run {quote(str(self.path))})"
         )
         return (
             f"a command was cut short while it moved {where}, so that no run is whole here: {way}, which "

@@ -426,7 +426,7 @@ def _listens_on_port(server: ServerProcess) -> bool:
             return False
         raise ServerDown(
             f"process {listening.stranger} listens on port {port}, which is the server's, and is not of the "
-            "server's process group: nothing was asked there. End it, or let the sweep choose the ports"
+            "server's process group: no request was sent there. End it, or let the sweep choose the ports"
         )
     # It was free when the server was started: what listens there now and cannot be seen into came with it.
     return listening.ours or listening.stranger == 0

@@ -98,12 +98,12 @@ def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched
         return
     if watched:
         raise UsageError(
-            f"{external}: all checkpoints to come would be asked for under one name, {sweep.served_name}; "
+            f"{external}: all checkpoints to come would be served under one name, {sweep.served_name}; "
             f"give {served_name} with {STEP}, or leave out {watch}"
         )
     if len(open_steps) > 1:
         raise UsageError(
-            f"{external}: {len(open_steps)} checkpoints would be asked for under one name, "
+            f"{external}: {len(open_steps)} checkpoints would be served under one name, "
             f"{sweep.served_name}; say which server has which ({external} {open_steps[0]}=URL), or give "
             f"{served_name} with {STEP}"
         )

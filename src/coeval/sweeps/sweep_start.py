@@ -119,7 +119,7 @@ def open_sweep(
                 scheduler.add_checkpoint(checkpoint)
             if (board.workers or request.watch is not None) and (absent := explain_absent_program(request)):
                 raise UsageError(absent)
-            owed = f"{pluralize(board.jobs, 'job')} owed of {pluralize(board.checkpoints, 'checkpoint')}"
+            owed = f"{pluralize(board.jobs, 'job')} to do for {pluralize(board.checkpoints, 'checkpoint')}"
             watched = request.places.folder or queue_folder(sweep.out)
             watcher.note(owed if request.watch is None else f"watching {watched}")
             watcher.begin(board)

@@ -389,7 +389,7 @@ class _WorkerRun:
                 return WorkerResult(end="interrupted")
             if up is not None and up.process.down.is_set():
                 await up.process.gone.wait()
-                raise self._server_down_error(up, "the server ended while it was asked")
+                raise self._server_down_error(up, "the server ended during a request")
             if stopped:
                 why = f"{'; '.join(stopped.values())}{await self._describe_served_models(tested)}"
                 return WorkerResult(end="failed", problem=why)

@@ -209,7 +209,7 @@ def test_failures_and_what_lacks_are_told(tmp_path: Path, coeval: Command) -> No
     assert ended.code == 3
     assert f"{tmp_path} holds no results of step 2" in ended.err
     assert "ifeval, step 1: run_1: without a value, of 9 records: 1 timeout" in ended.err
-    assert "ifeval, step 1: 2 of the 4 samples that were asked for are there" in ended.err
+    assert "ifeval, step 1: 2 of the 4 requested samples are there" in ended.err
     assert "x, step 1: there are no results" in ended.err
     found = read(tmp_path, 1)
     assert (found["runs"], found["missing"], found["complete"]) == ([0, 1], 1, False)

@@ -165,7 +165,7 @@ CASES = [
     ("    rubric:", "    prompt_library:\n      test: |\n        Summarise {{input}}.\n    rubric:",
      17, "tasks[0].prompt_library.test", "V-35", "prompts_may_omit: [input]"),
     ("    rubric:", "    prompt_library: {test.large: Summarise.}\n    rubric:",
-     16, "tasks[0].prompt_library.test.large", "V-35", "students would not see what they are asked"),
+     16, "tasks[0].prompt_library.test.large", "V-35", "students would not see the prompt"),
     ("    rubric:", "    prompt_library: {evaluate_single: '{input} {rubric} {reference}'}\n    rubric:",
      16, "tasks[0].prompt_library.evaluate_single", "V-35", "score answers that they do not see"),
     ("    rubric:", "    prompt_library: {evaluate_per_factor: '{input} {factor}'}\n    rubric:",

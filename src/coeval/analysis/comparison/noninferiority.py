@@ -476,7 +476,7 @@ def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
         two = "no item has scores from two judges for both"
         why = "one judge scored both" if comparison.judges == 1 else two
         return f"; agreement of other judges is unknown: {why}"
-    least = f"over items and judges at least {format_points(task.lower_over_judges or 0.0)}"
+    least = f"allowing for other judges at least {format_points(task.lower_over_judges or 0.0)}"
     if comparison.judges == 2:
         return f"; what other judges would say can only be guessed from two ({least})"
     if task.other_judges == "open":

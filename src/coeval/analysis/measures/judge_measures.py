@@ -82,10 +82,10 @@ class JudgeMeasures(JudgeAgreement, frozen=True):
     """All measures of a judge."""
 
     levels: Annotated[LevelCounts, ShownAs("Scores at each level", elsewhere="judge-levels")]
-    bias: Annotated[JudgeBiases, ShownAs("What it leans on", elsewhere="biases")]
+    bias: Annotated[JudgeBiases, ShownAs("Judge biases", elsewhere="biases")]
     consistency: Annotated[
         PairAgreement | None,
-        ShownAs("With itself; None: nothing was asked twice", elsewhere="itself"),
+        ShownAs("With itself; None: no answer was judged twice", elsewhere="itself"),
     ]
 
 

@@ -85,7 +85,7 @@ class RunMeasures(Record, frozen=True):
         Part("Of each teacher", ("teachers",)),
     ]
     students: Annotated[Mapping[str, StudentMeasures], Part("Of each student", ("students",))]
-    ranking: Annotated[Ranking, Part("Who stands before whom", ("students",))]
+    ranking: Annotated[Ranking, Part("Order of students", ("students",))]
     labels: Annotated[Labels, Part("How often labels are right", ("labels",))]
     without_own: Annotated[ExcludingSelfJudgments, Part("Students by the scores of others", ("students",))]
     robust: Annotated[RobustMeasures, Part("Where the best-agreeing judges agree", ("robust",))]

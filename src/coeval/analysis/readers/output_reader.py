@@ -389,10 +389,7 @@ class OutputReader(Reader):
         for task, summary in self._summaries.items():
             label = self._display_name(task)
             if not summary.metrics:
-                notes.append(
-                    f"{label}: no figures yet; the command that asked for the answers makes them, without "
-                    "--inference-only"
-                )
+                notes.append(f"{label}: no figures yet: repeat the command without --inference-only")
             if summary.missing:
                 reasons = join_names(f"{count:,} {reason}" for reason, count in summary.missing.items())
                 what = "not measured" if summary.not_measured else "records without a value"

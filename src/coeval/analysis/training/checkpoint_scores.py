@@ -177,7 +177,7 @@ def _choose_runs_of_task(
         elif own.task in others:
             reasons[run] = _other_task_reason(own)
         elif expected is not None and run >= expected:
-            reasons[run] = f"{pluralize(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
+            reasons[run] = f"{pluralize(expected, 'sample')} {'was' if expected == 1 else 'were'} requested"
         elif run in gone and len(gone) < len(paths):
             reasons[run] = "its scores.jsonl is missing"
         else:
@@ -191,7 +191,7 @@ def _choose_runs_of_task(
     notes += _incomplete_notes(kept)
     notes += [f"run_{run}: {_GONE}" for run in kept if run in gone]
     if expected is not None and len(kept) < expected:
-        notes.append(f"{len(kept)} of the {expected} samples that were asked for are there")
+        notes.append(f"{len(kept)} of the {expected} requested samples are there")
     return ChosenRuns(
         task=task,
         expected=expected,

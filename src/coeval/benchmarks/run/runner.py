@@ -278,7 +278,9 @@ class EvalSession:
             if counts.total(task=task_run.label, model=judge.name).owed:
                 met.add(id(task_run.benchmark))
                 meeting = self._probe_judge(task_run, judge)
-                await await_unless_interrupted(meeting, self._session.context.interrupt, "nothing was asked")
+                await await_unless_interrupted(
+                    meeting, self._session.context.interrupt, "no request was sent"
+                )
         for task_run in self._task_runs:
             self._update_judge_recipe(task_run)
 
@@ -288,7 +290,7 @@ class EvalSession:
         except QuotaExhausted:
             return  # nothing will be asked of it: its judgments are gaps
         except AskError as error:
-            message = f"the judge {judge.model} cannot be asked for {task_run.task}: {error}"
+            message = f"the judge {judge.model} cannot be used for {task_run.task}: {error}"
             if self._evaluation.probing.on_fail == "abort":
                 raise ModelUnavailable(message) from error
             self._session.context.watcher.warn(message)

@@ -329,7 +329,7 @@ class TaskFolder:
         for path, lines in self._damaged.items():
             if lines:
                 damage = pluralize(lines, "damaged line")
-                yield f"{path} has {damage}; what is lost by that is asked for again"
+                yield f"{path} has {damage}; what it held is requested again"
 
     def _aside_path(self, model: str, recipe: str) -> Path:
         return self.path / f"responses.{file_name(model)}-{recipe[:8]}.jsonl"

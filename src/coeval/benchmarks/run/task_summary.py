@@ -33,7 +33,7 @@ from coeval.store.rundir import utc_now
 
 # --- Reasons why figures are not comparable with published ones
 
-OF_INFERENCE = "only responses were asked for (--inference-only); judge them with --judge-only"
+OF_INFERENCE = "only responses were requested (--inference-only); judge them with --judge-only"
 
 
 def list_incomparable_reasons(

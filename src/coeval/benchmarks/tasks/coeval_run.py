@@ -68,7 +68,7 @@ from coeval.pipeline.samples import KnownNuance
 from coeval.store.jsonl import read_json, read_whole_lines
 from coeval.store.rundir import RunDir
 
-ONLY_LABELS = "its answers are compared with labels; no judge was asked"
+ONLY_LABELS = "its answers are compared with labels, without a judge"
 TASK_OPTION = "task"
 """Option with the task as requested, ``coeval:PATH``."""
 

@@ -192,7 +192,7 @@ class FollowingTask(Benchmark):
         if missing := [
             name for name in self._language.missing_resources if _is_resource_of(name, self.optional_assets)
         ]:
-            yield f"NLTK data is not there ({', '.join(missing)}): rules of our own stand in for it"
+            yield f"NLTK data is not there ({', '.join(missing)}): our own rules are used instead"
         if raised:
             kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(raised.items()))
             yield f"verifiers failed, and count as not followed: {kinds}"

@@ -118,7 +118,7 @@ def _in_jobs(config: Config) -> str:
     shown = join_names([job.id or f"{job.tag[:8]}…" for job in jobs])
     requests = pluralize(sum(job.requests for job in jobs), "request")
     return (
-        f"Of these, {requests} are in batch jobs already ({shown}): they are asked and paid once, and "
+        f"Of these, {requests} are in batch jobs already ({shown}): they are sent and paid once, and "
         f"coeval status --run {quote(str(folder.path))} --fetch-batches collects them."
     )
 

@@ -131,7 +131,7 @@ def _show(settled: FileWithProposals, proposed: Proposals, out: Path, page: Path
     if settled.config.experiment.resume_from is not None:
         streams.warn(
             messages,
-            "the file has resume_from: what that run has of phases 1 and 2 is taken over in place of what "
+            "the file has resume_from: what that run has of phases 1 and 2 replaces what "
             "you edit, unless phases has attribute_mapping: New and rubric_mapping: New",
         )
     if page is not None:

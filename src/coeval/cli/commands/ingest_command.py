@@ -360,7 +360,7 @@ def ingest(
     for name in ("prompt", "reference", "label", "id", "choices"):
         given.one(name)
     if given.new is not None and given.replace:
-        raise UsageError("--replace is for items that stand in a run; --new puts none there")
+        raise UsageError("--replace replaces items of a run; --new adds none to one")
     table = take_in(source, given)
     if table is not None and given.new is not None:
         write_new(given.new, given.task, table)

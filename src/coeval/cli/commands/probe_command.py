@@ -70,7 +70,7 @@ def probe(
     for reason in reasons:
         streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":
-        raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} cannot be asked.")
+        raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} failed the probe.")
 
 
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
@@ -79,7 +79,7 @@ def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
         (result.name, models[result.name].interface, _found(result), model_id_or_code(models[result.name]))
         for result in results
     ]
-    show_rows(console, "", make_columns("model", "interface", "found", "asked as"), rows)
+    show_rows(console, "", make_columns("model", "interface", "found", "sent as"), rows)
 
 
 def _found(result: ProbeResult) -> str:

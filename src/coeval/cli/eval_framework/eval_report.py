@@ -65,7 +65,7 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
     """Print what came of an evaluation: its figures and what is to be known of them as ``results``, what
     to do about the rest as ``messages``."""
     if not outcome.tasks:
-        say(messages, "Stopped before anything was asked. Repeat the command to start over.")
+        say(messages, "Stopped before the first request. Repeat the command to start over.")
         return
     if results.file.isatty():
         results.print()

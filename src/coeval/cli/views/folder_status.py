@@ -373,7 +373,7 @@ def _state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
     writer = folder.writer()
     if writer is not None:
         return f"running (process {writer})"
-    return f"stopped before its end; go on with {build_continue_command(folder)}"
+    return f"stopped before its end; resume with {build_continue_command(folder)}"
 
 
 def _show_phases(

@@ -197,7 +197,7 @@ def notes(results: Results) -> list[str]:
     if results.sampled:
         notes.append(
             "mean@N: over N answers to an item, pooled within it. item s.e.: how far other items would move "
-            "it; sd in item: how far answers to one item lie apart."
+            "it; sd in item: standard deviation over answers to one item."
         )
     if any(each.pass_at is not None for each in results.sampled):
         notes.append(

@@ -219,7 +219,7 @@ class BatchIndex:
         try:
             return decode(read_line_at(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
-            raise StoreError(f"{path} is damaged ({error}); what it held will be asked for again") from error
+            raise StoreError(f"{path} is damaged ({error}); what it held will be requested again") from error
 
     def mark_waiting(self, key: bytes) -> None:
         self._table[key] = None

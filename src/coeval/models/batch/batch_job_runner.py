@@ -565,5 +565,5 @@ def _describe_unknown(job: PendingJob) -> str:
     damage = f" ({job.damage})" if job.damage else ""
     return (
         f"{pluralize(job.unknown, 'request')} without a result{damage}: they may have been paid, count as "
-        "perhaps spent, and are asked again"
+        "perhaps spent, and are sent again"
     )

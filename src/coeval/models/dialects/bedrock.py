@@ -131,7 +131,7 @@ _NO_ACCESS = (
     "UnrecognizedClientException",
 )  # fmt: skip
 _EXPIRED = ("ExpiredTokenException", "ExpiredToken", "RequestExpired")
-_RENEW = "; renew the credentials (aws sso login, or a new session) and go on with --continue"
+_RENEW = "; renew the credentials (aws sso login, or a new session) and resume with --continue"
 _DAY = "; the quota of the day is spent"
 # What AWS's names say: the error, and what is added to its words where waiting does not help.
 _NAMED: Mapping[str, tuple[type[ModelError], str]] = {

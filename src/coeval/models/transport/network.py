@@ -300,8 +300,8 @@ class _RedirectGuard:
             self._allowed = max(self._allowed, nearness)
         elif nearness > self._allowed or (nearness >= _LOOPBACK and port != self._port):
             raise SourceFailed(
-                f"{self._shown} redirects to an address of this machine or its own network, which is not "
-                "asked; if a mirror there is meant, name its address in place of this one"
+                f"{self._shown} redirects to an address of this machine or its own network, which is "
+                "refused; if a mirror there is meant, name its address in place of this one"
             )
 
 

@@ -63,7 +63,7 @@ def _explain_never_scored(draft: Draft, index: int, check: RubricCheck) -> str:
         role for model in draft.indices("models") for role in draft.get_raw("models", model, "roles") or ()
     }
     if isinstance(check, LatencyCheck | CostCheck) and "student" not in roles:
-        return "no student is asked, and answers that exist have neither time nor cost; take the check out"
+        return "no student is called, and answers that exist have neither time nor cost; take the check out"
     items = draft.get("tasks", index, "items")
     if not isinstance(items, dict) or "teacher" in roles or not isinstance(check, TargetedCheck):
         return ""

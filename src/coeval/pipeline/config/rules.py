@@ -110,7 +110,7 @@ def check_account(model_path: KeyPath, account: Any, access_key: Any) -> Iterato
         )
         yield Finding((*model_path, "account"), "V-26", message)
     elif access_key is not None:
-        message = "access_key is set too, and would be asked with; leave out one of the two"
+        message = "access_key is set too, and would be used; leave out one of the two"
         yield Finding((*model_path, "account"), "V-34", message)
 
 
@@ -167,7 +167,7 @@ def check_items(draft: Draft) -> Iterator[Finding]:
     tables = [index for index in draft.indices("tasks") if draft.get_raw("tasks", index, "items") is not None]
     for index, name in draft.names("models").items() if tables else ():
         if name == OWN_ITEMS:
-            message = f"'{name}' stands for the teacher of a task with items; choose another name"
+            message = f"'{name}' is the teacher of a task with items; choose another name"
             yield Finding(("models", index, "name"), "V-32", message)
     for index in draft.indices("tasks"):
         supplied = index in tables or draft.get("tasks", index, "category") == BENCHMARK
@@ -194,7 +194,7 @@ def _check_conditions(draft: Draft, index: int) -> Iterator[Finding]:
 # --- Rules of one task (V-17, V-22 to V-24, V-28, V-29, V-35)
 
 _WITHOUT = {
-    "input": "students would not see what they are asked",
+    "input": "students would not see the prompt",
     "response": "judges would score answers that they do not see",
     "criterion": "every factor would be judged by the same words",
     "rubric": "judges would not see the factors, which teachers write",
@@ -422,9 +422,7 @@ def _check_resume_from(draft: Draft) -> Iterator[Finding]:
             message = f"there is no run '{source}', neither in {storage} nor as a path; name one that exists"
             yield Finding(path, "V-10", message)
         elif folder.resolve() == Path(storage, draft.get("experiment", "id", default="")).resolve():
-            yield Finding(
-                path, "V-10", f"names this run's own folder; use {CONTINUE} to go on with '{source}'"
-            )
+            yield Finding(path, "V-10", f"names this run's own folder; use {CONTINUE} to resume '{source}'")
         elif not RunDir(folder).is_run() and not RunDir(folder).config.exists():
             message = f"{folder} is no run: it holds neither meta.json nor any artifacts; name one that is"
             yield Finding(path, "V-10", message)

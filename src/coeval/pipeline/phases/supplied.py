@@ -203,7 +203,7 @@ def _describe_unmentioned_labels(file: ItemFile) -> Iterator[str]:
     for label, values in file.label_values.items():
         if isinstance(declared, dict) and label not in declared:
             yield (
-                f"the students of {task.name} are not told which values {label} has "
+                f"the students of {task.name} do not see which values {label} has "
                 f"({join_names(sorted(values), _NAMED)}): name them in its output_description, or declare "
                 "them in target_attributes"
             )

@@ -103,7 +103,7 @@ def _describe_lost_files(folder: RunDir) -> Iterator[str]:
     if meta.coeval_version and not folder.config.exists():
         yield f"{_UNTOLD_REMOVED}: {folder.config} is not there"
     if meta.coeval_version and meta.resume_from is not None and not folder.inherited.exists():
-        yield f"what was taken over is unknown, and may be left out: {folder.inherited} is not there"
+        yield f"which records were copied is unknown, some may be missing: {folder.inherited} is not there"
 
 
 # --- Looks at the results of a run that grows

@@ -190,7 +190,7 @@ def _check_kept_phases(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Find
     for before, phase in itertools.pairwise(flowing):
         if modes[before] == "New" and modes[phase] in ("Keep", "Model") and run.holds(phase):
             message = (
-                f"is {modes[phase]}, and would leave what was made from records that {OVERWRITE} makes anew "
+                f"is {modes[phase]}, and would leave what was made from records that {OVERWRITE} makes again "
                 f"({before}: New); set it to New, or to Extend to make again what no longer follows"
             )
             yield Finding(("experiment", "phases", phase), "V-31", message)
@@ -250,8 +250,8 @@ def _check_folder_is_free(run: RunDir, draft: Draft) -> Iterator[Finding]:
     elif standing:
         names = ", ".join(run.folder(phase).name for phase in standing)
         message = (
-            f"{run.path} holds {names} already, and these phases are New; "
-            f"use {CONTINUE} to go on with it, another id, or {OVERWRITE} to move it to replaced/"
+            f"{run.path} already has {names}, and these phases are New. "
+            f"{CONTINUE} resumes it, {OVERWRITE} moves it to replaced/; or choose another id"
         )
         yield Finding(("experiment", "id"), "V-11", message)
 

@@ -132,7 +132,7 @@ def _choose_batching(config: Config, mode: BatchMode, watcher: Watcher) -> Batch
         elif model.batch_enabled:
             watcher.warn(
                 f"models.{model.name}.batch_enabled: the interface {model.interface} has no Batch API here; "
-                "it is asked live, at live prices"
+                "it is called live, at live prices"
             )
     needed = {name: batched for name, batched in phases.items() if batched}
     return Batching(needed, PollPace(*config.experiment.batch_poll_s), mode)

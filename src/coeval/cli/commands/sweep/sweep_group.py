@@ -296,7 +296,7 @@ def plot(
     compared = compare_runs(found)
     print_conclusions(found, compared, streams.results())
     written = list(write_curves(found, compared, plot_dir, show_errorbar))
-    streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
+    streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures")
 
 
 # --- Flags that give a name to a value

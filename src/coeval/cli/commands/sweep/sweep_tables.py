@@ -105,7 +105,7 @@ def put_together_and_drawn(sweep: Sweep) -> int:
     gaps = tell_aggregates(made.aggregates, sweep.out, tasks)
     if made.paths:
         pictures = len(made.paths) - 1
-        say(streams.messages(), f"written: {made.paths[-1]} and {pictures} pictures beside it")
+        say(streams.messages(), f"written: {made.paths[-1]} and {pictures} pictures")
     return GAPS if gaps else 0
 
 

@@ -137,7 +137,7 @@ async def add_live_samples(
     await await_unless_interrupted(
         samples.request_samples(Asking(session.models, 0), watcher),
         session.context.interrupt,
-        "stopped while samples were being asked for; nothing was run",
+        "stopped while sampling; nothing was run",
     )
     for sentence in _describe_low_ceilings(config, preview, session.ledger):
         watcher.warn(sentence)
