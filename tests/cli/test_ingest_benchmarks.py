@@ -229,7 +229,7 @@ def test_a_hub_that_leads_to_the_credentials_of_a_machine_is_not_followed(
     hub.leads = "http://169.254.169.254"
     ended = coeval("ingest", "gsm8k", "--config", lab.file)
     assert ended.code == 1
-    assert "redirects to an address of this machine or its own network, which is not asked" in ended.err
+    assert "redirects to an address of this machine or its own network, which is refused" in ended.err
     assert [path for path in (here / "cache").rglob("*") if path.is_file()] == []
 
 

@@ -100,7 +100,7 @@ NEARER = {
 @pytest.mark.parametrize("to", NEARER.values(), ids=NEARER)
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_a_redirect_from_this_machine_to_the_link_is_not_followed(to: str, code: int) -> None:
-    with raw_host(moved(to, code)) as url, pytest.raises(SourceFailed, match="which is not asked") as refused:
+    with raw_host(moved(to, code)) as url, pytest.raises(SourceFailed, match="which is refused") as refused:
         read_page(url, 5.0)
     assert "if a mirror there is meant, name its address" in str(refused.value)
 
@@ -112,7 +112,7 @@ def test_a_redirect_to_another_port_of_this_machine_is_not_followed(host: str) -
     with (
         raw_host(PAGE, heard=heard) as other,
         raw_host(moved(other.replace("127.0.0.1", host))) as url,
-        pytest.raises(SourceFailed, match="which is not asked"),
+        pytest.raises(SourceFailed, match="which is refused"),
     ):
         read_page(url, 5.0)
     assert heard == []
@@ -147,7 +147,7 @@ def test_a_redirect_of_a_public_host_to_this_machine_is_not_followed(
     with raw_host(PAGE, heard=heard) as inner, raw_host(moved(inner.replace("127.0.0.1", host))) as proxy:
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
-        with pytest.raises(SourceFailed, match="which is not asked"):
+        with pytest.raises(SourceFailed, match="which is refused"):
             read_page("http://hub.example/api", 5.0)
     assert heard == []
 
@@ -166,7 +166,7 @@ def test_a_name_that_leads_to_this_machine_is_known_when_it_is_connected_to(
     with raw_host(PAGE, heard=heard) as inner, raw_host(moved(inner.replace("127.0.0.1", written))) as proxy:
         monkeypatch.setenv("http_proxy", proxy)
         monkeypatch.setenv("no_proxy", "cdn.example")
-        with pytest.raises(SourceFailed, match="which is not asked"):
+        with pytest.raises(SourceFailed, match="which is refused"):
             read_page("http://hub.example/api", 5.0)
     assert heard == []
 
@@ -195,5 +195,5 @@ def test_the_same_holds_over_tls(tls: ssl.SSLContext, tmp_path: Path) -> None:
     with raw_host(*DRIPPING["its body"], tls=tls) as url, pytest.raises(SourceFailed, match="is too slow"):
         download(url, tmp_path / "file", None, lambda _: None, PATIENCE_S)
     to = moved(NEARER["metadata of a cloud"])
-    with raw_host(to, tls=tls) as url, pytest.raises(SourceFailed, match="which is not asked"):
+    with raw_host(to, tls=tls) as url, pytest.raises(SourceFailed, match="which is refused"):
         read_page(url, 5.0)
