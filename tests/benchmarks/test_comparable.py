@@ -30,7 +30,7 @@ from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, conclude
 from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.eval_framework.eval_report import over_runs, show
-from coeval.cli.views.results_view import render
+from coeval.cli.views.results_view import print_results
 from coeval.core.records import Message
 from coeval.engine.probing import Probing
 from coeval.models.keys import Keys
@@ -107,7 +107,7 @@ async def test_both_programs_tell_cut_answers_in_the_same_words(bench: Bench, wi
     student = student_row("stu", None, 0.5, 0.4, 0.6, 200, 200, 0, answers=200, truncated=200)
     benchmark, experiment = Console(width=width, record=True), Console(width=width, record=True)
     show(outcome, benchmark, benchmark)
-    render(Results((student,), (), False), experiment)
+    print_results(Results((student,), (), False), experiment)
     for console, cut, names in (
         (benchmark, "200 of 200 answers to long, 3 of 3 answers to invented", "invented, long"),
         (experiment, "200 of 200 answers of stu", "stu"),

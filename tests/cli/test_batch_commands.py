@@ -224,7 +224,7 @@ async def test_status_says_when_a_job_was_looked_at(tmp_path: Path) -> None:
         assert (await coeval(*words, "--fetch-batches")).code == 0
         looked = json.loads((await coeval(*words, "--json")).text)
     assert "1:00:0" in old.text, old.text
-    assert "--fetch-batches looks again" in old.text
+    assert "--fetch-batches checks again" in old.text
     assert machine["batches"][0]["look_age_s"] >= 3600
     assert looked["batches"][0]["look_age_s"] < 600
 

@@ -17,8 +17,8 @@ from coeval.analysis.readers.reader import Reader
 from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
 from coeval.cli.views import measures_view
-from coeval.cli.views.gaps_view import tell_missing
-from coeval.cli.views.table_view import without_incomparable
+from coeval.cli.views.gaps_view import print_missing
+from coeval.cli.views.table_view import print_incomparable_notes
 from coeval.core.errors import GAPS, UsageError
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
@@ -170,7 +170,7 @@ def analyze(
     missing = show_analysis(folder, name, report_format, places, robust)
     for note in missing.notes:
         streams.warn(streams.messages(), note)
-    tell_missing(missing, RunDir(folder), streams.messages())
+    print_missing(missing, RunDir(folder), streams.messages())
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)
 
@@ -204,7 +204,7 @@ def show_analysis(
             )
             notes, missing = (*reader.notes(), *notes), find_missing_records(RunDir(folder))
         names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
-    for note in without_incomparable(notes, messages) if shown else notes:
+    for note in print_incomparable_notes(notes, messages) if shown else notes:
         streams.warn(messages, note)
     if shown:
         _show_measures(measured.measures, name, given, places.out, names)

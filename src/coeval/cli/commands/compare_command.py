@@ -13,7 +13,7 @@ from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, loss_messages
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, names_in
-from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
+from coeval.cli.views.comparison_view import comparison_markdown, print_comparisons, print_sweeps
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
@@ -114,7 +114,7 @@ def compare(
     if as_json:
         write_json(compared)
     elif as_markdown:
-        sys.stdout.write(markdown(compared, gate))
+        sys.stdout.write(comparison_markdown(compared, gate))
     else:
         print_comparisons(compared, streams.results())
     for line in gate:

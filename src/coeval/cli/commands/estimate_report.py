@@ -13,9 +13,9 @@ from rich.console import Console
 from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import write_json
-from coeval.cli.views.table_view import say_names, show_each
+from coeval.cli.views.table_view import print_full_names, show_each
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
@@ -60,7 +60,7 @@ def estimate_and_report(
         warn(messages, sentence)
     lengths = read_recorded_lengths(start.config, start.preview)
     if start.config.experiment.estimate_samples:
-        with_progress(
+        show_progress_while(
             keys, lambda context: sample_for_estimate(start.config, start.preview, lengths, prices, context)
         )
     assumed = EstimateInputs(prices, lengths, options.phase_barriers)
@@ -152,7 +152,7 @@ def print_estimate(estimate: Estimate, console: Console) -> None:
     show_each(console, [savings])
     for sentence in describe_sources(estimate):
         say(console, sentence, "dim")
-    say_names(console, shown)
+    print_full_names(console, shown)
 
 
 def tell_budget(fit: BudgetFit, console: Console) -> None:

@@ -14,7 +14,7 @@ from coeval.api import gate as gate_folders
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, names_in
 from coeval.cli.settings_flags import GroupedCommand
-from coeval.cli.views.gate_view import junit_xml, markdown, print_gate
+from coeval.cli.views.gate_view import junit_xml, gate_markdown, print_gate
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import write_bytes_atomic
@@ -97,11 +97,11 @@ def gate(
     if as_markdown is not None:
         _append_summary(found)
         if not on_output:
-            write_bytes_atomic(as_markdown, markdown(found).encode())
+            write_bytes_atomic(as_markdown, gate_markdown(found).encode())
     if as_json:
         write_json(found)
     elif on_output:
-        sys.stdout.write(markdown(found))
+        sys.stdout.write(gate_markdown(found))
     else:
         print_gate(found, streams.results())
     if found.exit_code:
@@ -115,6 +115,6 @@ def _append_summary(found: GateReport) -> None:
     if place := os.environ.get(_STEP_SUMMARY):
         try:
             with Path(place).open("a", encoding="utf-8") as file:
-                file.write(markdown(found))
+                file.write(gate_markdown(found))
         except OSError as error:
             raise StoreError(f"${_STEP_SUMMARY} names {place}, which cannot be written: {error}") from error

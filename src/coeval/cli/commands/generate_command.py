@@ -13,13 +13,13 @@ from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile, Probe, ProbeOnFail
 from coeval.cli.views.description_view import (
-    described_experiment,
+    preview_experiment,
     print_report,
-    refuse_place,
+    check_page_path,
     write_description,
 )
-from coeval.cli.views.gaps_view import tell_gaps
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.gaps_view import print_gaps
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.core.errors import GAPS, INTERRUPTED, UsageError
 from coeval.engine.probing import Probing
 from coeval.models.keys import Keys
@@ -74,7 +74,7 @@ def generate(
     3 not every teacher answered, 130 interrupted (proposals so far are kept).
     """
     if report is not None:
-        refuse_place(report, config)
+        check_page_path(report, config)
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file in it")
     if out.exists() and (not overwrite or out.samefile(config)):
@@ -85,7 +85,7 @@ def generate(
     settled = loaded.with_settings(probe_mode=probe, probe_on_fail=probe_on_fail)
     experiment = settled.config.experiment
     probing = Probing(experiment.probe_mode, experiment.probe_on_fail)
-    proposed = with_progress(
+    proposed = show_progress_while(
         found, lambda context: request_proposals(settled.config, probing, context, ask_again=ask_again)
     )
     _tell(proposed, config, out, messages)
@@ -103,7 +103,7 @@ def _tell(proposed: Proposals, config: Path, out: Path, messages: Console) -> No
     for sentence in (*summary.notes, *summary.stopped.values()):
         streams.warn(messages, sentence)
     if summary.missing:
-        tell_gaps(summary, messages)
+        print_gaps(summary, messages)
     for part in proposed.lacking:
         streams.warn(messages, f"nothing is proposed for {part}")
     if proposed.lacking or summary.interrupted:
@@ -120,7 +120,7 @@ def _tell(proposed: Proposals, config: Path, out: Path, messages: Console) -> No
 def _show(settled: FileWithProposals, proposed: Proposals, out: Path, page: Path | None, keys: Keys) -> None:
     """What was proposed as ``results``; where it stands and what comes next as ``messages``."""
     messages = streams.messages()
-    report = description_report(described_experiment(settled.config, keys))
+    report = description_report(preview_experiment(settled.config, keys))
     print_report(report, streams.results(), without=NOT_PROPOSED)
     if not proposed.parts:
         streams.say(messages, "The file leaves nothing to its teachers: it is copied as it is.")

@@ -21,7 +21,7 @@ from coeval.cli.commands.sweep.sweep_report import plan_of
 from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
 from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
 from coeval.cli.streams import say, warn
-from coeval.cli.views.description_view import described_experiment
+from coeval.cli.views.description_view import preview_experiment
 from coeval.core.errors import UsageError
 from coeval.core.settings import read_settings
 from coeval.core.text import join_names
@@ -235,7 +235,7 @@ def _model(text: str) -> NewModel:
 def _tell_price(config: Config, keys: Keys, table: str | None) -> None:
     """What a run would call and cost; lengths by rules of thumb, since nobody is asked. Of the items'
     ``table`` all is said already."""
-    described = described_experiment(config, keys)
+    described = preview_experiment(config, keys)
     for sentence in described.warnings:
         if not sentence.startswith(f"{table}:"):
             warn(streams.messages(), sentence)

@@ -10,8 +10,14 @@ import typer
 from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, KeyFile
-from coeval.cli.views.host_view import credentials, hosts_as_data, print_credentials, print_hosts, served_by
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.host_view import (
+    find_credentials,
+    hosts_as_data,
+    print_credentials,
+    print_hosts,
+    host_label,
+)
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.core.model import ModelSpec
@@ -114,7 +120,7 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
         )
 
     stopped = "stopped while listing the hosts' models"
-    return with_progress(
+    return show_progress_while(
         keys,
         lambda context: await_unless_interrupted(
             survey_hosts(specs, keys, prices), context.interrupt, stopped
@@ -130,12 +136,12 @@ def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
     messages = streams.messages()
     for report in reports:
         if report.problem is not None:
-            streams.warn(messages, f"{served_by(report)}: {report.problem}")
+            streams.warn(messages, f"{host_label(report)}: {report.problem}")
 
 
 def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
     named = load_config(config).models if config is not None else []
-    found = credentials(keys, [model.spec() for model in named], interface)
+    found = find_credentials(keys, [model.spec() for model in named], interface)
     if as_json:
         write_json({"providers": found})
     else:

@@ -10,7 +10,7 @@ from rich.console import Console
 from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
@@ -61,7 +61,9 @@ def probe(
         on_fail or experiment.probe_on_fail,
     )
     found_keys, messages = find_keys(keys), streams.messages()
-    resolved, results = with_progress(found_keys, lambda context: probe_config(settled, probing, context))
+    resolved, results = show_progress_while(
+        found_keys, lambda context: probe_config(settled, probing, context)
+    )
     if not results:
         streams.say(messages, "no model was probed")
         return

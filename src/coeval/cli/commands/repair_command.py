@@ -11,7 +11,7 @@ from rich.text import Text
 
 from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
-from coeval.cli.views.gaps_view import tell_way_on
+from coeval.cli.views.gaps_view import print_way_on
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
@@ -148,4 +148,4 @@ def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: 
         streams.say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and not (dry_run and invalid):
-        tell_way_on(console, report.short, continue_command(folder), owed=owed + len(report.unsettled))
+        print_way_on(console, report.short, continue_command(folder), owed=owed + len(report.unsettled))

@@ -17,8 +17,8 @@ from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, RunFolder, RunWord, the_folder
 from coeval.cli.views import results_view
-from coeval.cli.views.gaps_view import tell_missing
-from coeval.cli.views.results_view import names_of
+from coeval.cli.views.gaps_view import print_missing
+from coeval.cli.views.results_view import short_result_names
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import find_missing_records
@@ -74,14 +74,14 @@ def results(
     missing = find_missing_records(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
-        streams.say(streams.messages(), results_view.why_nothing(found, by))
+        streams.say(streams.messages(), results_view.explain_empty_breakdown(found, by))
     if as_json:
         results_view.print_json(found, parts)
     elif as_csv:
         results_view.print_csv(found, parts)
     else:
         results_view.print_tables(found, parts, streams.results(), labels)
-    tell_missing(missing, RunDir(folder), streams.messages())
+    print_missing(missing, RunDir(folder), streams.messages())
 
 
 def print_paper(folder: Path, *, latex: bool) -> None:
@@ -101,7 +101,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
             students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
-        table = names_of(found, labels).shorten_in(paper_table(found, compared))
+        table = short_result_names(found, labels).shorten_in(paper_table(found, compared))
         for note in found.notes:
             streams.warn(streams.messages(), note)
     sys.stdout.write((as_latex(table, "tab:scores") if latex else as_markdown(table)) + "\n")

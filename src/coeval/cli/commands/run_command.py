@@ -25,9 +25,9 @@ from coeval.cli.command_names import (
     names_in,
 )
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
-from coeval.cli.views.progress_view import tell_batches, with_progress
-from coeval.cli.views.results_view import render
+from coeval.cli.views.gaps_view import describe_check_failures, print_gaps, print_way_on
+from coeval.cli.views.progress_view import print_open_batches, show_progress_while
+from coeval.cli.views.results_view import print_results
 from coeval.cli.views.table_view import show_each
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.core.process_limits import address_space_left
@@ -239,16 +239,16 @@ def describe(
     Exit codes: 0 described, 1 wrong request.
     """
     from coeval.cli.views.description_view import (
-        described_experiment,
+        preview_experiment,
         print_report,
-        refuse_place,
+        check_page_path,
         write_description,
     )
     from coeval.reports.description_report import description_report
 
     if out is not None:
-        refuse_place(out, config)
-    described = described_experiment(read_config(config).config, find_keys(keys))
+        check_page_path(out, config)
+    described = preview_experiment(read_config(config).config, find_keys(keys))
     report = description_report(described)
     print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
     messages = streams.messages()
@@ -340,7 +340,7 @@ def run_with_progress(config: Config, options: RunOptions, key_file: Path | None
         finally:
             loading.cancel()
 
-    return with_progress(find_keys(key_file), work)
+    return show_progress_while(find_keys(key_file), work)
 
 
 async def _load_analysis() -> None:
@@ -368,13 +368,13 @@ def _report(run: Run, labels: Mapping[str, str], messages: Console, way_on: str)
     if messages.file.isatty():
         messages.print()
     if summary.shows_scores:
-        render(run.results(), streams.results(), labels)
+        print_results(run.results(), streams.results(), labels)
     for sentence in (*summary.notes, *summary.stopped.values()):
         warn(messages, sentence)
     if summary.batches:
-        tell_batches(summary.batches, messages)
+        print_open_batches(summary.batches, messages)
     if summary.missing:
-        tell_gaps(summary, messages)
+        print_gaps(summary, messages)
         if any(outcome.failed["cut_off"] for outcome in summary.phases.values()):
             warn(
                 messages,
@@ -384,8 +384,8 @@ def _report(run: Run, labels: Mapping[str, str], messages: Console, way_on: str)
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
         first = "Raise what is used up first: the warnings above name it." if used_up else ""
         others = summary.missing - sum(supply.missing for supply in summary.short)
-        first = first or checks_first(RunDir(run.path), others)
-        tell_way_on(messages, summary.short, way_on, owed=summary.missing, first=first)
+        first = first or describe_check_failures(RunDir(run.path), others)
+        print_way_on(messages, summary.short, way_on, owed=summary.missing, first=first)
         if any(outcome.failed or outcome.incomplete for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")
     elif summary.interrupted:

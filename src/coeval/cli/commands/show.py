@@ -13,7 +13,7 @@ from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
-from coeval.cli.views.answer_view import AnswerView, answer_lines
+from coeval.cli.views.answer_view import AnswerView, answer_json_lines
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.store.output_folder import require_run
@@ -88,7 +88,7 @@ def show(
         if not found:
             streams.say(messages, _nothing(reader, choice))
     if as_json:
-        sys.stdout.writelines(f"{line}\n" for line in answer_lines(found))
+        sys.stdout.writelines(f"{line}\n" for line in answer_json_lines(found))
     else:
         AnswerView(streams.results(), whole=full, planned=planned).show(found)
     if worst is None and (left := fitting - len(found)):

@@ -16,8 +16,8 @@ from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile, RunFolder, RunWord, the_folder
 from coeval.cli.loop import run_async
-from coeval.cli.views.folder_status import show_status, status_of, watch
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.folder_status import show_status, read_folder_status, watch_folder
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
 from coeval.core.model import judge_name
@@ -90,13 +90,13 @@ def status(
 
     def shown() -> str:
         if as_json:
-            return json_text(status_of(path), indent=0 if watching else 2) + "\n"
+            return json_text(read_folder_status(path), indent=0 if watching else 2) + "\n"
         with console.capture() as captured:
             show_status(path, console)
         return captured.get()
 
     if watching:
-        watch(shown, lambda: writer_of(path) is not None, console)
+        watch_folder(shown, lambda: writer_of(path) is not None, console)
     elif as_json:
         typer.echo(shown(), nl=False)
     else:
@@ -214,7 +214,7 @@ def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
     if not folder.pending_batches.exists():
         streams.say(messages, "There are no batch jobs.")
         return 0
-    summary = with_progress(
+    summary = show_progress_while(
         find_keys(keys),
         lambda context: fetch_batches(
             folder, context.keys, context.watcher, context.interrupt, cancel=cancel

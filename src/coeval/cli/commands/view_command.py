@@ -15,7 +15,7 @@ from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.cli import streams
 from coeval.cli.command_names import NoToken, OpenIt, Port
 from coeval.cli.loop import run_async
-from coeval.cli.views.folder_status import status_of
+from coeval.cli.views.folder_status import read_folder_status
 from coeval.core.errors import UsageError
 from coeval.reports.compared_sides import open_sides
 from coeval.reports.comparison_page import comparison_page
@@ -107,7 +107,7 @@ def _usual() -> Path:
 
 def _status(path: Path) -> Any:
     """What ``coeval status --json`` tells."""
-    return status_of(path)
+    return read_folder_status(path)
 
 
 def _compare(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:

@@ -35,9 +35,9 @@ from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.commands.estimate_report import print_estimate, tell_budget
 from coeval.cli.loop import interruptible, run_async
 from coeval.cli.streams import say, warn
-from coeval.cli.views.progress_view import Terminal, tell_batches
+from coeval.cli.views.progress_view import Terminal, print_open_batches
 from coeval.cli.views.results_view import write_json
-from coeval.cli.views.table_view import say_names, show_costs, show_incomparable, show_table
+from coeval.cli.views.table_view import print_full_names, show_costs, show_incomparable, show_table
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import destinations, log_at_end
@@ -88,12 +88,12 @@ def show(outcome: Outcome, results: Console, messages: Console) -> None:
         _remark(task, results, messages)
     _tell_bad_answers(outcome, results)
     show_costs(shown.shorten_in(outcome.costs), results)
-    say_names(results, shown)
+    print_full_names(results, shown)
     for reason in outcome.stopped.values():
         warn(messages, reason)
     gaps = [task.summary for task in outcome.tasks if task.summary is not None and task.summary.missing]
     if outcome.batches:
-        tell_batches(outcome.batches, messages)
+        print_open_batches(outcome.batches, messages)
     if outcome.interrupted:
         say(messages, "Stopped. The same command again goes on from here.")
     elif any(summary.requestable_missing for summary in gaps):
