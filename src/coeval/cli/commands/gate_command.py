@@ -14,7 +14,7 @@ from coeval.api import gate as gate_folders
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, names_in
 from coeval.cli.settings_flags import GroupedCommand
-from coeval.cli.views.gate_view import junit_xml, gate_markdown, print_gate
+from coeval.cli.views.gate_view import gate_markdown, junit_xml, print_gate
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import write_bytes_atomic

@@ -13,9 +13,9 @@ from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile, Probe, ProbeOnFail
 from coeval.cli.views.description_view import (
+    check_page_path,
     preview_experiment,
     print_report,
-    check_page_path,
     write_description,
 )
 from coeval.cli.views.gaps_view import print_gaps

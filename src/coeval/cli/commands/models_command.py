@@ -12,10 +12,10 @@ from coeval.cli import streams
 from coeval.cli.command_names import AsJson, KeyFile
 from coeval.cli.views.host_view import (
     find_credentials,
+    host_label,
     hosts_as_data,
     print_credentials,
     print_hosts,
-    host_label,
 )
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import write_json

@@ -239,9 +239,9 @@ def describe(
     Exit codes: 0 described, 1 wrong request.
     """
     from coeval.cli.views.description_view import (
+        check_page_path,
         preview_experiment,
         print_report,
-        check_page_path,
         write_description,
     )
     from coeval.reports.description_report import description_report

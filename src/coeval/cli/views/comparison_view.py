@@ -23,8 +23,8 @@ from coeval.cli.views.table_view import (
     pair_columns,
     pair_headings,
     print_full_names,
-    show_each,
     print_incomparable_notes,
+    show_each,
 )
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import pluralize

@@ -10,7 +10,7 @@ from rich.console import Console
 from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask, GateReport
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import print_full_names, show_table, print_incomparable_notes
+from coeval.cli.views.table_view import print_full_names, print_incomparable_notes, show_table
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import ReportTable, make_columns

@@ -27,7 +27,7 @@ from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import ModelWork, answer_text, make_failure
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
-from coeval.judging.checks.rubric_check import checked_answer
+from coeval.judging.checks.rubric_check import build_checked_answer
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import Levels, parse_preference
 from coeval.pipeline.phases.proposals import parse_item
@@ -246,7 +246,7 @@ class EvaluationWork(ModelWork[Evaluation]):
     def _list_kept_fields(self, earlier: Evaluation | None) -> Iterator[dict[str, Any]]:
         """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
         field_groups = (
-            (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else (None,) * 3
+            (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else [None] * 3
         )
         for fields in field_groups:
             yield {f: what for f, what in (fields or {}).items() if f not in self.factors}
@@ -425,8 +425,9 @@ class CheckWork:
     model = CHECK
 
     async def do(self) -> Evaluation:
+        """Compute each factor, in this process or by a worker."""
         judged = self.judged
-        answer, checks = checked_answer(judged.prepared.item, judged.response), judged.setup.checks
+        answer, checks = build_checked_answer(judged.prepared.item, judged.response), judged.setup.checks
         values: dict[str, float] = {}
         reasons: dict[str, str] = {}
         for factor in self.factors:

@@ -14,7 +14,7 @@ from coeval.core.errors import ConfigError, Misshapen, Undecodable
 from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.core.regular_files import open_file
-from coeval.judging.labels import normalise
+from coeval.judging.labels import normalise_label
 from coeval.pipeline.config.draft import ItemSource
 from coeval.pipeline.config.findings import describe_value
 from coeval.pipeline.config.items_section import Items
@@ -126,7 +126,7 @@ def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedIte
     values = {"task_id": task, "teacher_model_id": teacher}
     for name, mine in values.items():
         if (value := _decode_field(fields, name)) not in (None, mine):
-            return f"its `{name}` is {_encode_as_text(value)}; items of this file are of {mine}"
+            return f"its `{name}` is {_ENCODER.encode(value).decode()}; items of this file are of {mine}"
     filled = {name: mine for name, mine in values.items() if _decode_field(fields, name) is None}
     start = item_prefix(task, teacher)
     full = own if own.startswith(start) and own != start else start + own
@@ -198,10 +198,6 @@ def _scalar_to_text(raw: msgspec.Raw | None) -> str | None:
     if value is None or isinstance(value, list | dict):
         return None
     return value if isinstance(value, str) else bytes(raw or b"").decode().strip()
-
-
-def _encode_as_text(value: Any) -> str:
-    return _ENCODER.encode(value).decode()
 
 
 ITEM_FORM = (
@@ -294,7 +290,7 @@ def _describe_oddities(supplied: SuppliedItem, task: TaskConfig) -> Iterator[str
             without = f"the label {label} has no value in `sampled_target_attributes`, and is not compared"
             near = get_close_matches(label, attributes.keys() - {*labels}, n=1)
             yield f"{without}; {near[0]} has one: is {label} meant?" if near else without
-        elif values is not None and normalise(attributes[label]) not in map(normalise, values):
+        elif values is not None and normalise_label(attributes[label]) not in map(normalise_label, values):
             yield f"the label {label} is {attributes[label]}, which target_attributes does not declare"
 
 

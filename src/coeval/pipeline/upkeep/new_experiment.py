@@ -257,7 +257,7 @@ def _write_experiment(new: NewExperiment) -> Iterator[str]:
 
 
 def _describe_task(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """Draft the description and output description, for the user to improve."""
+    """Write a first description and output description, for the user to improve."""
     values = [value for label_values in labels.values() for value in distinct_labels(label_values)]
     if not labels:
         return "Answer the question.", ""
@@ -272,7 +272,7 @@ def _describe_task(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tu
 def distinct_labels(values: Sequence[str]) -> list[str]:
     """Return the first spelling of each label; spellings that answers match alike are one label."""
     label_values = LabelValues(values)
-    return list(dict.fromkeys(label_values.named(value) or value for value in values))
+    return list(dict.fromkeys(label_values.match_whole(value) or value for value in values))
 
 
 def clean_task_name(name: str) -> str:
