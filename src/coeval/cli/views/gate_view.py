@@ -28,7 +28,8 @@ _COLUMNS = (
 def gate_legend(report: GateReport) -> str:
     """Explain the columns of the gate's table."""
     return (
-        f"In points: candidate − base over n items; at least: its lower bound ({100 * report.level:.4g}% sure), "
+        "In points: candidate − base over n items; at least: its lower bound "
+        f"({100 * report.level:.4g}% sure), "
         "items without a score counted as lost; allowed: the loss that the policy allows; other judges: same "
         "verdict with judges as a sample."
     )
