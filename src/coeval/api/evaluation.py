@@ -20,7 +20,7 @@ from coeval.benchmarks.run.task_summary import Outcome, TaskSummary, conclude, e
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.settings import taking
 from coeval.engine.progress import Unwatched, Watcher
-from coeval.exchange.trackers import destinations, log_at_end
+from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pipeline.config.settings_file import check_settings
 
@@ -110,7 +110,7 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     settings = check_settings(requested)
     keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    evaluation, log_to = evaluation_of(settings, keys), destinations(settings.log_to)
+    evaluation, log_to = evaluation_of(settings, keys), parse_destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = RunView(requested.watcher or Unwatched(), event)
     if said := idle_options(settings, {task.name for task in evaluation.tasks}):
@@ -124,5 +124,5 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     with entered(prepared):
         outcome = conclude(prepared, wait_for(ask, event))
     if outcome.tasks and not outcome.interrupted:
-        log_at_end(evaluation.output, log_to, view.warn)
+        log_after_command(evaluation.output, log_to, view.warn)
     return EvaluationRun(evaluation.output, outcome)

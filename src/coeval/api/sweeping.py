@@ -15,7 +15,7 @@ from coeval.core.html_table import html_lines
 from coeval.core.process_limits import need_address_space
 from coeval.core.settings import taking
 from coeval.engine.progress import Unwatched
-from coeval.exchange.trackers import destinations, log_at_end
+from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import check_settings
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import JobPlan, folder_of
@@ -99,7 +99,7 @@ def sweep(requested: SweepCall) -> SweepRun:
         the output folder cannot be read or written.
     """
     settings = check_settings(requested)
-    chosen, log_to = sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
+    chosen, log_to = sweep_request(settings, find_keys(settings.keys)), parse_destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher or Unwatched(), event)
     checkpoints = checkpoints_of(chosen, view.warn)
@@ -119,7 +119,7 @@ def sweep(requested: SweepCall) -> SweepRun:
                 from coeval.reports.training_files import put_together
 
                 put_together(chosen.sweep.out, chosen.plan.samples)
-            log_at_end(chosen.sweep.out, log_to, view.warn)
+            log_after_command(chosen.sweep.out, log_to, view.warn)
     return SweepRun(chosen.sweep.out, board)
 
 

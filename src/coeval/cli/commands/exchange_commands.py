@@ -11,7 +11,7 @@ import typer
 from coeval.cli import streams
 from coeval.core.errors import UsageError
 from coeval.core.text import numbered
-from coeval.exchange.importing import USUAL, import_results
+from coeval.exchange.importing import USUAL_COLUMNS, import_results
 from coeval.exchange.trackers import log_results
 
 
@@ -68,9 +68,9 @@ def _columns(given: list[str]) -> dict[str, str]:
     found = {}
     for text in given:
         meant, is_pair, column = text.partition("=")
-        if not is_pair or meant not in USUAL or not column:
+        if not is_pair or meant not in USUAL_COLUMNS or not column:
             raise UsageError(
-                f"--column {text}: write MEANING=COLUMN, where MEANING is one of {', '.join(USUAL)}"
+                f"--column {text}: write MEANING=COLUMN, where MEANING is one of {', '.join(USUAL_COLUMNS)}"
             )
         found[meant] = column
     return found

@@ -32,7 +32,7 @@ from coeval.cli.views.table_view import show_each
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.core.process_limits import address_space_left
 from coeval.engine.session import SessionContext
-from coeval.exchange.trackers import Destination, destinations, log_at_end
+from coeval.exchange.trackers import Destination, log_after_command, parse_destinations
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
@@ -159,7 +159,7 @@ def run(
         estimate_samples=estimate_samples,
         report=report or None,
     )
-    trackers = destinations(log_to or ())
+    trackers = parse_destinations(log_to or ())
     if dry_run:
         raise typer.Exit(count_calls(settled.config, options, keys))
     if estimate_only:
@@ -324,7 +324,7 @@ def run_and_report(
     if run.summary is not None and run.summary.shows_scores:
         if config.experiment.report:
             say(messages, f"Report: {run.path / 'report.html'}")
-        log_at_end(run.path, log_to, lambda sentence: warn(messages, sentence))
+        log_after_command(run.path, log_to, lambda sentence: warn(messages, sentence))
     return run.exit_code
 
 

@@ -34,7 +34,7 @@ from coeval.cli.views.results_view import write_json
 from coeval.cli.views.table_view import say_names, show_costs, show_incomparable, show_table
 from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
-from coeval.exchange.trackers import destinations, log_at_end
+from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.models.metering.account_file import read_accounts
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
 from coeval.pricing.estimate import check_budget_fit
@@ -218,7 +218,7 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
     messages = streams.messages()
     keys = find_keys(settings.keys)
     throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    evaluation, log_to = evaluation_of(settings, keys), destinations(settings.log_to)
+    evaluation, log_to = evaluation_of(settings, keys), parse_destinations(settings.log_to)
     with Terminal(messages) as terminal:
         if said := idle_options(settings, {task.name for task in evaluation.tasks}):
             terminal.warn(said)
@@ -238,7 +238,7 @@ def run_and_report(settings: EvalSettings, shown: EvalOutput) -> int:
     else:
         show(outcome, streams.results(), messages)
     if outcome.tasks and not outcome.interrupted:
-        log_at_end(evaluation.output, log_to, lambda sentence: warn(messages, sentence))
+        log_after_command(evaluation.output, log_to, lambda sentence: warn(messages, sentence))
     return outcome.exit_code
 
 

@@ -25,7 +25,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import plain
 from coeval.core.text import dollars, listed, numbered
 from coeval.engine.progress import clock, short
-from coeval.exchange.trackers import destinations, log_at_end
+from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
 from coeval.pricing.lengths import Span
@@ -403,7 +403,7 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
     if dry_run:
         return plan_of(settings)
     results, messages = streams.results(), streams.messages()
-    request, log_to = sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
+    request, log_to = sweep_request(settings, find_keys(settings.keys)), parse_destinations(settings.log_to)
     view = SweepView(messages)
     checkpoints = checkpoints_of(request, view.warn)
     with under_way(request, checkpoints, view) as sweeping:
@@ -418,5 +418,5 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
                 lacking = put_together_and_drawn(request.sweep)
                 if settings.inference and settings.judge:
                     code = max(code, lacking)  # else it may lack what it was to leave out
-            log_at_end(request.sweep.out, log_to, view.warn)
+            log_after_command(request.sweep.out, log_to, view.warn)
     return code
