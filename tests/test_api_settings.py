@@ -20,8 +20,8 @@ from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.eval_framework.command import make_app
-from coeval.cli.main import with_commands
-from coeval.core.settings import declared
+from coeval.cli.main import build_app
+from coeval.core.settings import read_settings
 from coeval.engine.progress import Board
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep_settings import SweepSettings
@@ -56,10 +56,10 @@ def host() -> Iterator[str]:
 )
 def test_the_keywords_are_the_settings_and_each_is_explained(function: Any, record: Any) -> None:
     keywords = signature(function).parameters
-    assert keywords.keys() == declared(record).keys() | WATCHED
-    assert all(keywords[name].default == field.default for name, field in declared(record).items())
+    assert keywords.keys() == read_settings(record).keys() | WATCHED
+    assert all(keywords[name].default == field.default for name, field in read_settings(record).items())
     explained = (getdoc(function) or "").splitlines()
-    assert all(f"{name}:" in explained for name in declared(record))
+    assert all(f"{name}:" in explained for name in read_settings(record))
     assert not any(re.search("--[a-z]", line) for line in explained)
 
 
@@ -67,14 +67,16 @@ def test_every_flag_of_the_commands_is_a_setting_or_known_to_belong_to_the_comma
     import typer.main
 
     evaluating: Any = typer.main.get_command(make_app())
-    sweeping: Any = typer.main.get_command(with_commands())
+    sweeping: Any = typer.main.get_command(build_app())
     of_tasks = {option.parameter for row in TASKS.values() for option in row.options}
     flags = {parameter.name for parameter in evaluating.params} - of_tasks
-    assert flags - {"estimate_only", "as_json", "log_level", "version"} == declared(EvalSettings).keys() - {
-        "task_options"
-    }
+    assert flags - {"estimate_only", "as_json", "log_level", "version"} == read_settings(
+        EvalSettings
+    ).keys() - {"task_options"}
     flags = {parameter.name for parameter in sweeping.commands["sweep"].params}
-    assert flags - {"config", "dry_run", "status", "log_level"} == declared(SweepSettings).keys() - {"slurm"}
+    assert flags - {"config", "dry_run", "status", "log_level"} == read_settings(SweepSettings).keys() - {
+        "slurm"
+    }
 
 
 @pytest.mark.process

@@ -85,7 +85,7 @@ LATE_IMPORTS = {
     "tables/table.py": {
         "duckdb": "a tenth of a second to load, and only Parquet files need it",
     },
-    "pipeline/start/begin_run.py": {
+    "pipeline/start/run_start.py": {
         "coeval.pipeline.plan.estimate": "only estimates and budgets need it, and a run should ask soon",
         "coeval.pipeline.plan.run_reading": "it loads duckdb, and only a finished run that grows needs it",
     },
@@ -121,7 +121,7 @@ SHORTEST_FILE = 40
 SHORT_FILES: dict[str, str] = {}
 """Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
 FROZEN_WIRE = ("body", "connection", "pool", "proxied")
-MOST_LINES = 100_576
+MOST_LINES = 101_400
 """Of ``src`` in all, Python and JavaScript: what moves from one to the other counts once. A new ability pays
 with a subtraction; raising it needs a page in docs/decisions."""
 MOST_LINES_OF_WIRE = 1206

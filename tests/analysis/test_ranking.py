@@ -21,7 +21,7 @@ from coeval.analysis.measures.leaders import leader_sentences, place_sentences, 
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Level, ranked, ranking
 from coeval.analysis.measures.student_measures import StudentScores, item_scores
-from coeval.core.figures import points
+from coeval.core.figures import format_points
 from evidence.measure_coverage import World, drawn_grid
 from evidence.planted import judge_missing, judging_themselves
 
@@ -93,7 +93,7 @@ def test_who_lacks_a_strict_judge_is_ranked_by_the_scores_that_others_share(
         "part",
     ]
     out = coeval("results", "--run", run.folder).out
-    assert f"{points(scores['part'])} [" in out
+    assert f"{format_points(scores['part'])} [" in out
     assert out.index("whole") < out.index("part")
 
 

@@ -19,7 +19,7 @@ from coeval.analysis.pairwise.alpaca import LengthControl
 from coeval.analysis.pairwise.rates import rate
 from coeval.benchmarks.assets.library import Library
 from coeval.benchmarks.benchmark import Item, JudgeSettings
-from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, chatml, remarks_on
+from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, explain_missing_interval, parse_chatml
 from coeval.core.errors import AccessDenied
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob
@@ -105,7 +105,7 @@ def test_one_comparison_in_the_published_order(shelf: Shelf) -> None:
             ),
         )
         assert request.top_logprobs == 5
-    assert panel.benchmark.judge_sampling().named() == {"temperature": 0.0, "max_tokens": 1}
+    assert panel.benchmark.judge_sampling().to_dict() == {"temperature": 0.0, "max_tokens": 1}
 
 
 def test_preferences_become_official_figures(shelf: Shelf) -> None:
@@ -249,7 +249,7 @@ async def test_a_judge_with_log_probabilities_keeps_the_official_way(shelf: Shel
 )
 async def test_a_judge_without_is_asked_in_words_in_both_orders(shelf: Shelf, behaviour: Behaviour) -> None:
     task, _ = await met(shelf, behaviour)
-    assert task.judge_sampling().named() == {"temperature": 0.0, "max_tokens": LONG_REPLY}
+    assert task.judge_sampling().to_dict() == {"temperature": 0.0, "max_tokens": LONG_REPLY}
     panel = Panel(task, ours)
     requests = panel.requests()
     assert len(requests) == 12
@@ -346,7 +346,7 @@ def test_official_files(shelf: Shelf, tmp_path: Path) -> None:
 
 
 def test_chatml_is_read_as_messages_without_blanks_around_them() -> None:
-    assert chatml(TEMPLATE)[0] == Message("system", "You compare.")
+    assert parse_chatml(TEMPLATE)[0] == Message("system", "You compare.")
 
 
 def reference() -> Path | None:
@@ -433,8 +433,8 @@ def controlled(value: float, n: int = 805) -> LengthControl:
 
 
 def test_too_few_preferences_for_length_control_are_told() -> None:
-    [remark] = remarks_on(controlled(55.0, 99))
+    [remark] = explain_missing_interval(controlled(55.0, 99))
     assert "rests on 99 preferences; with fewer than 100" in remark
     assert remark.endswith("so it has no interval")
-    assert remarks_on(controlled(55.0, 100)) == ()
-    assert remarks_on(None) == ()
+    assert explain_missing_interval(controlled(55.0, 100)) == ()
+    assert explain_missing_interval(None) == ()

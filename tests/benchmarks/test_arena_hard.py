@@ -74,7 +74,7 @@ def test_two_games_with_the_categorys_judge_and_baseline(shelf: Shelf) -> None:
         "Judge softly.",
         f"Q Do c {{ANSWER_A}} A ours on c {{QUESTION}} B {GEMINI} on c",
     ]
-    assert panel.benchmark.judge_sampling().named() == {"temperature": 0.0, "max_tokens": 16_000}
+    assert panel.benchmark.judge_sampling().to_dict() == {"temperature": 0.0, "max_tokens": 16_000}
 
 
 def test_an_empty_answer_is_judged(shelf: Shelf) -> None:

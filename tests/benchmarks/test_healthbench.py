@@ -69,7 +69,7 @@ def test_the_whole_conversation_is_graded_by_one_item_with_its_points(shelf: She
         "assistant: Rest, p-1.\nBy:\n[-6] Worth -6 <<conversation>>\nThat is all."
     )
     assert [message.role for message in panel.items[0].messages] == ["user", "assistant", "user"]
-    assert panel.benchmark.judge_sampling().named() == {"temperature": 0.5, "max_tokens": 2048}
+    assert panel.benchmark.judge_sampling().to_dict() == {"temperature": 0.5, "max_tokens": 2048}
 
 
 def test_the_items_of_a_conversation_say_what_they_share_and_one_alone_shares_nothing(shelf: Shelf) -> None:

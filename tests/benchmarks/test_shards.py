@@ -23,7 +23,7 @@ from test_runner import lines, questions, said, summary
 
 from coeval.benchmarks.benchmark import Item
 from coeval.benchmarks.run.eval_spec import EvalSpec, Shard, TaskRequest
-from coeval.benchmarks.run.runner import ask_owed, held, prepare
+from coeval.benchmarks.run.runner import ask_owed, lock_task_folders, prepare_evaluation
 from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.benchmarks.task_registry import TASKS
@@ -45,8 +45,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 async def ask(bench: Bench, server: Server, **changes: Any) -> None:
     """As a worker does: the answers alone, without figures."""
     evaluation = bench.evaluation(server.url, mode="inference", judge=None, **changes)
-    prepared = prepare(evaluation, bench.onlooker)
-    with held(prepared):
+    prepared = prepare_evaluation(evaluation, bench.onlooker)
+    with lock_task_folders(prepared):
         await ask_owed(prepared, Keys.load(None, env={}, cwd=bench.output, home=bench.output), bench.onlooker)
 
 
@@ -98,11 +98,11 @@ async def test_a_part_that_another_works_on_stays_whole(bench: Bench) -> None:
         for index in (0, 1):
             await ask(bench, server, shard=Shard(index, 2))
         busy = TaskFolder(part(bench, "0_of_2"))
-        with busy.locked():
-            TaskFolder(bench.output / "invented").take_in_shards()
+        with busy.hold_lock():
+            TaskFolder(bench.output / "invented").merge_shards()
             assert len(lines(busy.responses)) == 2
         assert not part(bench, "1_of_2").exists()
-        TaskFolder(bench.output / "invented").take_in_shards()
+        TaskFolder(bench.output / "invented").merge_shards()
     assert not busy.path.parent.exists()
     assert len(lines(bench.output / "invented" / "responses.jsonl")) == 3
 
@@ -112,7 +112,7 @@ async def test_answers_that_cannot_be_taken_in_are_told(bench: Bench) -> None:
         await ask(bench, server, shard=Shard(0, 2))
     (bench.output / "invented" / "responses.jsonl").mkdir()
     with pytest.raises(StoreError, match=r"responses\.jsonl"):
-        TaskFolder(bench.output / "invented").take_in_shards()
+        TaskFolder(bench.output / "invented").merge_shards()
     assert len(lines(part(bench, "0_of_2") / "responses.jsonl")) == 2
 
 
@@ -151,7 +151,9 @@ async def test_checkpoints_served_under_one_name_are_two(bench: Bench) -> None:
 
 def test_a_record_says_which_checkpoint_it_is_of(bench: Bench) -> None:
     first, second = (
-        prepare(bench.evaluation("http://127.0.0.1:1/v1", checkpoint=name), bench.onlooker).task_runs[0]
+        prepare_evaluation(
+            bench.evaluation("http://127.0.0.1:1/v1", checkpoint=name), bench.onlooker
+        ).task_runs[0]
         for name in ("/ckpt/a", "/ckpt/b")
     )
     assert first.tested is not None
@@ -232,9 +234,9 @@ async def evaluate(
 ) -> Outcome:
     """Ask and judge in a folder of its own."""
     onlooker = Onlooker()
-    prepared = prepare(evaluation_of(folder, url), onlooker)
+    prepared = prepare_evaluation(evaluation_of(folder, url), onlooker)
     keys = Keys.load(None, env={}, cwd=folder, home=folder)
-    with held(prepared):
+    with lock_task_folders(prepared):
         return conclude(prepared, await ask_owed(prepared, keys, onlooker, interrupt, hosts))
 
 

@@ -65,7 +65,11 @@ def test_each_criterion_is_asked_by_itself_with_nothing_filled_in_twice(shelf: S
         f'{{"score": 1}} C {criterion} Q Write number 2 {{response}}. R answer 2 with {{query}} C {criterion}'
     )
     assert user.content == expected
-    assert panel.benchmark.judge_sampling().named() == {"temperature": 1.0, "top_p": 0.95, "max_tokens": 2048}
+    assert panel.benchmark.judge_sampling().to_dict() == {
+        "temperature": 1.0,
+        "top_p": 0.95,
+        "max_tokens": 2048,
+    }
 
 
 def test_official_figures(shelf: Shelf) -> None:

@@ -21,7 +21,7 @@ from written_run import Run
 
 import coeval as api
 from coeval.cli.commands.analyze_command import NAMES as ANALYSES
-from coeval.core.figures import points
+from coeval.core.figures import format_points
 
 
 @pytest.fixture
@@ -349,7 +349,7 @@ def test_markdown_has_points_and_csv_keeps_scores(lab: Lab, coeval: Command) -> 
     rows = [row for row in csv.DictReader(io.StringIO(document)) if row["part"] == "students"]
     headline = next(row for row in rows if (row["name"], row["measure"]) == ("ann", "score"))
     assert 0 <= float(headline["value"]) <= 1
-    value, low, high = (points(float(headline[key])) for key in ("value", "low", "high"))
+    value, low, high = (format_points(float(headline[key])) for key in ("value", "low", "high"))
     assert re.search(rf"^\| ann \| [^|]+\| {re.escape(f'{value} [{low}, {high}]')} \|", shown, re.MULTILINE)
     kappa = next(row for row in csv.DictReader(io.StringIO(document)) if row["measure"] == "kappa")
     assert f"| {float(kappa['value']):.2f} [" in shown, "no points: it is no score"

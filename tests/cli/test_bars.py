@@ -21,7 +21,7 @@ from rich.console import Console
 from coeval.cli import streams
 from coeval.cli.streams import warn_at_length
 from coeval.cli.views.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, bars
-from coeval.core.folding import folded, folded_name
+from coeval.core.folding import wrap_lines, wrap_name
 from coeval.engine.progress import Board, Calls, figures
 
 BAR = re.compile("[━╸╺]+")
@@ -260,12 +260,12 @@ COMMAND = "coeval run --config my-file.yaml --continue --only-models a,b"
     ],
 )
 def test_what_stays_in_one_piece(text: str, lines: list[str]) -> None:
-    assert folded(text, 10) == lines
+    assert wrap_lines(text, 10) == lines
 
 
 @given(st.text(alphabet="abc é日`-/.\n", max_size=80), st.integers(1, 30))
 def test_nothing_is_lost_and_only_single_pieces_run_over(text: str, width: int) -> None:
-    lines = folded(text, width)
+    lines = wrap_lines(text, width)
     assert "".join("".join(lines).split()) == "".join(text.split())
     assert all(cell_len(line) <= width or " " not in line.strip() or "`" in line for line in lines)
 
@@ -294,7 +294,7 @@ def test_an_error_breaks_no_word_and_no_path(tmp_path: Path, columns: int, words
     ],
 )
 def test_a_name_in_a_narrow_column_ends_its_lines_where_words_end(name: str, shown: str) -> None:
-    assert folded_name(name, 9) == shown
+    assert wrap_name(name, 9) == shown
 
 
 # Sentences on a console that others had a hand in.

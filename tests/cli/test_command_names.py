@@ -12,8 +12,8 @@ import typer
 from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
-from coeval.cli.main import COMMANDS, with_commands
-from coeval.pipeline.config.names import is_model_name
+from coeval.cli.main import COMMANDS, build_app
+from coeval.pipeline.config.names import is_valid_model_name
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_list_of_commands_says_what_their_help_begins_with() -> None:
-    group: Any = typer.main.get_command(with_commands())
+    group: Any = typer.main.get_command(build_app())
     listed = {name: command.get_short_help_str(200) for name, command in group.commands.items()}
     assert {name: about for name, (_, about) in COMMANDS.items()} == listed | {"wizard": ""}
 
@@ -68,7 +68,7 @@ def test_the_list_of_commands_says_what_their_help_begins_with() -> None:
 def of_one_folder() -> list[str]:
     """Every command that has ``--run``. `ingest` has it for one of three places of what it is about, and
     `view` and `label` go on until they are ended."""
-    group = typer.main.get_command(with_commands())
+    group = typer.main.get_command(build_app())
     with_run = [
         name
         for name, command in group.commands.items()  # type: ignore[attr-defined]
@@ -89,7 +89,7 @@ def test_the_folder_stands_behind_run_or_alone(
     assert alone == by_option
     assert coeval(name, f"--run={finished}") == by_option
     none = coeval(name)
-    assert (none.code, none.err.startswith(f"no folder is given: coeval {name} ")) == (1, True), none.err
+    assert (none.code, none.err.startswith(f"name a folder: coeval {name} ")) == (1, True), none.err
     if name != "compare":
         two = coeval(name, here, "--run", finished)
         assert (two.code, "was given two: leave out RUN or --run" in two.err) == (1, True)
@@ -153,4 +153,4 @@ def test_a_run_of_them_goes_on_is_shown_and_stays_in_its_folder(
 
 @pytest.mark.parametrize("name", ["/a", "a/", "a//b", "../a", "a/../b", "a/.", "a\\b", "~", ""])
 def test_a_name_leads_nowhere(name: str) -> None:
-    assert not is_model_name(name)
+    assert not is_valid_model_name(name)

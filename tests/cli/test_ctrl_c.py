@@ -17,7 +17,7 @@ from cli.invoked import Ended
 from pipeline.experiments import Lab, model, task
 
 from coeval.cli.ending import ALL_SAVED, run_to_exit
-from coeval.core.options import Face
+from coeval.core.options import Frontend
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -169,7 +169,7 @@ def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> No
         process.send_signal(signal.SIGINT)
         reported, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Stopped at once; what was finished is on disk, and --continue goes on from there." in reported
+    assert "Stopped at once; what was finished is on disk, and --continue resumes there." in reported
     assert "Traceback" not in reported
     assert slow_lab.meta()["status"] == "interrupted"
 
@@ -237,6 +237,6 @@ def test_ctrl_c_while_a_class_is_made_is_an_interruption(capsys: pytest.CaptureF
         raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
 
     with pytest.raises(SystemExit) as end:
-        run_to_exit(making_a_class, Face.COEVAL)
+        run_to_exit(making_a_class, Frontend.COEVAL)
     assert end.value.code == 130
     assert ALL_SAVED in capsys.readouterr().err

@@ -17,15 +17,15 @@ from cli.eval_process import COMMAND, surroundings
 from cli.terminal import on_terminal
 from fakes.simulated_host import simulated_host
 
-from coeval.benchmarks.run.eval_choice import evaluation_of
+from coeval.benchmarks.run.eval_choice import make_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, TaskSummary
 from coeval.cli import streams
 from coeval.cli.eval_framework.command import main
 from coeval.cli.eval_framework.command import make_app as eval_framework
-from coeval.cli.eval_framework.eval_report import show
-from coeval.cli.settings_flags import set_flags
+from coeval.cli.eval_framework.eval_report import print_outcome
+from coeval.cli.settings_flags import read_set_flags
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
 from coeval.models.transport.network import SourceFailed
@@ -69,16 +69,21 @@ def requested(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpe
     command = typer.main.get_command(eval_framework())
     context: Any = command.make_context("eval-framework", [str(argument) for argument in arguments])
     found = Keys.load(None, env=keys or {}, cwd=Path.cwd(), home=Path.cwd())
-    return evaluation_of(EvalSettings(**set_flags(context, EvalSettings)), found)
+    return make_evaluation(EvalSettings(**read_set_flags(context, EvalSettings)), found)
 
 
 def test_the_defaults_are_those_of_the_guide() -> None:
     evaluation = requested("--tasks", "ifeval", "--model", "Qwen3-4B")
-    assert evaluation.sampling.named() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 2048}
+    assert evaluation.sampling.to_dict() == {
+        "temperature": 0.7,
+        "top_p": 0.8,
+        "top_k": 20,
+        "max_tokens": 2048,
+    }
     assert evaluation.tested is not None
     assert evaluation.tested.base_url == "http://localhost:8000/v1"
     assert (evaluation.tested.max_concurrency, evaluation.tested.start_concurrency) == (64, 64)
-    assert (evaluation.judge, evaluation.judge_sampling.named(), evaluation.mode) == (None, {}, "all")
+    assert (evaluation.judge, evaluation.judge_sampling.to_dict(), evaluation.mode) == (None, {}, "all")
 
 
 def test_tasks_in_any_form() -> None:
@@ -98,7 +103,7 @@ def test_the_judge_is_like_the_model_where_nothing_else_is_said() -> None:
     assert (judge.name, judge.model, judge.base_url, judge.access_key) == ("m (judge)", "m", other, "key-a")
     assert requested(*mine, "--judge-model", "m").judge is None
     evaluation = requested(*mine, "--judge-model", "j", "--judge-top-k", "5", "--judge-max-tokens", "7")
-    assert evaluation.judge_sampling.named() == {"top_k": 5, "max_tokens": 7}
+    assert evaluation.judge_sampling.to_dict() == {"top_k": 5, "max_tokens": 7}
 
 
 def test_a_server_is_waited_for_as_long_as_the_user_says() -> None:
@@ -119,20 +124,20 @@ def test_a_known_host_is_asked_with_its_own_key_and_without_what_it_refuses() ->
     assert evaluation.judge is not None
     assert (evaluation.judge.interface, evaluation.judge.access_key) == ("openai", None)
     assert (
-        "top_k" not in requested("--tasks", "ifeval", "--model", "m", "--base-url", openai).sampling.named()
+        "top_k" not in requested("--tasks", "ifeval", "--model", "m", "--base-url", openai).sampling.to_dict()
     )
     given = requested(
         "--tasks", "ifeval", "--model", "m", "--base-url", openai, "--top-k", "3"
-    ).sampling.named()
+    ).sampling.to_dict()
     assert given["top_k"] == 3
 
 
 def test_sampling_that_nobody_asked_for_may_go_where_a_host_refuses_it() -> None:
     usual = requested("--tasks", "ifeval", "--model", "m")
-    assert usual.sampling.named() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 2048}
+    assert usual.sampling.to_dict() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "max_tokens": 2048}
     assert set(usual.droppable) == {"temperature", "top_p", "top_k"}
     wished = requested("--tasks", "ifeval", "--model", "m", "--temperature", "0.7", "--top-k", "0")
-    assert wished.sampling.named() == usual.sampling.named() | {"top_k": 0}
+    assert wished.sampling.to_dict() == usual.sampling.to_dict() | {"top_k": 0}
     assert wished.droppable == ("top_p",)
 
 
@@ -388,7 +393,7 @@ def test_given_responses_are_scored_without_a_model_and_gaps_are_told(
     shown = " ".join(capsys.readouterr().err.split())
     assert "1 missing (add the responses to the file)" in shown
     assert "not used of the file's 3 records: 1 replaced by a later one" in shown
-    assert "1 about no prompt of the task" in shown
+    assert "1 for prompts that the task lacks" in shown
     assert "is asked for" not in shown
     found = json.loads(Path("outputs/ifeval/summary.json").read_text())
     assert found["metrics"]["prompt_level_strict_accuracy"]["value"] == 0.5
@@ -409,7 +414,7 @@ def test_only_responses_that_the_file_lacks_are_to_be_added_to_it(
     summary = msgspec.json.decode(Path("outputs/ifeval/summary.json").read_bytes(), type=TaskSummary)
     summary = msgspec.structs.replace(summary, missing={"missing": 3, "timeout": 2})
     capsys.readouterr()
-    show(Outcome([TaskOutcome("ifeval", tmp_path, summary)]), streams.results(), streams.messages())
+    print_outcome(Outcome([TaskOutcome("ifeval", tmp_path, summary)]), streams.results(), streams.messages())
     shown = capsys.readouterr().err
     assert "1 missing (add the responses to the file), 2 missing, 2 timeout" in shown
     assert "To fill the gaps, run the same command" in shown

@@ -20,7 +20,7 @@ from coeval.analysis.load import load
 from coeval.api import gate, open_run
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, benchmark_class
-from coeval.core.figures import points_text
+from coeval.core.figures import score_text
 from coeval.simulation.server import make_app
 from coeval.simulation.simulated_model import SimulatedModel
 from coeval.simulation.traits import parse_model_option
@@ -142,7 +142,7 @@ async def test_finished_tasks_are_shown_and_the_rest_goes_on(tmp_path: Path) -> 
         assert ended.code == 130
         assert "prompt_level_strict_accuracy" in ended.out
         assert "ifbench was stopped: 2 of 4 answers are there" in ended.out
-        assert "Stopped. The same command again goes on from here." in ended.err
+        assert "Stopped. The same command continues from here." in ended.err
         assert "Traceback" not in ended.err
         summary = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
         assert (summary["complete"], summary["n_expected"]) == (True, 2)
@@ -179,7 +179,7 @@ async def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         process = await start(tmp_path, *command(tmp_path, server))
         await server.arrived(ASKED)
         process.send_signal(signal.SIGINT)
-        while "stopping" not in process.so_far().err:
+        while "stopping" not in process.continue_if_started().err:
             assert process.poll() is None, "it ended at the first"
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGINT)
@@ -197,7 +197,7 @@ async def test_stopped_before_anything_was_asked(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         ended = await finish(process)
     assert (ended.code, ended.out) == (130, "")
-    assert "Stopped before anything was asked." in ended.err
+    assert "Stopped before the first request." in ended.err
     assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["usage.json"], "the probe counts"
 
 
@@ -222,8 +222,8 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     share = wilson(sum(item["sampled_target_attributes"]["colour"] == "red" for item in items), 8)
     row = next(line.split() for line in ended.out.splitlines() if "label_accuracy quiz/colour" in line)
     assert re.search(r"^coeval-exp +8 scores +0$", ended.out, re.MULTILINE)
-    assert "n: prompts; in a task's own line what it is scored by" in ended.out
-    assert row[2:] == [*(points_text(share.mean, share.low, share.high) or "").split(), "8"]
+    assert "n: prompts; a task's own line counts what it scores" in ended.out
+    assert row[2:] == [*(score_text(share.mean, share.low, share.high) or "").split(), "8"]
 
     said = " ".join((ended.out + ended.err).split())
     assert "coeval-exp: its answers are compared with labels; no judge was asked" in said

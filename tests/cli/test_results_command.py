@@ -16,7 +16,7 @@ from pipeline.experiments import Lab, listen, model, quiz, task
 from written_run import Run as Written
 
 import coeval as api
-from coeval.core.figures import points
+from coeval.core.figures import format_points
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_run_of_labels_shows_them_in_its_name(here: Path) -> None:
     lab = Lab(here, [model("ann")], [quiz(total=4)])
     shown = repr(lab.run().results())
     [label] = api.open_run(lab.path).results().labels
-    accuracy, low, high = (points(one or 0.0) for one in (label.accuracy, label.low, label.high))
+    accuracy, low, high = (format_points(one or 0.0) for one in (label.accuracy, label.low, label.high))
     assert shown == f"Results('ann' quiz colour {accuracy} [{low}, {high}])"
 
 

@@ -112,14 +112,14 @@ class WarmProcess:
             self._reported.close()
         return self.returncode
 
-    def so_far(self) -> Output:
+    def continue_if_started(self) -> Output:
         """What it has written."""
         return Output(*(_content(stream) for stream in (self._out, self._err)))
 
     def communicate(self, within_s: float = LONG_S) -> Output:
         """`wait`, and then what it wrote; once."""
         self.wait(within_s)
-        written = self.so_far()
+        written = self.continue_if_started()
         os.close(self._out)
         os.close(self._err)
         return written

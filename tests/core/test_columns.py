@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coeval.core.html_table import columns
+from coeval.core.html_table import record_columns
 from coeval.core.records import Datapoint, Evaluation, Failure, Usage
 
 
@@ -12,7 +12,7 @@ def judgment(key: str, **fields: object) -> Evaluation:
 
 
 def test_every_column_has_a_value_for_every_record() -> None:
-    table = columns(
+    table = record_columns(
         Evaluation,
         [
             judgment("a", scores={"plot": "High"}, usage=Usage(7, 5)),
@@ -29,12 +29,14 @@ def test_every_column_has_a_value_for_every_record() -> None:
 
 
 def test_columns_of_fields_are_there_without_records() -> None:
-    assert {"id", "prompt", "usage.cost_usd", "error.message", "status"} <= columns(Datapoint, []).keys()
-    assert not any(columns(Datapoint, []).values())
+    assert {"id", "prompt", "usage.cost_usd", "error.message", "status"} <= record_columns(
+        Datapoint, []
+    ).keys()
+    assert not any(record_columns(Datapoint, []).values())
 
 
 def test_a_column_holds_one_type_of_scalars() -> None:
-    table = columns(
+    table = record_columns(
         Evaluation, [judgment(str(n), scores={f"f{n}": "Low"}, latency_s=n / 2) for n in range(9)]
     )
     kinds = [{type(value) for value in column if value is not None} for column in table.values()]

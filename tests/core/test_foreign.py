@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
-from coeval.core.foreign import convert, decode, decoder, utf8
+from coeval.core.foreign import convert, decode, decode_utf8, make_decoder
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
@@ -43,7 +43,7 @@ def test_what_cannot_be_held_is_undecodable(data: bytes) -> None:
 
 @given(st.binary() | st.text(alphabet='{}[]",:0123456789eE-.idcount\\ud8\ud800', max_size=40))
 def test_whatever_is_read_is_a_value_or_that_error(data: bytes | str) -> None:
-    for read in (decode, decoder(Part)):
+    for read in (decode, make_decoder(Part)):
         with suppress(Undecodable):
             read(data)
 
@@ -54,7 +54,7 @@ def test_another_shape_is_told_from_damage() -> None:
     with pytest.raises(Misshapen):
         convert({"id": 1}, Part)
     with pytest.raises(Undecodable, match="byte 3 is not UTF-8"):
-        utf8(b"ab\xff")
+        decode_utf8(b"ab\xff")
 
 
 @pytest.mark.parametrize("data", [*HOSTILE.values(), b"3", b'{"x": 3}'])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.benchmarks.benchmark import Answer, Judgment, why_missing
-from coeval.core.records import Datapoint, Evaluation, Kept, Response, by_id, is_good
+from coeval.core.records import Datapoint, Evaluation, Kept, Response, choose_counting, is_good
 from coeval.pipeline.plan.recorded import Entry, Recorded
 from coeval.pipeline.upkeep.repair import Examiner, Flaw
 from coeval.store.jsonl import whole_lines
@@ -95,7 +95,7 @@ def chosen(folder: RunDir, phase: str, kind: type[Kept]) -> list[bool]:
     """What records themselves say, one of each id; levels that are none cannot be read as a record."""
     [path] = folder.files(phase)
     records = [msgspec.json.decode(line, type=kind) for _, line in whole_lines(path)]
-    return [is_good(record) for record in by_id(records).values()]
+    return [is_good(record) for record in choose_counting(records).values()]
 
 
 @pytest.mark.system

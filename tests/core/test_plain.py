@@ -8,27 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coeval.core.plain import plain
-from coeval.core.shown_names import fitted_names, short_names, short_paths
+from coeval.core.plain import escape_line
+from coeval.core.shown_names import fit_names, short_names, short_paths
 
 QWEN = ("Qwen/Qwen2.5-72B-Instruct-Turbo", "Qwen/Qwen2.5-72B-Instruct-Turbo-2")
 
 
 @given(st.lists(st.text("ab-7\u2028", max_size=40), unique=True, max_size=30), st.integers(10, 32))
 def test_no_two_labels_are_alike_or_too_long(names: list[str], longest: int) -> None:
-    labels = fitted_names(names, longest)
+    labels = fit_names(names, longest)
     assert list(labels) == names
     assert len(set(labels.values())) == len(names)
     for label in labels.values():
         assert len(label) <= longest
-        assert label == plain(label)
+        assert label == escape_line(label)
 
 
 def test_a_number_takes_the_place_of_letters() -> None:
     """Of names that no cut tells apart, ten characters have room for an end beside the number."""
     names = ["bb---a-babaa-ab/baa-ab/", "bb---a-babab-ab/baa-ab/", "bb---a-baabb-ab/baa-ab/"]
     names += [f"bb---{'a' * count}-ab/" for count in range(7, 20)]
-    labels = list(fitted_names(names, 10).values())
+    labels = list(fit_names(names, 10).values())
     assert any(label.endswith("(2)") for label in labels)
     assert len(set(labels)) == len(names)
     assert max(map(len, labels)) <= 10
@@ -36,15 +36,15 @@ def test_a_number_takes_the_place_of_letters() -> None:
 
 @pytest.mark.parametrize("longest", [16, 24, 30])
 def test_what_differs_stays(longest: int) -> None:
-    first, second = fitted_names(QWEN, longest).values()
+    first, second = fit_names(QWEN, longest).values()
     assert first.endswith("Turbo")
     assert second.endswith("Turbo-2")
-    assert fitted_names(QWEN, 40) == dict(zip(QWEN, QWEN, strict=True))
+    assert fit_names(QWEN, 40) == dict(zip(QWEN, QWEN, strict=True))
     sizes = [f"some-org/model-{size}-instruct-that-was-tuned-for-long" for size in ("7B", "13B", "70B")]
-    for size, label in zip(("7B", "13B", "70B"), fitted_names(sizes, 24).values(), strict=True):
+    for size, label in zip(("7B", "13B", "70B"), fit_names(sizes, 24).values(), strict=True):
         assert size.rstrip("B") in label
     items = [f"story__{QWEN[0]}__{number:05d}" for number in (1, 2, 31)]
-    for label, number in zip(fitted_names(items, longest).values(), ("00001", "00002", "00031"), strict=True):
+    for label, number in zip(fit_names(items, longest).values(), ("00001", "00002", "00031"), strict=True):
         assert label.endswith(number)
 
 
@@ -156,7 +156,7 @@ def test_short_names_are_unique_never_empty_and_whatever_the_order(
     assert list(found) == names
     assert len({label.replace("\u200d", "").strip() for label in found.values()}) == len(names) or longest
     assert len(set(found.values())) == len(names)
-    assert all(label.strip() and label == plain(label) for label in found.values())
+    assert all(label.strip() and label == escape_line(label) for label in found.values())
     chance.shuffle(names)
     assert _fitted(names, longest) == found
 
@@ -164,7 +164,7 @@ def test_short_names_are_unique_never_empty_and_whatever_the_order(
 def _fitted(names: list[str], longest: int | None) -> dict[str, str]:
     """Short names, cut to so many characters where they are longer."""
     short = short_names(names)
-    cut = short if longest is None else fitted_names(short.values(), longest)
+    cut = short if longest is None else fit_names(short.values(), longest)
     return {name: label if longest is None else cut[label] for name, label in short.items()}
 
 

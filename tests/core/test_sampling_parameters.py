@@ -17,10 +17,10 @@ NAMED = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 9))
 @given(NAMED, NAMED)
 def test_what_is_set_later_goes_over_what_was_set(first: dict[str, Any], second: dict[str, Any]) -> None:
     parameters = SamplingParameters.of(first)
-    assert parameters.named() == first
-    assert (parameters | SamplingParameters.of(second)).named() == first | second
+    assert parameters.to_dict() == first
+    assert (parameters | SamplingParameters.of(second)).to_dict() == first | second
     left = {name: value for name, value in first.items() if name not in second}
-    assert parameters.without(second).named() == left
+    assert parameters.without(second).to_dict() == left
 
 
 @pytest.mark.parametrize(

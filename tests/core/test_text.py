@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import Unparsable, UsageError
 from coeval.core.text import (
-    canonical,
+    break_closing_tags,
+    canonical_json,
     digest,
     dollars,
     dollars_beyond,
     extract_json,
-    fill,
-    fold_name,
-    head_length,
+    fill_template,
+    format_probability,
     limit_in_dollars,
-    numbered,
-    p_text,
+    normalize_name,
+    p_value_text,
     placeholders,
-    probability,
-    sealed,
+    pluralize,
+    shared_prefix_length,
     split_reasoning,
 )
 
@@ -48,7 +48,7 @@ json_objects = st.dictionaries(st.text(max_size=8), json_values, min_size=1, max
     ],
 )
 def test_fill(template: str, expected: str) -> None:
-    assert fill(template, {"greeting": "hello"}) == expected
+    assert fill_template(template, {"greeting": "hello"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,27 +64,27 @@ def test_the_head_of_a_filled_template_ends_where_its_values_begin_to_vary(
     varying: tuple[str, ...], head: str
 ) -> None:
     template, values = "{{A {a}-{b}-{c}-{a}", {"a": "{b}", "b": "long", "c": "C"}
-    assert fill(template, values)[: head_length(template, values, varying)] == head
+    assert fill_template(template, values)[: shared_prefix_length(template, values, varying)] == head
 
 
 def test_fill_leaves_braces_in_values_alone() -> None:
-    assert fill("{a} {b}", {"a": "{b} {{x}}", "b": "{a}"}) == "{b} {{x}} {a}"
+    assert fill_template("{a} {b}", {"a": "{b} {{x}}", "b": "{a}"}) == "{b} {{x}} {a}"
 
 
 def test_fill_names_the_unknown_variable_and_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"\{inptu\}.*known are input, rubric") as caught:
-        fill("{inptu}", {"input": "", "rubric": ""})
+        fill_template("{inptu}", {"input": "", "rubric": ""})
     assert "{{inptu}}" in str(caught.value)
 
 
 @given(st.text(), st.text())
 def test_fill_puts_any_value_in_unchanged(value: str, other: str) -> None:
-    assert fill("<{a}|{b}>", {"a": value, "b": other}) == f"<{value}|{other}>"
+    assert fill_template("<{a}|{b}>", {"a": value, "b": other}) == f"<{value}|{other}>"
 
 
 @given(st.text())
 def test_doubled_braces_give_any_text_back(text: str) -> None:
-    assert fill(text.replace("{", "{{").replace("}", "}}"), {}) == text
+    assert fill_template(text.replace("{", "{{").replace("}", "}}"), {}) == text
 
 
 def test_placeholders_are_listed_once_in_order() -> None:
@@ -241,25 +241,25 @@ def test_digest_tells_the_parts_apart() -> None:
 @given(json_objects)
 def test_canonical_ignores_the_order_of_keys(value: dict[str, Any]) -> None:
     turned = dict(reversed(value.items()))
-    assert canonical(turned) == canonical(value)
-    assert json.loads(canonical(value)) == value
+    assert canonical_json(turned) == canonical_json(value)
+    assert json.loads(canonical_json(value)) == value
 
 
 @pytest.mark.parametrize(
     "spelling", ["issue resolution", " Issue_Resolution ", "ISSUE-RESOLUTION", "issue _ resolution"]
 )
 def test_spellings_of_one_name_fold_to_one(spelling: str) -> None:
-    assert fold_name(spelling) == fold_name("issue_resolution")
+    assert normalize_name(spelling) == normalize_name("issue_resolution")
 
 
 @pytest.mark.parametrize(("one", "other"), [("A-", "A"), ("-1", "1"), ("1-2", "12"), ("C#", "C")])
 def test_different_names_do_not_fold_to_one(one: str, other: str) -> None:
-    assert fold_name(one) != fold_name(other)
+    assert normalize_name(one) != normalize_name(other)
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 models"), (1, "1 model"), (1200, "1,200 models")])
 def test_numbers_have_their_nouns(number: int, said: str) -> None:
-    assert numbered(number, "model") == said
+    assert pluralize(number, "model") == said
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,13 @@ def test_amounts_that_exceed_a_limit_are_seen_to() -> None:
 
 
 def test_no_probability_is_shown_as_zero() -> None:
-    assert [probability(p) for p in (0.0, 0.00099, 0.001, 0.0344)] == ["<0.001", "<0.001", "0.001", "0.034"]
-    assert [p_text(p) for p in (1e-12, 0.5)] == ["p < 0.001", "p = 0.500"]
+    assert [format_probability(p) for p in (0.0, 0.00099, 0.001, 0.0344)] == [
+        "<0.001",
+        "<0.001",
+        "0.001",
+        "0.034",
+    ]
+    assert [p_value_text(p) for p in (1e-12, 0.5)] == ["p < 0.001", "p = 0.500"]
 
 
 @pytest.mark.parametrize(
@@ -308,6 +313,6 @@ def test_no_probability_is_shown_as_zero() -> None:
 )
 def test_no_value_ends_the_block_that_it_stands_in(value: str, shown: str) -> None:
     template = "<task>{task}</task>\n<answer>{answer}</answer>"
-    filled = fill(template, sealed(template, {"task": "t", "answer": value}))
+    filled = fill_template(template, break_closing_tags(template, {"task": "t", "answer": value}))
     assert filled == f"<task>t</task>\n<answer>{shown}</answer>"
-    assert sealed("{answer}", {"answer": value}) == {"answer": value}
+    assert break_closing_tags("{answer}", {"answer": value}) == {"answer": value}

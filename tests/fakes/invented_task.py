@@ -11,7 +11,7 @@ import pytest
 
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, count_failures
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
-from coeval.benchmarks.run.runner import ask_owed, held, prepare
+from coeval.benchmarks.run.runner import ask_owed, lock_task_folders, prepare_evaluation
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.benchmarks.task_registry import TASKS, TaskRow
 from coeval.core.errors import Unparsable
@@ -120,9 +120,9 @@ class Bench:
     async def run(
         self, url: str, *tasks: str, interrupt: asyncio.Event | None = None, **changes: Any
     ) -> Outcome:
-        prepared = prepare(self.evaluation(url, *tasks, **changes), self.onlooker)
+        prepared = prepare_evaluation(self.evaluation(url, *tasks, **changes), self.onlooker)
         keys = Keys.load(None, env={}, cwd=self.output, home=self.output)
-        with held(prepared):
+        with lock_task_folders(prepared):
             return conclude(prepared, await ask_owed(prepared, keys, self.onlooker, interrupt))
 
 

@@ -25,7 +25,7 @@ from small_runs import experiment, folder_of, run
 from coeval.core.errors import UsageError
 from coeval.core.text import dollars
 from coeval.models.metering.account_file import read_accounts
-from coeval.pipeline.start.open_start import read_own_usage
+from coeval.pipeline.start.session_start import read_own_usage
 from coeval.store.rundir import RunDir
 
 RUNS, PARTS = int(os.environ.get("COEVAL_MONEY_RUNS", "24")), 2

@@ -104,7 +104,7 @@ async def test_servers_of_ones_own_are_not_throttled_unless_it_is_asked_for(tmp_
         for number, (url, env, used) in enumerate(cases):
             folder, state = tmp_path / f"{number}", tmp_path / f"{number}.state"
             program = evaluation(folder, url, 3, EVAL_THROTTLE_STATE_PATH=str(state), **env)
-            assert await program.ended() == 0, program.so_far()
+            assert await program.ended() == 0, program.continue_if_started()
             reported = (
                 f"at most one request each {env.get('MIN_INTERVAL_S', '0.005')} s of all that use {state}"
             )

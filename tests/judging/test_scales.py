@@ -40,7 +40,7 @@ def test_a_scale_is_read_as_people_write_it(
 ) -> None:
     scale = parse_scale(written)
     assert (scale.levels, scale.values) == (levels, values)
-    assert parse_scale(scale.written()) == scale
+    assert parse_scale(scale.to_config()) == scale
 
 
 def test_the_default_in_other_words_is_the_default() -> None:
@@ -86,9 +86,11 @@ def test_a_list_whose_best_level_is_unknown_is_refused_with_both_ways_out(writte
 
 
 def test_a_description_names_the_best_end() -> None:
-    assert FIVE.described() == "1 (worst) to 5 (best)"
-    assert parse_scale(["yes", "no"]).described() == "no (0), yes (1)"
-    assert parse_scale({"bad": 0, "so so": 1, "good": 3}).described() == "bad (0), so so (0.333), good (1)"
+    assert FIVE.describe_levels() == "1 (worst) to 5 (best)"
+    assert parse_scale(["yes", "no"]).describe_levels() == "no (0), yes (1)"
+    assert (
+        parse_scale({"bad": 0, "so so": 1, "good": 3}).describe_levels() == "bad (0), so so (0.333), good (1)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_every_level_is_read_back_in_every_form(scale: RubricScale, data: st.Dat
     if scale is HIGH_MEDIUM_LOW:
         assert scored == ({"tone": level}, {})
     else:
-        assert scale.nearest(scored[1]["tone"]) == level
+        assert scale.nearest_level(scored[1]["tone"]) == level
 
 
 def test_a_judge_is_shown_the_levels_and_asked_for_a_reason_first() -> None:

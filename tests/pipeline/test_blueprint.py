@@ -16,7 +16,7 @@ from pipeline.experiments import Lab, listen, model, task
 
 from coeval.core.errors import EmptyReply, ReplyError, StoreError, Unparsable, UsageError
 from coeval.core.records import Schema
-from coeval.core.text import extract_json, fill, fold_name, placeholders
+from coeval.core.text import extract_json, fill_template, normalize_name, placeholders
 from coeval.pipeline import prompts
 from coeval.pipeline.phases.proposals import (
     merge_attributes,
@@ -368,7 +368,7 @@ def test_seeds_are_always_kept_as_they_stand(
     for name, values in seed.items():
         assert merged[name][: len(values)] == values
     assert merge_attributes(merged, *others) == merged
-    together = [fold_name(name) for name in merged if name not in seed]
+    together = [normalize_name(name) for name in merged if name not in seed]
     assert len(set(together)) == len(together)
 
 
@@ -403,7 +403,7 @@ def test_builtin_templates_use_their_key_variables_and_no_unknown_one(template_i
 @pytest.mark.parametrize("template_id", TEMPLATE_IDS)
 def test_builtin_templates_hold_each_value_once_filled(template_id: str) -> None:
     values = {name: f"<<{name} {{x}}>>" for name in VARIABLES[template_id]}
-    text = fill(builtin(template_id), values)
+    text = fill_template(builtin(template_id), values)
     for name in placeholders(builtin(template_id)):
         assert text.count(values[name]) == 1
         text = text.replace(values[name], "")
@@ -420,7 +420,7 @@ def test_builtin_templates_hold_each_value_once_filled(template_id: str) -> None
     ],
 )
 def test_the_form_shown_to_the_model_is_that_of_the_schema(template_id: str, keys: set[str]) -> None:
-    shown = fill(builtin(template_id), dict.fromkeys(VARIABLES[template_id], "…"))
+    shown = fill_template(builtin(template_id), dict.fromkeys(VARIABLES[template_id], "…"))
     assert set(extract_json(shown).value) == keys
 
 

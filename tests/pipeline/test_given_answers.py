@@ -23,7 +23,7 @@ from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.preview import forecast_start, preview_run
 from coeval.pipeline.plan.what_counts import planned_names
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, repair
 from coeval.store.rundir import RunDir
 
@@ -149,7 +149,7 @@ def test_a_changed_answer_owes_its_judgments_and_no_other(lab: Lab, monkeypatch:
         lab.run(continue_run=True)
     with pytest.raises(UsageError, match="prod-v7"):
         calls(lab, continue_run=True)
-    assert calls(lab, continue_run=True, stance=Stance.REDO) == (1, 1)
+    assert calls(lab, continue_run=True, change_policy=ChangePolicy.REDO) == (1, 1)
     requested = listen(monkeypatch)
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
     assert requested.phases() == (0, 0, 0, 0, 1)

@@ -16,7 +16,7 @@ import coeval as package
 from coeval.api import load_config
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.preview import forecast_start
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import ChangePolicy, RunOptions
 
 APP = """
 import json, re
@@ -81,7 +81,7 @@ def test_a_changed_function_owes_its_answers(lab: Lab) -> None:
     (lab.folder / "app.py").write_text(APP.replace("Ada.", "Eve."))
     with pytest.raises(UsageError, match=r"models\.mine\.source of parameters\.callable \(responses\): 3"):
         lab.run(continue_run=True)
-    assert calls(lab, continue_run=True, stance=Stance.REDO) == (6, 6)
+    assert calls(lab, continue_run=True, change_policy=ChangePolicy.REDO) == (6, 6)
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
     assert {record["response"] for record in lab.records("response_collection").values()} == {"Eve."}
 
@@ -303,7 +303,7 @@ def test_a_changed_program_owes_its_answers(
     assert "another configuration" in (read := coeval("status", "--run", lab.path)).out + read.err
     with pytest.raises(UsageError, match=r"models\.mine\.source of parameters\.argv \(responses\): 3"):
         lab.run(continue_run=True)
-    assert calls(lab, continue_run=True, stance=Stance.REDO) == (6, 6)
+    assert calls(lab, continue_run=True, change_policy=ChangePolicy.REDO) == (6, 6)
     assert lab.run(continue_run=True, changed="redo").exit_code == 0
     assert {record["response"] for record in lab.records("response_collection").values()} == {"Eve."}
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline.experiments import FOLDERS, PHASES, ROLES, Lab, listen, model, quiz, task
 
-from coeval.api import find_keys, load_config, run
+from coeval.api import load_config, load_keys, run
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
@@ -27,7 +27,7 @@ from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.estimate.start_preview import preview_valid_start
 from coeval.pipeline.plan.preview import Forecast, forecast_start, preview_run
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.pricing.estimate import Estimate
 from coeval.pricing.lengths import Span
@@ -58,7 +58,7 @@ def test_a_whole_run_owes_nothing(whole: Lab) -> None:
     found = preview_run(config, RunOptions(continue_run=True)).plan_count
     assert {phase: found.total(phase).planned for phase in PHASES} == ALL
     assert owed(config) == dict.fromkeys(PHASES, 0)
-    assert not any(found.open)
+    assert not any(found.open_slots)
 
 
 def lost(whole: Lab, folder: Path, gone: set[str], failed: set[str]) -> Lab:
@@ -149,10 +149,10 @@ def test_a_good_line_of_an_id_counts_wherever_it_stands_and_a_failed_one_is_owed
         assert owed(load_config(lab.file))["response_collection"] == expected
 
 
-@pytest.mark.parametrize("stance", list(Stance))
-def test_looking_ahead_changes_nothing(whole: Lab, stance: Stance) -> None:
+@pytest.mark.parametrize("stance", list(ChangePolicy))
+def test_looking_ahead_changes_nothing(whole: Lab, stance: ChangePolicy) -> None:
     before = {path: path.read_bytes() for path in whole.path.rglob("*") if path.is_file()}
-    preview_run(load_config(whole.file), RunOptions(continue_run=True, stance=stance))
+    preview_run(load_config(whole.file), RunOptions(continue_run=True, change_policy=stance))
     assert {path: path.read_bytes() for path in whole.path.rglob("*") if path.is_file()} == before
 
 
@@ -168,7 +168,7 @@ def test_what_stands_whole_is_counted_as_item_by_item(
     lab.tasks[0]["sampling"]["total"] = 9
     lab.models[1]["parameters"]["temperature"] = 0.3
     config = load_config(lab.file)
-    options = RunOptions(continue_run=True, stance=Stance(changed))
+    options = RunOptions(continue_run=True, change_policy=ChangePolicy(changed))
 
     def counted() -> tuple[PlanCount, Gaps]:
         plan = preview_run(config, options)
@@ -456,7 +456,7 @@ def any_start(draw: random.Random, lab: Lab, step: int) -> tuple[Lab, dict[str, 
 
 def options_of(how: dict[str, Any]) -> RunOptions:
     options = {name: value for name, value in how.items() if name != "changed"}
-    return RunOptions(**options, stance=Stance(how["changed"]))
+    return RunOptions(**options, change_policy=ChangePolicy(how["changed"]))
 
 
 def foreseen(lab: Lab, how: dict[str, Any]) -> Forecast | None:
@@ -472,7 +472,7 @@ def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
     try:
         options = options_of(how)
         loaded = read_config(lab.file, start=options).config
-        start = preview_valid_start(loaded, options, find_keys(), prices)
+        start = preview_valid_start(loaded, options, load_keys(), prices)
     except UsageError:
         return None
     lengths = read_recorded_lengths(start.config, start.preview)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pipeline.experiments import Lab, listen, model, task
 
-from coeval.core.model import answer_limits
+from coeval.core.model import find_answer_limits
 from coeval.core.records import Request
 
 SIX = {f"factor-{number}": "It is met." for number in range(6)}
@@ -52,5 +52,5 @@ def test_reasons_are_asked_for_where_they_fit_and_no_limit_is_raised(
     asked = [request for name, request in requested.requests if name == "joe"]
     assert asked
     assert {has_reasons(request) for request in asked} == {given}
-    sent = [limit for request in asked for _, limit in answer_limits(request.sampling.named())]
+    sent = [limit for request in asked for _, limit in find_answer_limits(request.sampling.to_dict())]
     assert set(sent) == set(parameters.values())

@@ -17,7 +17,7 @@ from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.plan.run_reading import open_run_reader
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.upkeep.repair import RepairOptions, repair
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.items.item_rows import make_item_tables
@@ -42,8 +42,8 @@ def lab(tmp_path: Path) -> Lab:
 
 def again(lab: Lab, requested: Requested, **options: Any) -> tuple[int, ...]:
     """What a run asks, which is what its dry run counts; nothing is missing afterwards."""
-    stance = Stance(options.pop("changed", "refuse"))
-    counted = calls(lab, **options, stance=stance)
+    stance = ChangePolicy(options.pop("changed", "refuse"))
+    counted = calls(lab, **options, change_policy=stance)
     requested.clear()
     assert lab.run(**options, changed=stance.value).exit_code == 0
     assert requested.phases() == counted
@@ -206,7 +206,7 @@ def test_failures_are_owed_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> N
     for entry in lab.models:
         entry["parameters"].pop("failure_rate", None)
     requested = listen(monkeypatch)
-    counted = calls(lab, continue_run=True, stance=Stance.KEEP)
+    counted = calls(lab, continue_run=True, change_policy=ChangePolicy.KEEP)
     assert lab.run(continue_run=True, changed="keep").exit_code == 0
     assert requested.phases() == counted
     assert counted[4] == 36 - made

@@ -27,7 +27,7 @@ from coeval.analysis.measures.score_choice import chosen_scores, score_choice
 from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.core.errors import UsageError
-from coeval.core.figures import points
+from coeval.core.figures import format_points
 from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.content import Report, ReportTable, format_rows
 from coeval.reports.experiment.run_choices import RunChoices
@@ -409,7 +409,7 @@ def test_numbers_are_rounded_as_python_rounds_them(page: Page) -> None:
         texts = [f"{number:.{digits}f}" for number in numbers]
         assert shown == [t.replace("-", "−") if float(t) else t.removeprefix("-") for t in texts]
     shown = page.evaluate("given => given.map(coevalPage.points)", numbers)
-    assert shown == [points(number) for number in numbers], "a score of a page is that of the terminal"
+    assert shown == [format_points(number) for number in numbers], "a score of a page is that of the terminal"
 
 
 # --- `coeval view` answers any combination

@@ -17,7 +17,7 @@ from reports.browser import draw_all, nothing_serious, opened, until
 from written_run import Run
 
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.reports.content import Alert, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.site import report_file
 from coeval.reports.site.page import write_page
@@ -142,7 +142,7 @@ def test_names_that_no_script_may_hold_are_drawn_and_filtered(browser: Browser, 
         seen.page.goto(f"{(tmp_path / 'report' / 'report.html').as_uri()}{address}")
         draw_all(seen.page)
         labels = seen.page.locator("#forest [aria-label^='Y-axis'] .role-axis-label text").all_text_contents()
-        assert sorted(labels) == [plain(name) for name in names]
+        assert sorted(labels) == [escape_line(name) for name in names]
         points = seen.page.locator("#matrix svg .mark-rect path").count()
         assert points == 6
     seen.leave()

@@ -17,7 +17,7 @@ from cli.written_training import drawn, write_training
 from pipeline.experiments import Lab, model, task
 from reports.browser import chromium, draw_all, nothing_serious, opened
 
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 
 
 @pytest.fixture(scope="module")
@@ -230,5 +230,5 @@ def test_odd_names_of_runs_are_drawn(tmp_path: Path) -> None:
         found = opened(browser, tmp_path / "plots" / "curves.html")
         draw_all(found.page)
         labels = found.page.locator("svg .mark-text text").all_text_contents()
-        assert {plain(name) for name in odd[:-1]} <= {label.rstrip("\u200d") for label in labels}
+        assert {escape_line(name) for name in odd[:-1]} <= {label.rstrip("\u200d") for label in labels}
         assert found.complaints == []

@@ -22,7 +22,7 @@ from secret_encodings import ENCODINGS, left_of
 from coeval.api import arun
 from coeval.benchmarks.assets.cache import Parcel, download_wheel
 from coeval.core.errors import ConfigError, UsageError
-from coeval.core.shown_url import shown_url, url_secrets
+from coeval.core.shown_url import find_url_secrets, mask_url
 from coeval.models.transport.network import SourceFailed
 from coeval.pipeline.config.load_file import read_config
 
@@ -198,8 +198,8 @@ def test_no_address_is_shown_or_kept_with_the_key_in_it(place: str, refusing: st
     ],
 )
 def test_addresses_without_a_key_are_shown_whole(url: str, shown: str | None) -> None:
-    assert shown_url(url) == (shown or url)
-    assert set(url_secrets(url)) <= {""}
+    assert mask_url(url) == (shown or url)
+    assert set(find_url_secrets(url)) <= {""}
 
 
 @pytest.mark.process

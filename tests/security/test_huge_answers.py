@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 
 from coeval.api import open_run
 from coeval.benchmarks.benchmark import Answer as GivenAnswer
-from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
+from coeval.benchmarks.run.task_folder import TaskFolder, read_first_answer
 from coeval.cli.commands.status import status
 from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec
 from coeval.core.records import Message, Request
@@ -152,7 +152,7 @@ def test_the_answers_around_a_damaged_line_are_read(tmp_path: Path, damage: byte
         if key == "a":
             with folder.responses.open("ab") as out:
                 out.write(damage + b"\n")
-    assert first_answer(folder.responses) is not None
-    assert set(folder.answers(None)) == {"a", "c"}
+    assert read_first_answer(folder.responses) is not None
+    assert set(folder.read_answers(None)) == {"a", "c"}
     reported = f"{folder.responses} has 1 damaged line; what is lost by that is asked for again"
-    assert list(folder.remarks()) == [reported]
+    assert list(folder.damage_remarks()) == [reported]

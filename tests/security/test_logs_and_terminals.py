@@ -22,7 +22,7 @@ from rich.text import Text
 
 from coeval.api import arun
 from coeval.cli import streams
-from coeval.core.plain import plain, plain_lines
+from coeval.core.plain import escape_line, escape_lines
 
 COMMANDS = (
     ("status",),
@@ -186,10 +186,10 @@ def test_names_of_files_are_not_obeyed(
 
 @given(st.text(st.characters(), max_size=60))
 def test_any_text_is_one_line_that_shows_and_says_which_it_was(text: str) -> None:
-    assert not obeyed(plain(text))
-    assert "\n" not in plain(text)
-    assert plain(text) == text or not text.isprintable()
-    assert not obeyed(plain_lines(text).replace("\n", " "))
+    assert not obeyed(escape_line(text))
+    assert "\n" not in escape_line(text)
+    assert escape_line(text) == text or not text.isprintable()
+    assert not obeyed(escape_lines(text).replace("\n", " "))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))

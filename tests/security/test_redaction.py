@@ -68,7 +68,7 @@ def test_no_spelling_of_a_secret_stays_in_an_answer(encoding: str, kind: str) ->
     encode = (ENCODINGS | MORE_ENCODINGS)[encoding]
     for secret in secrets_of(kind):
         for text in (encode(secret), f"You said {encode(secret)} to me: 'x'.", f"Ж{encode(secret)}\n\n…"):
-            clean = Redactor([secret]).answer(text)
+            clean = Redactor([secret]).redact_answer(text)
             assert REDACTED in clean
             assert left_of(secret, clean) == []
 
@@ -85,15 +85,15 @@ def test_what_a_cut_leaves_of_a_secret_goes_too(kind: str, length: int) -> None:
             f"no {head}… known",
             f"{head}*****",
         ):
-            assert head not in redactor.answer(text)
-            assert head not in redactor.message(text)
-        assert tail not in redactor.answer(f"{tail} is no key")
-        assert middle not in redactor.message(f"not {middle} either")
+            assert head not in redactor.redact_answer(text)
+            assert head not in redactor.redact_message(text)
+        assert tail not in redactor.redact_answer(f"{tail} is no key")
+        assert middle not in redactor.redact_message(f"not {middle} either")
 
 
 def test_a_long_part_is_taken_out_wherever_it_stands() -> None:
     secret = "sk-proj-9aK2mQ7xR4vT1zW8"
-    assert Redactor([secret]).answer(f"It begins with {secret[:21]}, I think") == (
+    assert Redactor([secret]).redact_answer(f"It begins with {secret[:21]}, I think") == (
         f"It begins with {REDACTED}, I think"
     )
 
@@ -102,7 +102,7 @@ def test_a_long_part_is_taken_out_wherever_it_stands() -> None:
 def test_honest_answers_stay_as_they_are(text: str) -> None:
     for kind in KINDS:
         for secret in secrets_of(kind):
-            assert Redactor([secret]).answer(text) == text
+            assert Redactor([secret]).redact_answer(text) == text
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_honest_answers_stay_as_they_are(text: str) -> None:
 )  # fmt: skip
 def test_what_is_no_credential_worth_the_name_damages_no_answer(weak: str) -> None:
     text = f"The word {weak} is a word like any other: {weak.upper()}, x{weak}x."
-    assert Redactor([weak, "", "sk-proj-9aK2mQ7xR4vT1zW8"]).answer(text) == text
+    assert Redactor([weak, "", "sk-proj-9aK2mQ7xR4vT1zW8"]).redact_answer(text) == text
 
 
 def test_a_short_secret_is_taken_out_of_messages_as_a_word_of_its_own() -> None:
     redactor = Redactor(["s3cr3t", "test"])
-    assert redactor.message("no user with s3cr3t, xs3cr3tx or test") == (
+    assert redactor.redact_message("no user with s3cr3t, xs3cr3tx or test") == (
         f"no user with {REDACTED}, xs3cr3tx or test"
     )
 
@@ -135,14 +135,14 @@ def test_a_short_secret_is_taken_out_of_messages_as_a_word_of_its_own() -> None:
     ],
 )
 def test_what_looks_like_a_key_is_taken_out_of_messages(text: str, expected: str) -> None:
-    assert Redactor().message(text) == expected
+    assert Redactor().redact_message(text) == expected
 
 
 def test_whoever_wants_to_know_is_told_that_an_answer_held_a_secret() -> None:
     reported: list[str] = []
     redactor = Redactor(["sk-proj-9aK2mQ7xR4vT1zW8"], lambda: reported.append("found"))
     for text in ("nothing here", "sk-proj-… it is", "it is sk-proj-9aK2mQ7xR4vT1zW8"):
-        redactor.answer(text)
+        redactor.redact_answer(text)
     assert reported == ["found", "found"]
 
 
@@ -156,14 +156,14 @@ secrets = st.builds(
 @given(words, words, secrets, st.sampled_from(sorted(ENCODINGS | MORE_ENCODINGS)))
 def test_no_surroundings_hide_a_secret(before: str, after: str, secret: str, encoding: str) -> None:
     written = (ENCODINGS | MORE_ENCODINGS)[encoding](secret)
-    assert left_of(secret, Redactor([secret]).answer(f"{before} {written} {after}")) == []
-    assert left_of(secret, Redactor([secret]).message(f"{before} {written} {after}")) == []
+    assert left_of(secret, Redactor([secret]).redact_answer(f"{before} {written} {after}")) == []
+    assert left_of(secret, Redactor([secret]).redact_message(f"{before} {written} {after}")) == []
 
 
 @pytest.mark.process
 @given(words, st.lists(secrets, max_size=3))
 def test_a_text_that_holds_no_part_of_a_secret_is_an_answer_as_it_is(text: str, known: list[str]) -> None:
-    assert Redactor(known).answer(text) == text
+    assert Redactor(known).redact_answer(text) == text
 
 
 @pytest.mark.process
@@ -172,7 +172,7 @@ def test_nothing_around_a_secret_is_lost(text: str, secret: str, data: st.DataOb
     assume(secret[-1].isalnum())  # what follows "&" may be a cut-off "&amp;"
     at = data.draw(st.integers(0, len(text)))
     before, after = text[:at] + " ", " " + text[at:]
-    assert Redactor([secret]).answer(before + secret + after) == before + REDACTED + after
+    assert Redactor([secret]).redact_answer(before + secret + after) == before + REDACTED + after
 
 
 @pytest.mark.system
@@ -180,8 +180,8 @@ def test_a_text_full_of_beginnings_takes_no_longer_than_its_length_asks_for() ->
     """At 1 MiB: a search that grew with the square of the length would take hours."""
     secret = "sk-proj-9aK2mQ7xR4vT1zW8"
     text = f"x {secret[:11]} " * 80_000
-    assert Redactor([secret]).answer(f"{text}{secret}.") == f"{text}{REDACTED}."
-    message = Redactor([secret]).message(text)
+    assert Redactor([secret]).redact_answer(f"{text}{secret}.") == f"{text}{REDACTED}."
+    message = Redactor([secret]).redact_message(text)
     assert not any(piece in message for piece in pieces(secret))
 
 
@@ -283,7 +283,7 @@ def test_code_prose_hashes_and_addresses_are_answers_as_they_are() -> None:
     assert len(paths) > 300
     for path in paths:
         text = path.read_text(encoding="utf-8")
-        assert redactor.answer(text) == text, path
+        assert redactor.redact_answer(text) == text, path
 
 
 @pytest.mark.process
@@ -299,7 +299,7 @@ def test_real_answers_of_models_stay_as_they_are(asset: str) -> None:
     for record in read_records(path):
         for text in _texts(record):
             read += 1
-            assert redactor.answer(text) == text
+            assert redactor.redact_answer(text) == text
     assert read > 1000
 
 
@@ -403,5 +403,5 @@ async def test_a_key_that_is_or_holds_the_models_name_takes_the_name_out_of_noth
 @pytest.mark.parametrize("key", ["a8f5f167f44f4964e6c998dee827110c", "sk-proj-9aK2mQ7xR4vT1zW8"])
 def test_what_looks_like_a_key_is_no_name(key: str) -> None:
     said = f"it is {key}"
-    assert key not in Redactor([key], names=[key, f"org/{key}"]).answer(said)
-    assert key not in Redactor([key], names=[key, f"org/{key}"]).known(said)
+    assert key not in Redactor([key], names=[key, f"org/{key}"]).redact_answer(said)
+    assert key not in Redactor([key], names=[key, f"org/{key}"]).redact_own(said)

@@ -229,7 +229,7 @@ async def test_a_checkpoint_is_swept_once_it_is_whole(tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors", being_written.name):
         (place / name).write_text("{}")
     while len(sweeping.concluded()) < 2:
-        assert process.poll() is None, process.so_far()
+        assert process.poll() is None, process.continue_if_started()
         await asyncio.sleep(0.1)
     assert sweeping.concluded() == [(30, "ifeval", 0), (30, "ifeval", 1)]
     assert not (sweeping.out / "step_50").exists()
@@ -310,7 +310,7 @@ async def test_killed_at_random_moments_a_sweep_does_each_job_once(sweeping: Mar
         for target in (*early, "judging_process", "sweep", "judging_process", "judging_process"):
             await asyncio.sleep(chance.uniform(0.2, 2.0))
             while not (pids := [process.pid] if target == "sweep" else sweeping.of(target)):
-                assert process.poll() is None, (target, process.so_far())
+                assert process.poll() is None, (target, process.continue_if_started())
                 await asyncio.sleep(0.05)
             kill(chance.choice(pids))
             struck[target] += 1
@@ -333,7 +333,7 @@ async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, 
         sweeping.served_otherwise("latency_s=3")  # so that the first one is still waiting for answers
     process = sweeping.start()
     while not sweeping.answers(30, "ifeval"):
-        assert process.poll() is None, process.so_far()
+        assert process.poll() is None, process.continue_if_started()
         await asyncio.sleep(0.05)
     for _ in range(times):
         process.send_signal(signal.SIGINT)
@@ -341,7 +341,7 @@ async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, 
     err = (await process.output()).err
     assert process.wait() == 130, err
     assert ("Interrupted; what" if times == 1 else "Stopped at once; what") in err, err
-    assert "was finished is on disk, and the same command goes on from there" in err
+    assert "was finished is on disk, and the same command resumes there" in err
     none_left(sweeping.mark)
     kept = sweeping.answers(30, "ifeval")
     assert kept
@@ -356,7 +356,7 @@ async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, 
 async def test_a_second_sweep_is_told_who_is_at_work(sweeping: Marked) -> None:
     first = sweeping.start()
     while not sweeping.of("worker_process"):
-        assert first.poll() is None, first.so_far()
+        assert first.poll() is None, first.continue_if_started()
         await asyncio.sleep(0.05)
     second = await sweeping.run()
     assert second.code == 1

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coeval.pipeline.config.names import is_model_name
+from coeval.pipeline.config.names import is_valid_model_name
 
 ROOT = Path(__file__).resolve().parents[2]
 COEVAL = [sys.executable, "-m", "coeval"]
@@ -38,7 +38,7 @@ class Named(NamedTuple):
     @property
     def name(self) -> str:
         """The whole name, where an experiment may hold it."""
-        return self.model if is_model_name(self.model) else self.model.replace("/", "-")
+        return self.model if is_valid_model_name(self.model) else self.model.replace("/", "-")
 
 
 # Two of Qwen's differ in one token, two of OpenAI's in their dates alone.

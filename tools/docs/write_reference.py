@@ -20,7 +20,7 @@ from coeval.core.records import LABELS_KEY
 from coeval.models.catalog import HOSTS, Host
 from coeval.models.dialects.anthropic_messages import family_of
 from coeval.pipeline.config import rules
-from coeval.pipeline.config.json_schema import FOLLOWING, schema_text
+from coeval.pipeline.config.json_schema import FOLLOWING, build_schema_text
 from coeval.pipeline.prompts import NEEDS, VARIABLES
 from coeval.simulation.traits import RANGES, SAMPLING
 
@@ -42,7 +42,7 @@ def cli_page() -> str:
         "2 a probed model is unavailable; 3 finished, but with gaps; 4 a comparison failed its threshold; "
         "130 interrupted, with all finished work on disk. Closing the output early (`| head -1`) does not "
         "change the exit code. `--help` or `-h` shows a command's section.\n",
-        _help(typer.main.get_command(cli.with_commands()), "coeval"),
+        _help(typer.main.get_command(cli.build_app()), "coeval"),
     ]
     return "\n".join(parts)
 
@@ -93,7 +93,7 @@ def _taken(command: Any, context: Any) -> Iterator[tuple[str, str]]:
 
 def configuration_page() -> str:
     """Every key of an experiment file, every rule it is held to, every interface and template."""
-    schema = json.loads(schema_text())
+    schema = json.loads(build_schema_text())
     sections = schema["$defs"]
     task = sections["TaskConfig"]
     parts = [

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 
 # --- Answers cut off by max_tokens
 
@@ -62,7 +62,7 @@ def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str |
     if not cut:
         return None
     parts = [f"{count.cut:,} of {count.answers:,} answers {preposition} {count.name}" for count in cut]
-    return f"{cut_off_at(cut).capitalize()}: {listed(parts)}."
+    return f"{cut_off_at(cut).capitalize()}: {join_names(parts)}."
 
 
 def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
@@ -72,7 +72,7 @@ def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
         return None
     remedy = cut_off_remedy(many)
     return (
-        f"{_ABOVE.capitalize()} of the answers cut off: {listed(count.name for count in many)}. "
+        f"{_ABOVE.capitalize()} of the answers cut off: {join_names(count.name for count in many)}. "
         f"{remedy[0].upper()}{remedy[1:]} before trusting these scores."
     )
 
@@ -104,7 +104,7 @@ def empty_answers_sentence(counts: Sequence[EmptyAnswers], preposition: str) -> 
     if not found:
         return None
     parts = [f"{count.empty:,} of {count.answers:,} answers {preposition} {count.name}" for count in found]
-    return f"Empty, and counted like all others: {listed(parts)}. {_causes(found)}."
+    return f"Empty, and counted like all others: {join_names(parts)}. {_causes(found)}."
 
 
 def _causes(found: Sequence[EmptyAnswers]) -> str:
@@ -202,14 +202,14 @@ def marked_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> d
     marked = dict(labels)
     for one in served:
         if one.others and one.role == "student":
-            mark = f" (from {listed(one.others, 1)})"
+            mark = f" (from {join_names(one.others, 1)})"
             marked[one.model] = labels.get(one.model, one.model).removesuffix(mark) + mark
     return marked
 
 
 def _counted(models: Mapping[str, int]) -> str:
     named = [f"{name} ({count:,})" if len(models) > 1 else name for name, count in models.items()]
-    return listed(named, _MOST_NAMED)
+    return join_names(named, _MOST_NAMED)
 
 
 def served_models(
@@ -328,8 +328,8 @@ class SampleCopies:
         several to an item (``sampled``)."""
         for student, copies in self.by_student.items():
             yield (
-                f"not counted as samples: {numbered(copies, 'answer')} of {student} from a cache, by the ids "
-                "of their replies; turn caching off at the gateway"
+                f"not counted as samples: {pluralize(copies, 'answer')} of {student} from a cache, by the "
+                "ids of their replies; turn caching off at the gateway"
             )
         found = self._rows(_REPEATED, [FEWEST]) if sampled else []
         shares = {student: repeated / items for student, _, repeated, items in found}
@@ -337,13 +337,13 @@ class SampleCopies:
             others = max((share for name, share in shares.items() if name != student), default=1.0)
             if alike >= NEARLY_ALL * items:
                 yield (
-                    f"the samples of {student} do not differ ({alike:,} of {numbered(items, 'item')}): "
+                    f"the samples of {student} do not differ ({alike:,} of {pluralize(items, 'item')}): "
                     "its host may ignore the temperature, or the temperature is 0; more samples "
                     "add nothing"
                 )
             elif shares[student] - others > _FAR_MORE:
                 yield (
-                    f"samples of {student} repeat each other in {repeated:,} of {numbered(items, 'item')}, "
+                    f"samples of {student} repeat each other in {repeated:,} of {pluralize(items, 'item')}, "
                     "far more often than those of other students: if a gateway's cache returns copies, "
                     "turn it off"
                 )

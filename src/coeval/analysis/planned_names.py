@@ -86,7 +86,7 @@ def level_name(planned: Planned | None, task: str, factor: str, value: float) ->
     """Name a value (0 to 1) by its level, or as a number where none is known, as of checks."""
     plan = planned.tasks.get(task) if planned is not None else None
     scale = plan.scales.get(factor) if plan is not None else None
-    return f"{value:.3g}" if scale is None else scale.nearest(value)
+    return f"{value:.3g}" if scale is None else scale.nearest_level(value)
 
 
 Removed: TypeAlias = tuple[Literal["student", "task", "label"], ...]

@@ -17,11 +17,11 @@ from coeval.analysis.doubtful_answers import (
     empty_answers_sentence,
     warning_of_cut_off,
 )
-from coeval.core.figures import points
+from coeval.core.figures import format_points
 from coeval.core.html_table import (
     MeasureRow,
 )
-from coeval.core.text import dollars, listed
+from coeval.core.text import dollars, join_names
 from coeval.models.metering.account_file import read_accounts
 
 # --- Cost of a folder's models, from ``usage.json``
@@ -197,7 +197,7 @@ class Bounded(NamedTuple):
     @property
     def placed(self) -> str:
         """``ann between 80.0 and 100.0``, or ``ann at 95.0``."""
-        least, most = points(self.least), points(self.most)
+        least, most = format_points(self.least), format_points(self.most)
         return f"{self.name} at {least}" if least == most else f"{self.name} between {least} and {most}"
 
 
@@ -229,7 +229,7 @@ def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) 
     pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]
     rest = [one for one in others if any(one in pair for pair in pairs)]
     if set(rest) - set(leading):  # else all whose places are open are named already
-        names = f"the order of {listed((one.name for one in rest), _MOST_NAMED)}"
+        names = f"the order of {join_names((one.name for one in rest), _MOST_NAMED)}"
         yield f"They could also change {names}." if leading else reported.format(names, _placed(rest))
 
 
@@ -254,4 +254,4 @@ def unequally_covered_sentence(scores: Sequence[MeasureRow]) -> str | None:
     names = [student for student in students if any((student, task) not in scored for task in tasks)]
     if not names:
         return None
-    return f"Without a score in some task, so overall is over the other tasks only: {listed(names)}."
+    return f"Without a score in some task, so overall is over the other tasks only: {join_names(names)}."

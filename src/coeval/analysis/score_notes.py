@@ -8,7 +8,7 @@ import numpy as np
 
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.store.rundir import PAIRS
 
 
@@ -24,8 +24,8 @@ def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str
     if scored and alone:
         here, left = sum(items[task] for task in scored), sum(alone.values())
         yield (
-            f"Scores are over {here:,} of {here + left:,} items; the other {left:,} ({listed(alone)}) have "
-            "labels, reported as accuracy."
+            f"Scores are over {here:,} of {here + left:,} items; the other {left:,} ({join_names(alone)}) "
+            "have labels, reported as accuracy."
         )
 
 
@@ -34,7 +34,7 @@ def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
     in a task."""
     if not grid.scored.any() and not reader.run.files(PAIRS):
         [(known, *failed)] = reader.rows(_FAILURES)
-        lost = [numbered(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
+        lost = [pluralize(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
         if lost and not known:
             yield f"No scores: {' and '.join(lost)} failed."
     counts, scored = grid.sum_scores().units > 0, grid.scored
@@ -47,8 +47,8 @@ def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
                 alike.setdefault(tuple(sorted(design.factors - found)), []).append(student)
         for lacking, students in alike.items():
             yield (
-                f"{listed(students)}: no score in {task}, because no answer is scored in "
-                f"{listed(lacking) or 'every factor'}."
+                f"{join_names(students)}: no score in {task}, because no answer is scored in "
+                f"{join_names(lacking) or 'every factor'}."
             )
 
 

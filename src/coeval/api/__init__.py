@@ -18,18 +18,18 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from coeval.analysis.readers.run_records import Records
-from coeval.api.given_tables import Rows, with_tables
+from coeval.api.given_tables import Rows, read_with_tables
 from coeval.api.run_handle import Run, compare, gate, open_run
-from coeval.api.stoppable import shown, wait_for
+from coeval.api.stoppable import wait_for, watch_run
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
-from coeval.core.settings import taking
+from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Watcher
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.run import run_phases as _arun
-from coeval.pipeline.run_options import RunOptions, Stance, run_folder
+from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.start.checks import refuse_bad_start
 
@@ -80,7 +80,7 @@ class RunCall(_ExperimentCall, frozen=True, kw_only=True):
     interrupt: asyncio.Event | None = None
 
 
-@taking(RunCall)
+@with_keywords_of(RunCall)
 def run(call: RunCall) -> Run:
     """Run an experiment as far as it goes; what fails is recorded, and counted in ``Run.summary``.
 
@@ -136,29 +136,30 @@ def run(call: RunCall) -> Run:
         at a second Ctrl-C; the run can be opened and continued all the same.
     """
     event = call.interrupt or asyncio.Event()
-    return wait_for(lambda: _run_as_called(call, event), event)
+    return wait_for(lambda: _run_call(call, event), event)
 
 
-@taking(RunCall)
+@with_keywords_of(RunCall)
 async def arun(call: RunCall) -> Run:
-    """`run` as a coroutine, with the same parameters and errors.
+    """Run an experiment as a coroutine: `run`, with the same parameters and errors.
 
-    Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once, as
-    asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
+    Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once,
+    as asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
     """
-    return await _run_as_called(call, call.interrupt or asyncio.Event())
+    return await _run_call(call, call.interrupt or asyncio.Event())
 
 
-async def _run_as_called(call: RunCall, event: asyncio.Event) -> Run:
+async def _run_call(call: RunCall, event: asyncio.Event) -> Run:
+    """Read the configuration with its tables, and run it with progress."""
     if isinstance(call.only_models, str):
         raise UsageError(f'only_models is a list of names; write only_models=["{call.only_models}"]')
-    if call.changed not in (known := [stance.value for stance in Stance]):
-        raise UsageError(f'changed="{call.changed}" is unknown; use {", ".join(known)}')
+    if call.changed not in (policies := [stance.value for stance in ChangePolicy]):
+        raise UsageError(f'changed="{call.changed}" is unknown; use {", ".join(policies)}')
     options = RunOptions(
         call.continue_run,
         call.overwrite,
         tuple(call.only_models),
-        Stance(call.changed),
+        ChangePolicy(call.changed),
         call.phase_barriers,
         BatchMode.WAIT if call.wait else BatchMode.SUBMIT,
         allow_unsandboxed=call.allow_unsandboxed,
@@ -167,22 +168,22 @@ async def _run_as_called(call: RunCall, event: asyncio.Event) -> Run:
     if call.items is not None or call.answers:
         if isinstance(config, Config):
             raise UsageError("items and answers go with an experiment file or mapping, not with a loaded one")
-        config = read_config(with_tables(config, call.items, call.answers), start=options).config
+        config = read_config(read_with_tables(config, call.items, call.answers), start=options).config
     elif isinstance(config, Config):
         refuse_bad_start(config, options)
     else:
         config = read_config(config, start=options).config
-    async with shown(call.progress, call.watcher, event) as watching:
+    async with watch_run(call.progress, call.watcher, event) as watching:
         return await run_checked(
-            config, options, keys=find_keys(call.keys), watcher=watching, interrupt=event
+            config, options, keys=load_keys(call.keys), watcher=watching, interrupt=event
         )
 
 
 async def run_checked(
     config: Config, options: RunOptions, *, keys: Keys, watcher: Watcher, interrupt: asyncio.Event
 ) -> Run:
-    """Run a configuration that was loaded for a start with these options, and write its report if it asks for
-    one; raises as `run`."""
+    """Run a configuration that was checked for these options, and write its report if it asks for one; raises
+    as `run`."""
     summary = await _arun(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
     run = Run(run_folder(config).path, summary)
     if config.experiment.report and summary.shows_scores:
@@ -190,8 +191,8 @@ async def run_checked(
     return run
 
 
-def find_keys(path: str | Path | None = None) -> Keys:
-    """The credentials of this process: ``path``, the usual key files, the environment."""
+def load_keys(path: str | Path | None = None) -> Keys:
+    """Load credentials from ``path``, the usual key files and the environment."""
     return Keys.load(
         Path(path) if path is not None else None, env=os.environ, cwd=Path.cwd(), home=Path.home()
     )

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coeval.api import find_keys
-from coeval.api.stoppable import View, drawn, wait_for
+from coeval.api import load_keys
+from coeval.api.stoppable import View, draw_progress, wait_for
 from coeval.core.errors import UNAVAILABLE, ModelUnavailable
 from coeval.core.html_table import html_lines
-from coeval.core.process_limits import need_address_space
-from coeval.core.settings import taking
+from coeval.core.process_limits import require_address_space
+from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import check_settings
@@ -30,30 +30,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SweepRun:
-    """What a sweep came to; its output folder is ``path``, and ``board`` has the counts of this call."""
+    """The outcome of a sweep; ``path`` is its output folder, ``board`` has the counts of this call."""
 
     path: Path
     board: SweepBoard
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is missing, in words; the same call again tries it."""
+        """Say what is missing; the same call again tries it."""
         return self.board.gaps
 
     @property
     def exit_code(self) -> int:
-        """0 all there, 3 with gaps or failed jobs, 130 interrupted."""
+        """Return 0 if complete, 3 with gaps or failed jobs, 130 if interrupted."""
         return self.board.exit_code
 
     def results(self) -> list[TaskAggregate]:
-        """The tasks of each checkpoint over their samples, by step: ``mean``, ``ci95``, ``std``, ``sem``,
-        ``n_runs``, ``n_items`` and ``unit`` of the headline ``metric``, and all others in ``metrics``. Empty
-        where nothing is scored."""
-        need_address_space()
+        """Return the tasks of each checkpoint over their samples, by step; empty if nothing is scored.
+
+        Each has ``mean``, ``ci95``, ``std``, ``sem``, ``n_runs``, ``n_items`` and ``unit`` of the headline
+        ``metric``, and all others in ``metrics``.
+        """
+        require_address_space()
         from coeval.analysis.training.aggregate import aggregates_of
 
-        found = aggregates_of(self.path, JobPlan.read(folder_of(self.path)).samples)
-        return [row for checkpoint in found for row in checkpoint.tasks.values()]
+        checkpoints = aggregates_of(self.path, JobPlan.read(folder_of(self.path)).samples)
+        return [row for checkpoint in checkpoints for row in checkpoint.tasks.values()]
 
     def __repr__(self) -> str:
         return f"SweepRun({str(self.path)!r}, {self.board.counts()})"
@@ -63,31 +65,31 @@ class SweepRun:
 
 
 class SweepRunView(View[SweepBoard]):
-    """A `SweepWatcher`: a line of counts."""
+    """A `SweepWatcher` that shows one line of counts."""
 
     def sentences(self) -> list[str]:
         return [] if self.board is None else [self.board.counts()]
 
 
 class SweepCall(SweepSettings, frozen=True, kw_only=True):
-    """The keywords of `sweep`: all settings, and how it is watched and stopped."""
+    """The keywords of `sweep`: all settings, and how to watch and stop it."""
 
     progress: bool | None = None
     watcher: SweepWatcher | None = None
     interrupt: asyncio.Event | None = None
 
 
-@taking(SweepCall)
+@with_keywords_of(SweepCall)
 def sweep(requested: SweepCall) -> SweepRun:
     """Evaluate the checkpoints of a training run, as ``coeval sweep`` does: serve each, ask it every task,
-    judge, put the samples together.
+    judge, and aggregate the samples.
 
-    The same call again does only what is missing. It works in notebooks, beside a loop that is running
-    already. Ctrl-C ends it as it ends `coeval.run`: finished work is on disk, and the rest is a gap.
+    The same call again does only what is missing. It works in notebooks, beside a running loop. Ctrl-C
+    ends it as it ends `coeval.run`: finished work is on disk, and what is missing is a gap.
 
-    ``progress``: show it as it goes; None: in a notebook only, unless there is a ``watcher``, which is told
-    what happens and gets the `SweepBoard`. Setting ``interrupt``, on the loop of the sweep, does what the
-    first Ctrl-C does.
+    ``progress``: show it; None: only in a notebook without a ``watcher``. The ``watcher`` receives
+    messages and the `SweepBoard`. Setting ``interrupt``, on the loop of the sweep, acts like the first
+    Ctrl-C.
 
     Raises
     ------
@@ -99,23 +101,23 @@ def sweep(requested: SweepCall) -> SweepRun:
         the output folder cannot be read or written.
     """
     settings = check_settings(requested)
-    chosen, log_to = sweep_request(settings, find_keys(settings.keys)), parse_destinations(settings.log_to)
+    chosen, log_to = sweep_request(settings, load_keys(settings.keys)), parse_destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher or Unwatched(), event)
     checkpoints = checkpoints_of(chosen, view.warn)
     with under_way(chosen, checkpoints, view) as sweeping:
         board = sweeping.board
 
-        async def work() -> None:
-            async with drawn(view, requested.progress, watched=requested.watcher is not None):
+        async def run_jobs() -> None:
+            async with draw_progress(view, requested.progress, watched=requested.watcher is not None):
                 await sweeping.run(event)
 
-        wait_for(work, event)
+        wait_for(run_jobs, event)
         if board.exit_code == UNAVAILABLE:
             raise ModelUnavailable("; ".join(board.gaps))
         if has_ended(chosen, board):
             if settings.plot:
-                need_address_space()
+                require_address_space()
                 from coeval.reports.training_files import put_together
 
                 put_together(chosen.sweep.out, chosen.plan.samples)
@@ -126,9 +128,9 @@ def sweep(requested: SweepCall) -> SweepRun:
 def compare_sweeps(
     *folders: SweepRun | str | Path, tasks: Sequence[str] | None = None, steps: Collection[int] | None = None
 ) -> SweepComparison:
-    """Which checkpoint to ship, of which training run; runs compared at equal steps: docs/training-runs.md.
+    """Compare training runs at equal steps, and say which checkpoint to ship: docs/training-runs.md.
 
-    No model is called, and nothing is written. ``tasks`` and ``steps``: of these only.
+    No model is called, and nothing is written. ``tasks`` and ``steps`` limit the comparison.
 
     Raises
     ------
@@ -137,9 +139,9 @@ def compare_sweeps(
     StoreError
         a file cannot be read at all.
     """
-    need_address_space()
+    require_address_space()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared
     from coeval.analysis.training.sweep_comparison import read_sweeps
 
-    paths = [one.path if isinstance(one, SweepRun) else Path(one) for one in folders]
+    paths = [folder.path if isinstance(folder, SweepRun) else Path(folder) for folder in folders]
     return compared(read_sweeps(paths, tasks, steps))

@@ -206,8 +206,8 @@ class Benchmark(ABC):
         """Name the parameters of `judged_with` that the user did not set: if a judge refuses them, they are
         dropped, and the drop recorded."""
         judge = self.settings.judge
-        own = judge.sampling.named() if judge is not None else {}
-        return tuple(name for name in self.judge_sampling().named() if name not in own)
+        own = judge.sampling.to_dict() if judge is not None else {}
+        return tuple(name for name in self.judge_sampling().to_dict() if name not in own)
 
     def judge_template(self) -> str:
         """Return the parts of the judge's prompt that all items share, for its recipe."""

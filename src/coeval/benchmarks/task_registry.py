@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from coeval.benchmarks.benchmark import Benchmark
-from coeval.core.entry_points import Registry, loaded
+from coeval.core.entry_points import Registry, import_object
 from coeval.core.errors import UsageError
 
 # --- Task rows: name, flags, where its code is
@@ -186,9 +186,9 @@ def benchmark_class(name: str) -> type[Benchmark]:
     Raises UsageError: there is no such task, or another package's cannot be loaded.
     """
     if name.startswith(PREFIX):
-        kind = loaded("coeval.benchmarks.tasks.coeval_run:CoevalRun", name)
+        kind = import_object("coeval.benchmarks.tasks.coeval_run:CoevalRun", name)
     elif name in TASKS:
-        kind = loaded(TASKS[name].place, name)
+        kind = import_object(TASKS[name].place, name)
     else:
         raise UsageError(f"there is no task {name!r}; tasks are {', '.join(TASKS)}, and {PREFIX}PATH_TO_RUN")
     if not (isinstance(kind, type) and issubclass(kind, Benchmark)):

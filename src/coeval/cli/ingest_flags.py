@@ -28,7 +28,7 @@ _INTO, _COLUMNS, _ROWS, _SOURCE = IngestGroup
 
 
 class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
-    """What the flags say; of a column there may be one (`one`)."""
+    """The flags of `coeval ingest`; ``single_value`` reads those that accept one column."""
 
     config: Annotated[Path | None, Setting("Experiment file whose run gets the items.", _INTO)] = None
     run: Annotated[Path | None, Setting("Run folder that gets them.", _INTO)] = None
@@ -116,14 +116,14 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     delimiter: Annotated[_Text, Setting("Of CSV, where it is unusual.", _SOURCE, metavar="CHARACTER")] = None
     license: Annotated[_Text, Setting("Kept with the items' source.", _SOURCE)] = None
 
-    def one(self, name: str) -> str | None:
-        """The one value of a flag; raises UsageError where there are two, of which one would be lost."""
-        given: Sequence[str] = getattr(self, name)
-        if len(given) > 1:
+    def single_value(self, name: str) -> str | None:
+        """Return the one value of a flag, None if unset; raises UsageError if there are two."""
+        values: Sequence[str] = getattr(self, name)
+        if len(values) > 1:
             raise UsageError(
-                f"--{name} is given {len(given)} times ({', '.join(given)}), and takes one column"
+                f"--{name} is given {len(values)} times ({', '.join(values)}), and takes one column"
             )
-        return given[0] if given else None
+        return values[0] if values else None
 
 
 # --- `coeval init`
@@ -151,6 +151,8 @@ _ALL, _TABLE, _STUDENT, _ANSWERS, _SWEEP = InitGroup
 
 
 class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags of `coeval init`; `INIT_GROUPS` says which kinds read which."""
+
     model: Annotated[
         _Texts,
         Setting(

@@ -12,8 +12,8 @@ from typer.core import TyperCommand
 from coeval import __version__
 from coeval.cli.command_names import Commands
 from coeval.cli.ending import run_to_exit
-from coeval.core.options import Face
-from coeval.core.process_limits import need_address_space
+from coeval.core.options import Frontend
+from coeval.core.process_limits import require_address_space
 
 _ABOUT = "Your own benchmark, with error bars: models write it, answer it and judge it."
 
@@ -71,7 +71,7 @@ def _options(
     pass
 
 
-def _without_commands() -> typer.Typer:
+def _empty_app() -> typer.Typer:
     app = typer.Typer(
         name="coeval",
         cls=Commands,
@@ -87,15 +87,15 @@ def _without_commands() -> typer.Typer:
     return app
 
 
-def with_commands(*names: str) -> typer.Typer:
-    """The command line with these commands, by default all.
+def build_app(*names: str) -> typer.Typer:
+    """Build the command line with these commands, by default all.
 
     Raises UsageError: there is too little address space to load one.
     """
-    app = _without_commands()
+    app = _empty_app()
     for name in names or COMMANDS:
         if name in _READERS:
-            need_address_space()
+            require_address_space()
         module = import_module(f"coeval.cli.commands.{COMMANDS[name][0]}")
         if hasattr(module, "app"):
             app.add_typer(module.app)
@@ -108,18 +108,18 @@ def with_commands(*names: str) -> typer.Typer:
     return app
 
 
-def _for(words: list[str]) -> typer.Typer:
-    """The command line for these words. The list of commands loads none of them, a command itself alone, and
-    a word that is no command all, to suggest one."""
+def _app_for(words: list[str]) -> typer.Typer:
+    """Build the command line for these words. The list of commands loads no command, a command only its own
+    module, an unknown word all of them, to suggest one."""
     if not words or words[0] in ("-h", "--help", "--version"):
-        app = _without_commands()
+        app = _empty_app()
         for name, (_, about) in COMMANDS.items():
             app.command(name, help=about, hidden=name == _HIDDEN)(lambda: None)
         return app
-    return with_commands(*(words[:1] if words[0] in COMMANDS else ()))
+    return build_app(*(words[:1] if words[0] in COMMANDS else ()))
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
-    threshold or a gate said NO-GO, 130 interrupted."""
-    run_to_exit(lambda: _for(sys.argv[1:])(prog_name="coeval"), Face.COEVAL)  # however it was started
+    """Run ``coeval``. Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a
+    comparison failed its threshold or a gate said NO-GO, 130 interrupted."""
+    run_to_exit(lambda: _app_for(sys.argv[1:])(prog_name="coeval"), Frontend.COEVAL)  # however it was started

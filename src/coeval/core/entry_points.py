@@ -13,7 +13,7 @@ from shlex import quote
 from types import FrameType
 from typing import Any, TypeVar
 
-from coeval.core.errors import CoevalError, UsageError, named
+from coeval.core.errors import CoevalError, UsageError, describe_error
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Registry(Mapping[str, T]):
 
     def _load(self, point: EntryPoint) -> T:
         way_out = "reinstall or remove that package"
-        found: T = guarded(point.load, self._about(point), way_out)
+        found: T = load_foreign(point.load, self._about(point), way_out)
         if not self._accepts(point.name, found):
             raise UsageError(f"{self._about(point)} is not {self._needed} with that name; {way_out}")
         return found
@@ -71,7 +71,7 @@ class Registry(Mapping[str, T]):
         return f"{point.name} ({point.value}), which {package} brings as one of {self._group},"
 
 
-def loaded(place: str, needed_by: str) -> Any:
+def import_object(place: str, needed_by: str) -> Any:
     """Import the object at ``package.module:name``; ``needed_by`` names the requester in messages.
 
     Raises UsageError: there is no such place, or it cannot be imported.
@@ -79,12 +79,12 @@ def loaded(place: str, needed_by: str) -> Any:
     module, colon, name = place.partition(":")
     if not colon:
         raise UsageError(f"{needed_by}: {place} is not known here; a place in a package is `module:name`")
-    return guarded(
+    return load_foreign(
         lambda: getattr(import_module(module), name), f"{needed_by}: {place}", "reinstall its package"
     )
 
 
-def guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
+def load_foreign(load: Callable[[], Any], what: str, way_out: str) -> Any:
     """What ``load`` gives. Whatever another package's code raises meanwhile, an exit or an interruption too,
     becomes a UsageError that names it; the user's Ctrl-C and the machine's trouble stay what they are."""
     with _ctrl_c_noted() as came:
@@ -98,7 +98,7 @@ def guarded(load: Callable[[], Any], what: str, way_out: str) -> Any:
         except BaseException as error:
             if came or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
                 raise
-            raise UsageError(f"{what} cannot be loaded ({named(error)}); {way_out}") from error
+            raise UsageError(f"{what} cannot be loaded ({describe_error(error)}); {way_out}") from error
 
 
 @contextmanager

@@ -50,7 +50,7 @@ from typing import ClassVar
 from coeval.core.records import Usage
 
 
-def named(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Format a foreign error: its class and its message, if it has one that can be read."""
     try:
         said = str(error)
@@ -287,7 +287,7 @@ class CutByWindow(Unparsable):
     kind = "window"
 
 
-OF_MODEL = frozenset(
+MODEL_FAILURE_KINDS = frozenset(
     each.kind for each in (ReplyError, Refused, EmptyReply, Filtered, Unparsable, CutOff, ContentFiltered)
 )
 """Failures that say something of the model; all others are of the settings or the connection."""

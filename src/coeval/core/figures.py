@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from coeval.core.text import dollars, probability
+from coeval.core.text import dollars, format_probability
 
 FigureKind: TypeAlias = Literal[
     "text", "count", "points", "gap", "share", "coefficient", "number", "probability", "usd", "seconds"
@@ -26,7 +26,7 @@ NOT_KNOWN = "not known"
 _SUMMED = 9
 
 
-def fixed(number: float, digits: int) -> str:
+def format_decimals(number: float, digits: int) -> str:
     """Format with ``digits`` decimals: rounded alike however it was summed, with a real minus sign, and
     without a sign where it rounds to zero."""
     text = f"{round(number, _SUMMED):,.{digits}f}"
@@ -35,22 +35,22 @@ def fixed(number: float, digits: int) -> str:
     return f"−{text[1:]}" if text.strip("-0.,") else text[1:]
 
 
-def points(score: float) -> str:
+def format_points(score: float) -> str:
     """``90.2``: a score, or a difference of scores, from 0 to 1."""
-    return fixed(100 * score, 1)
+    return format_decimals(100 * score, 1)
 
 
-def points_text(score: float | None, low: float | None = None, high: float | None = None) -> str | None:
+def score_text(score: float | None, low: float | None = None, high: float | None = None) -> str | None:
     """``63.2 [58.1, 68.0]``: a score with its interval; None where there is no score."""
-    return None if score is None else figure_text("points", score, low, high)
+    return None if score is None else figure_with_interval("points", score, low, high)
 
 
-def bounds_text(least: float | None, most: float | None) -> str | None:
+def missing_bounds_text(least: float | None, most: float | None) -> str | None:
     """``74.0–94.1``: a score with all that is missing at 0, and at 1. None where nothing is missing, or
     nothing was scored."""
     if least is None or most is None or least == most:
         return None
-    return f"{points(least)}–{points(most)}"
+    return f"{format_points(least)}–{format_points(most)}"
 
 
 def share_of_scale(value: float, unit: str) -> float:
@@ -68,42 +68,47 @@ def points_per(unit: str) -> float:
 
 def gap_text(difference: float, unit: str) -> str:
     """``3.1``: a difference of a benchmark's metric, or a standard error of it, in points."""
-    return fixed(difference * points_per(unit), 1)
+    return format_decimals(difference * points_per(unit), 1)
 
 
 def metric_text(value: float, unit: str) -> str:
     """Format a benchmark's metric in points, 0 to 100 of its scale."""
-    return points(share_of_scale(value, unit))
+    return format_points(share_of_scale(value, unit))
 
 
-def figure(number: float, kind: FigureKind) -> str:
+def format_figure(number: float, kind: FigureKind) -> str:
     """Format a number: ``90.2``, ``12.5%``, ``0.43``, ``1,985``, ``$5.12``, ``<0.001``."""
     match kind:
         case "points" | "gap":
-            return points(number)
+            return format_points(number)
         case "share":
-            return f"{points(number)}%"
+            return f"{format_points(number)}%"
         case "count":
             return f"{number:,.0f}"
         case "usd":
             return dollars(number)
         case "probability":
-            return probability(number)
+            return format_probability(number)
         case "seconds":
             return f"{number:,.1f} s"
         case "number":
             return f"{number:,}" if isinstance(number, int) else _minus(f"{number:,.3g}")
         case "coefficient" | "text":
-            return fixed(number, 2)
+            return format_decimals(number, 2)
 
 
-def figure_text(kind: FigureKind, value: float, low: float | None = None, high: float | None = None) -> str:
+def figure_with_interval(
+    kind: FigureKind, value: float, low: float | None = None, high: float | None = None
+) -> str:
     """Format a number with its interval: ``81.0 [80.2, 82.1]``, ``12.5% [9.1, 16.0%]``, ``3.1 ± 1.9``."""
     if low is None or high is None:
-        return figure(value, kind)
+        return format_figure(value, kind)
     if kind == "gap":
         return difference_text(100 * value, 100 * low, 100 * high)
-    return f"{figure(value, kind)} [{figure(low, kind).removesuffix('%')}, {figure(high, kind)}]"
+    return (
+        f"{format_figure(value, kind)} [{format_figure(low, kind).removesuffix('%')}, "
+        f"{format_figure(high, kind)}]"
+    )
 
 
 # Of what is shown: an interval whose two sides differ by less is shown as one number.
@@ -113,11 +118,11 @@ _NEARLY = 0.06
 def difference_text(middle: float, low: float, high: float) -> str:
     """``7.9 ± 4.3``, or ``29.2 [−4.9, 49.7]`` where the interval is lopsided."""
     if abs((high - middle) - (middle - low)) < _NEARLY:
-        return f"{fixed(middle, 1)} ± {fixed((high - low) / 2, 1)}"
-    return f"{fixed(middle, 1)} [{fixed(low, 1)}, {fixed(high, 1)}]"
+        return f"{format_decimals(middle, 1)} ± {format_decimals((high - low) / 2, 1)}"
+    return f"{format_decimals(middle, 1)} [{format_decimals(low, 1)}, {format_decimals(high, 1)}]"
 
 
-def signed_points(difference: float, low: float, high: float, unit: str) -> str:
+def metric_difference_text(difference: float, low: float, high: float, unit: str) -> str:
     """``3.1 ± 1.9``: a difference of a benchmark's metric with its interval, in points."""
     by = points_per(unit)
     return difference_text(difference * by, low * by, high * by)

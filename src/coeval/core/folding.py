@@ -16,7 +16,7 @@ _PIECE = re.compile(
 _NAME_PART = re.compile(r"[^-_./ ]*[-_./ ]+|[^-_./ ]+")
 
 
-def folded(text: str, width: int) -> list[str]:
+def wrap_lines(text: str, width: int) -> list[str]:
     """The lines of ``text``, each of at most ``width`` cells where its pieces allow it.
 
     What is folded goes on as far from the edge as its line begins, behind a first "- "; a piece that is wider
@@ -41,7 +41,7 @@ def _folded(line: str, width: int) -> Iterator[str]:
     yield current
 
 
-def folded_name(name: str, width: int) -> str:
+def wrap_name(name: str, width: int) -> str:
     """A name in a column too narrow for it: in lines that end where its words do, if these fit."""
     lines = [""]
     for word in _NAME_PART.findall(name):

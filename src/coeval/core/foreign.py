@@ -34,8 +34,8 @@ def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T: ...
 def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
     """Decode JSON into the type ``kind``.
 
-    Strings in what ``kind`` does not name are passed over unread, be they UTF-8 or not: see `utf8`. Where it
-    names a ``Path``, a string is one.
+    Strings of fields that ``kind`` does not name are skipped unread, so they may hold bad UTF-8: see
+    `decode_utf8`. A string becomes a ``Path`` where ``kind`` names one.
 
     Raises Undecodable: it is no JSON, or none that can be held: not UTF-8, nested too deep, numbers too
     large; Misshapen: it is JSON of another shape.
@@ -75,15 +75,15 @@ def decode_damaged(data: bytes) -> tuple[Any, bool]:
         written = data.decode("utf-8", "surrogatepass")
         text = written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         text = _ESCAPE.sub(lambda escape: r"\ufffd" if escape[1] else escape[0], text)
-        value = json.loads(text, parse_int=whole_number, parse_constant=lambda _: None)
+        value = json.loads(text, parse_int=parse_integer, parse_constant=lambda _: None)
         msgspec.json.encode(value)  # what does not nest too deep for this can be taken apart
     except _RAISED as error:
         raise _undecodable(error) from error
     return value, text != written
 
 
-def decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -> Callable[[bytes | str], T]:
-    """Make a decoder for one type, faster for many lines. ``fractions``: see `lines_decoder`."""
+def make_decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -> Callable[[bytes | str], T]:
+    """Make a decoder for one type, faster for many lines. ``fractions``: see `make_lines_decoder`."""
     read = msgspec.json.Decoder(kind, dec_hook=_made_of, float_hook=fractions).decode
 
     def decode_one(data: bytes | str) -> T:
@@ -97,14 +97,14 @@ def decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -> Cal
     return decode_one
 
 
-def lines_decoder(
+def make_lines_decoder(
     kind: type[T], *, fractions: Callable[[str], Any] | None = None
 ) -> Callable[[list[bytes]], list[T | Undecodable]]:
     """Make a decoder for many lines at once, faster still: each line's value, or its error.
 
     ``fractions`` makes a value of each number with a point or an exponent, as it is written.
     """
-    read, read_one = msgspec.json.Decoder(kind, float_hook=fractions).decode, decoder(kind, fractions)
+    read, read_one = msgspec.json.Decoder(kind, float_hook=fractions).decode, make_decoder(kind, fractions)
 
     def value_or_reason(line: bytes) -> T | Undecodable:
         try:
@@ -136,7 +136,7 @@ def _after_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:
     return text[len(BOM_UTF8) :] if text.startswith(BOM_UTF8) else None
 
 
-def whole_number(digits: str) -> int | float:
+def parse_integer(digits: str) -> int | float:
     """Parse digits as an integer; beyond 4,300 digits, which Python refuses, as infinity."""
     return int(digits) if len(digits) <= 4300 else float(digits)
 
@@ -149,7 +149,7 @@ def convert(value: Any, kind: type[T]) -> T:
         raise _undecodable(error) from error
 
 
-def utf8(data: bytes) -> str:
+def decode_utf8(data: bytes) -> str:
     """Decode UTF-8; raises Undecodable with the position of a bad byte."""
     try:
         return data.decode()

@@ -15,7 +15,7 @@ Columns: TypeAlias = dict[str, list[Scalar]]
 """Column name → values, one per record; None where a record has no value."""
 
 
-def columns(kind: type, records: Iterable[object]) -> Columns:
+def record_columns(kind: type, records: Iterable[object]) -> Columns:
     """Make columns of records: one per field of ``kind``, a struct or a dataclass, even where there are none.
 
     The fields of a record within a record, and the keys of a mapping, are columns of their own, named

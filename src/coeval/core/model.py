@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from coeval.core.records import Completion, Request, SamplingParameters, Usage
-from coeval.core.shown_url import HIDDEN, shown_url
+from coeval.core.shown_url import HIDDEN, mask_url
 
 # A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show.
 MAX_ANSWER_BYTES = 1 << 20
@@ -71,7 +71,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
         return (self.name, self.model, *([self.base_model] if self.base_model else ()))
 
     @property
-    def known_as(self) -> str:
+    def lookup_name(self) -> str:
         """The model's name for looking up prices and parameters."""
         return self.base_model or self.model
 
@@ -81,7 +81,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
         if self.access_key is not None:
             shown["access_key"] = HIDDEN
         if self.base_url is not None:
-            shown["base_url"] = shown_url(self.base_url)
+            shown["base_url"] = mask_url(self.base_url)
         return f"ModelSpec({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
@@ -168,7 +168,7 @@ _MOST_CHARACTERS = 8
 NO_LIMIT = (-1, -2)
 
 
-def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+def max_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
     """The limit on what a request's answers have together, where it sets one; None: nothing bounds it.
 
     What the user has laid over the body counts by the names that hosts have for it, the largest of all. A
@@ -180,7 +180,7 @@ def most_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | N
     return int(max(limits) * max(answers))
 
 
-def least_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+def min_answer_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
     """The limit on one answer, the least where a request sets several: what is laid over the body replaces
     what is ours, and a host heeds one of two names. None: nothing bounds it."""
     limits, _ = _bounds(sampling, spec)
@@ -225,7 +225,7 @@ def refuses_limit(message: str, limit: int | None) -> bool:
     return any(1 < number < limit for number in most)
 
 
-def answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def find_answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """The limits on an answer among a model's parameters, ``extra_body`` included, each with its keys."""
     extra = parameters.get("extra_body")
     below = _fields(extra) if isinstance(extra, dict) else ()
@@ -241,7 +241,7 @@ def _fields(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
                 yield (name, field), inner
 
 
-def counted(completion: Completion) -> Completion:
+def mark_uncounted(completion: Completion) -> Completion:
     """The completion, marked as ``uncounted`` where it holds a text that is said to have no token."""
     usage = completion.usage
     if usage.output_tokens or usage.uncounted or not (completion.text or completion.reasoning):
@@ -249,7 +249,7 @@ def counted(completion: Completion) -> Completion:
     return msgspec.structs.replace(completion, usage=msgspec.structs.replace(usage, uncounted=True))
 
 
-def at_window(completion: Completion, limit: int | None) -> Completion:
+def mark_cut_by_window(completion: Completion, limit: int | None) -> Completion:
     """The completion, marked where its server cut it off below ``limit``: prompt and answer fill its window,
     and it says nothing but "length". A count that is too small for the text is no sign of that."""
     tokens = completion.usage.output_tokens
@@ -261,7 +261,7 @@ def at_window(completion: Completion, limit: int | None) -> Completion:
     return msgspec.structs.replace(completion, finish_reason=WINDOW)
 
 
-def prompt_bytes(request: Request) -> int:
+def count_prompt_bytes(request: Request) -> int:
     """How long a request's text is, its schema included."""
     texts = [message.content for message in request.messages]
     if request.schema is not None:

@@ -1,7 +1,7 @@
 """Options of a run in the user's words: flags on a command line, keywords in Python.
 
 A message that suggests one holds an `Option`, whose text depends on the caller: ``f"use {CONTINUE} to go
-on"``. A command line declares itself once at its start (`spoken_by`); the default is Python.
+on"``. A command line declares itself once at its start (`messages_for`); the default is Python.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 ProbeMode: TypeAlias = Literal["full", "answer", "resume", "disable"]
 
 
-class Face(Enum):
+class Frontend(Enum):
     """A user interface: a command line or Python."""
 
     PYTHON = "python"
@@ -25,11 +25,11 @@ class Face(Enum):
     SWEEP = "coeval sweep"
 
 
-_face: ContextVar[Face] = ContextVar("face", default=Face.PYTHON)
+_face: ContextVar[Frontend] = ContextVar("face", default=Frontend.PYTHON)
 
 
 @contextmanager
-def spoken_by(face: Face) -> Iterator[None]:
+def messages_for(face: Frontend) -> Iterator[None]:
     """Make messages in this context, and in tasks started in it, use the words of ``face``."""
     token = _face.set(face)
     try:
@@ -52,13 +52,13 @@ class Option:
 
     def __str__(self) -> str:
         match _face.get():
-            case Face.PYTHON:
+            case Frontend.PYTHON:
                 return self.keyword
-            case Face.EVAL_FRAMEWORK:
+            case Frontend.EVAL_FRAMEWORK:
                 return self.evaluation or self.flag
-            case Face.SWEEP:
+            case Frontend.SWEEP:
                 return (self.evaluation or self.flag) if self.sweep is None else self.sweep
-            case Face.COEVAL:
+            case Frontend.COEVAL:
                 return self.flag
 
 
@@ -89,9 +89,9 @@ NO_JUDGE = Option("--no-judge", "judge=False")
 BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd")
 
 
-def setting(name: str) -> str:
+def spell(name: str) -> str:
     """Spell a setting for the caller: ``--judge-only`` on a command line, ``judge_only`` in Python."""
-    return name if _face.get() is Face.PYTHON else f"--{name.replace('_', '-')}"
+    return name if _face.get() is Frontend.PYTHON else f"--{name.replace('_', '-')}"
 
 
 def max_tokens(*, judge: bool) -> Option:

@@ -12,12 +12,12 @@ import unicodedata
 JOINERS = "\u200c\u200d"
 
 
-def is_shown(character: str) -> bool:
+def is_displayable(character: str) -> bool:
     """Check whether a character is safe to show: no control, no change of direction, not invisible."""
     return character.isprintable() or character in JOINERS or unicodedata.category(character) == "Zs"
 
 
-def plain(text: str) -> str:
+def escape_line(text: str) -> str:
     """Escape what cannot be shown, and join the lines to one."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
@@ -27,30 +27,34 @@ def looks_like_formula(text: str) -> bool:
     return text.lstrip().startswith(("=", "+", "-", "@"))
 
 
-def guarded(text: str) -> str:
+def guard_formula(text: str) -> str:
     """Mark text that a spreadsheet would take for a formula as the text it is."""
-    return plain(f"'{text}" if looks_like_formula(text) else text)
+    return escape_line(f"'{text}" if looks_like_formula(text) else text)
 
 
-def plain_lines(text: str) -> str:
-    """Escape like `plain`, line by line; a tab becomes four blanks."""
+def escape_lines(text: str) -> str:
+    """Escape like `escape_line`, line by line; a tab becomes four blanks."""
     if text.isprintable():
         return text
-    return "\n".join(map(plain, text.replace("\r\n", "\n").replace("\t", "    ").split("\n")))
+    return "\n".join(map(escape_line, text.replace("\r\n", "\n").replace("\t", "    ").split("\n")))
 
 
 class PlainFormatter(logging.Formatter):
     """Log formatter that writes one line per event, tracebacks included."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return plain(super().format(record))
+        return escape_line(super().format(record))
 
 
 def _escaped(character: str) -> str:
-    return character if is_shown(character) else character.encode("unicode_escape", "surrogatepass").decode()
+    return (
+        character
+        if is_displayable(character)
+        else character.encode("unicode_escape", "surrogatepass").decode()
+    )
 
 
-def shortened(text: str, longest: int) -> str:
+def cut_middle(text: str, longest: int) -> str:
     """Cut the middle out of a long text, since its end often matters."""
     if len(text) <= longest:
         return text

@@ -117,17 +117,17 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
             typed["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
         return cls(**typed, rest=rest)
 
-    def named(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the parameters that are set, by name."""
         typed = {name: value for name in TYPED_PARAMETERS if (value := getattr(self, name)) is not None}
         return typed | self.rest
 
     def __or__(self, other: SamplingParameters) -> SamplingParameters:
         """Merge; the other one's parameters win."""
-        return self.of(self.named() | other.named())
+        return self.of(self.to_dict() | other.to_dict())
 
     def without(self, names: Iterable[str]) -> SamplingParameters:
-        return self.of(self.named() | dict.fromkeys(names))
+        return self.of(self.to_dict() | dict.fromkeys(names))
 
 
 TYPED_PARAMETERS = tuple(name for name in SamplingParameters.__struct_fields__ if name != "rest")
@@ -362,7 +362,7 @@ class Evaluation(Kept, frozen=True, kw_only=True, omit_defaults=True):
     def value(self) -> dict[str, LabelScore] | dict[str, Level] | dict[str, float] | None:
         if self.label_scores is not None:
             return self.label_scores
-        return self.scores or valid_values(self.values) or None
+        return self.scores or keep_valid_values(self.values) or None
 
 
 Winner: TypeAlias = Literal["first", "second", "tie"]
@@ -488,12 +488,12 @@ def parent_id(key: str) -> str:
     return key.rpartition(SEPARATOR)[0]
 
 
-def item_of(key: str, names: int) -> str:
+def item_part(key: str, names: int) -> str:
     """Return the item's part of an id that ends in so many ``names``."""
     return key.rsplit(SEPARATOR, names)[0]
 
 
-def maker(key: str) -> str:
+def maker_of(key: str) -> str:
     """Return the student of a response, or the judge of an evaluation."""
     return student_of(key.rpartition(SEPARATOR)[2])
 
@@ -526,20 +526,20 @@ def is_good(record: Valued) -> bool:
     return record.status == "ok" and record.value is not None
 
 
-def level_of(word: object) -> Level | None:
+def parse_level(word: object) -> Level | None:
     """Parse a level, in any case and with blanks around it; None for other words."""
     if not isinstance(word, str):
         return None
     return _LEVEL_BY_WORD.get(word) or _LEVEL_BY_WORD.get(word.strip(_BLANKS).lower())
 
 
-def valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
+def keep_valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
     """Keep the scores that are levels, by factor; others count as missing."""
-    found = {factor: level_of(word) for factor, word in scores.items()}
+    found = {factor: parse_level(word) for factor, word in scores.items()}
     return {factor: level for factor, level in found.items() if level is not None}
 
 
-def valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
+def keep_valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
     """Keep the values that are numbers from 0 to 1, by factor; others count as missing."""
     return {
         factor: float(value)
@@ -548,7 +548,7 @@ def valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
     }
 
 
-def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
+def choose_counting(records: Iterable[KeptT]) -> dict[str, KeptT]:
     """Choose the line that counts for each id, by first appearance: a good one before others, else the last.
 
     A good one that was asked for again in vain counts the askings of the failed one too, so that the
@@ -565,7 +565,7 @@ def by_id(records: Iterable[KeptT]) -> dict[str, KeptT]:
 
 
 def level_sql(word: str, then: Mapping[Level, str]) -> str:
-    """Make the SQL form of `level_of`: each level mapped to a value, NULL otherwise. Usual spellings are
+    """Make the SQL form of `parse_level`: each level mapped to a value, NULL otherwise. Usual spellings are
     tried first."""
     spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
@@ -593,7 +593,7 @@ def good_sql(holds_value: str) -> str:
 
 
 def counting_sql(table: str) -> str:
-    """Make the SQL that selects the rowids `by_id` chooses, of a table with ``key`` and ``failed`` in line
-    order."""
+    """Make the SQL that selects the rowids that `choose_counting` would choose; ``table`` has the columns
+    ``key`` and ``failed``, in line order."""
     chosen = "coalesce(max(rowid) FILTER (NOT failed), max(rowid))"
     return f"SELECT {chosen} FROM {table} GROUP BY key"  # noqa: S608 - names of ours

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import quote
 
-from coeval.core.shown_url import KEY_SHAPED, is_key_like, without_url_secrets
+from coeval.core.shown_url import KEY_SHAPED, hide_url_secrets, is_key_like
 
 # --- Spellings of a secret
 #
@@ -273,7 +273,7 @@ class Redactor:
         # Whether there is any secret to redact in answers.
         self.knows_any = bool(self._strong)
 
-    def answer(self, text: str) -> str:
+    def redact_answer(self, text: str) -> str:
         """Redact an answer: secrets in any spelling, and parts of them at a cut.
 
         A clean text costs about as much as one search.
@@ -285,15 +285,15 @@ class Redactor:
             self._found()
         return redacted
 
-    def message(self, text: str) -> str:
+    def redact_message(self, text: str) -> str:
         """Redact a foreign message: secrets, keys of known hosts, passwords and keys in URLs."""
-        return without_url_secrets(KEY_SHAPED.sub(REDACTED, self.known(text)))
+        return hide_url_secrets(KEY_SHAPED.sub(REDACTED, self.redact_own(text)))
 
-    def line(self, error: object, longest: int = 300) -> str:
+    def redact_line(self, error: object, longest: int = 300) -> str:
         """Redact what a foreign error says, on one line of that length at most."""
-        return " ".join(self.message(f"{error}").split())[:longest]
+        return " ".join(self.redact_message(f"{error}").split())[:longest]
 
-    def known(self, text: str) -> str:
+    def redact_own(self, text: str) -> str:
         """Redact our own message: secrets, and any 8 characters in a row of one."""
         if self._strong:
             views = VIEWS if self._traces.may_be_in(text) else VIEWS[:1]

@@ -34,7 +34,7 @@ def open_file(path: Path, mode: Literal["rb", "r+b"] = "rb", buffering: int = -1
     return cast("BufferedReader", open(path, mode, buffering, opener=_opener))
 
 
-def file_bytes(path: Path) -> bytes:
+def read_file_bytes(path: Path) -> bytes:
     """Read a whole file; raises as `open_file`."""
     with open_file(path) as file:
         return file.read()
@@ -44,20 +44,20 @@ def file_bytes(path: Path) -> bytes:
 _LARGEST_SCRIPT = 10 << 20
 
 
-def scripts_among(words: Iterable[str]) -> list[Path]:
+def find_scripts(words: Iterable[str]) -> list[Path]:
     """Return the words of a command that are files, without large ones; what is none is passed over."""
     there = [Path(word) for word in words if os.path.isfile(word)]  # noqa: PTH113  Path's raises for long ones
     return [file for file in there if file.stat().st_size <= _LARGEST_SCRIPT]
 
 
-def kind_of(mode: int) -> str | None:
+def file_kind(mode: int) -> str | None:
     """Name the kind of a file's ``st_mode``; None for a regular file."""
     return _KINDS.get(stat.S_IFMT(mode))
 
 
-def refuse_other(descriptor: int, path: str | Path) -> None:
+def require_regular_file(descriptor: int, path: str | Path) -> None:
     """Raise OSError unless the open file is regular, or a pipe that the process was given."""
-    kind = kind_of(os.fstat(descriptor).st_mode)
+    kind = file_kind(os.fstat(descriptor).st_mode)
     if kind is not None and not (kind == "a pipe" and str(path).startswith(_OURS)):
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
 
@@ -66,7 +66,7 @@ def _opener(path: str, flags: int) -> int:
     waiting_for_nobody = getattr(os, "O_NONBLOCK", 0)  # not on Windows, whose pipes are no files
     descriptor = os.open(path, flags | waiting_for_nobody, 0o644)
     try:
-        refuse_other(descriptor, path)
+        require_regular_file(descriptor, path)
         if waiting_for_nobody:
             os.set_blocking(descriptor, True)
     except OSError:

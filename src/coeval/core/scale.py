@@ -65,11 +65,11 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
         """Return the value of one of ``levels``."""
         return self.values[self._by_word[level.casefold()]]
 
-    def nearest(self, value: float) -> str:
+    def nearest_level(self, value: float) -> str:
         """Name the level of a value from 0 to 1."""
         return min(zip(self.values, self.levels, strict=True), key=lambda each: abs(each[0] - value))[1]
 
-    def written(self) -> str | dict[str, float]:
+    def to_config(self) -> str | dict[str, float]:
         """Write the scale as `parse_scale` reads it back: a range, or level → value."""
         equal = tuple(place / (len(self.levels) - 1) for place in range(len(self.levels)))
         if self.is_numeric and self.values == equal:
@@ -78,20 +78,20 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
 
     def in_words(self) -> str:
         """Write the scale in full, in the fewest words: ``1-5``, or ``no 0, yes 1``."""
-        written = self.written()
+        written = self.to_config()
         if isinstance(written, str):
             return written
         return ", ".join(f"{level} {value:g}" for level, value in written.items())
 
-    def spelled(self) -> str:
+    def levels_text(self) -> str:
         """Write the levels from worst to best: ``1 to 5``, or ``poor, fair, good, excellent``."""
         if self.is_numeric and len(self.levels) > 2:
             return f"{self.levels[0]} to {self.levels[-1]}"
         return ", ".join(self.levels)
 
-    def described(self) -> str:
+    def describe_levels(self) -> str:
         """Write which end is the best: ``1 (worst) to 5 (best)``, or ``no (0), yes (1)``."""
-        if " to " in self.spelled() and isinstance(self.written(), str):
+        if " to " in self.levels_text() and isinstance(self.to_config(), str):
             return f"{self.levels[0]} (worst) to {self.levels[-1]} (best)"
         return ", ".join(f"{level} ({self.value(level):.3g})" for level in self.levels)
 

@@ -71,7 +71,7 @@ class Declared(NamedTuple):
     def words(self) -> tuple[str, ...]:
         """Words that it takes in place of its number."""
         literal = (get_args(kind) for kind in self.kinds if get_origin(kind) is Literal)
-        return next(literal, ()) if int in map(bare, self.kinds) else ()
+        return next(literal, ()) if int in map(strip_range, self.kinds) else ()
 
     @property
     def plain_kind(self) -> Any:
@@ -80,12 +80,12 @@ class Declared(NamedTuple):
 
 
 @cache
-def declared(record: type[msgspec.Struct]) -> Mapping[str, Declared]:
+def read_settings(record: type[msgspec.Struct]) -> Mapping[str, Declared]:
     """Return the settings of ``record`` by name, those of its bases first."""
     return {field.name: field for field in _declared(record)}
 
 
-def in_groups(record: type[msgspec.Struct]) -> list[Declared]:
+def list_by_group(record: type[msgspec.Struct]) -> list[Declared]:
     """Return the settings by group; within each, the record's own before those of its bases."""
     line = [getattr(each, "__annotations__", {}) for each in record.__mro__]
 
@@ -94,14 +94,14 @@ def in_groups(record: type[msgspec.Struct]) -> list[Declared]:
         own = next(number for number, names in enumerate(line) if field.name in names)
         return groups.index(field.setting.group), own
 
-    return sorted(declared(record).values(), key=place)
+    return sorted(read_settings(record).values(), key=place)
 
 
-def usual(record: type[msgspec.Struct]) -> dict[str, Any]:
+def effective_defaults(record: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the value that each field's None stands for, by name."""
     return {
         name: field.setting.usual
-        for name, field in declared(record).items()
+        for name, field in read_settings(record).items()
         if field.setting.usual is not None
     }
 
@@ -115,7 +115,7 @@ def _declared(record: type[msgspec.Struct]) -> Iterator[Declared]:
             yield Declared(field.name, field.default, setting, _kinds_of(hint))
 
 
-def bare(kind: Any) -> Any:
+def strip_range(kind: Any) -> Any:
     """Strip the range from a type."""
     return get_args(kind)[0] if _extras(kind) else kind
 
@@ -125,7 +125,7 @@ def _kinds_of(hint: Any) -> tuple[Any, ...]:
     for extra in _extras(hint):
         if isinstance(extra, msgspec.Meta):  # nested annotations are one
             kind = Annotated[kind, extra]
-    return tuple(member for member in members(kind) if member is not NoneType)
+    return tuple(member for member in union_members(kind) if member is not NoneType)
 
 
 def _text_for(kinds: tuple[Any, ...]) -> tuple[type[str], ...]:
@@ -136,7 +136,7 @@ def _extras(hint: Any) -> tuple[Any, ...]:
     return tuple(hint.__metadata__) if get_origin(hint) is Annotated else ()
 
 
-def members(hint: Any) -> tuple[Any, ...]:
+def union_members(hint: Any) -> tuple[Any, ...]:
     """List the types of a union, or the one type."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
@@ -149,7 +149,7 @@ R = TypeVar("R")
 _FLAG = re.compile(r"--([a-z][a-z-]*)")
 
 
-def taking(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
+def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
     """Make a function of one record a function of the record's fields, which type checkers and editors know
     as its keywords; its docstring is followed by what is said of each."""
 
@@ -159,9 +159,12 @@ def taking(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R
             return function(record(*arguments, **keywords))
 
         kind: Any = record
-        fields = in_groups(kind)
+        fields = list_by_group(kind)
         own = signature(record).parameters
-        order = [*(field.name for field in fields), *(name for name in own if name not in declared(kind))]
+        order = [
+            *(field.name for field in fields),
+            *(name for name in own if name not in read_settings(kind)),
+        ]
         hints = get_type_hints(kind)
         shown: Any = with_keywords
         shown.__signature__ = Signature(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from coeval.core.plain import JOINERS, plain
+from coeval.core.plain import JOINERS, escape_line
 
 # Who serves a model, as prefixes with a colon name them. A word that is none of these is the model's own, as
 # in "mistral:7b" and "human:ann".
@@ -67,16 +67,16 @@ def short_names(names: Iterable[str], labels: Mapping[str, str] | None = None) -
     what tells them apart. ``labels``: by name, one that the user chose, which wins; its variants
     (``name@variant``) follow.
     """
-    given = {name: plain(label) for name, label in (labels or {}).items() if plain(label).strip()}
+    given = {name: escape_line(label) for name, label in (labels or {}).items() if escape_line(label).strip()}
     wanted = list(dict.fromkeys(names))
     bases = sorted({_base(name) for name in wanted if name not in given} - given.keys())
     # Neither a chosen label nor the name that it stands for is another model's label.
-    taken = {_looks(text) for name, label in given.items() for text in (plain(name), label)}
+    taken = {_looks(text) for name, label in given.items() for text in (escape_line(name), label)}
     reported = {**_without_extras(bases, taken), **given}
     found: dict[str, str] = {}
     for name in sorted(wanted):
         base = _base(name)
-        found[name] = reported[name] if name in given else f"{reported[base]}{plain(name[len(base) :])}"
+        found[name] = reported[name] if name in given else f"{reported[base]}{escape_line(name[len(base) :])}"
     found = _all_apart(found)
     return {name: found[name] for name in wanted}
 
@@ -89,16 +89,16 @@ def _base(name: str) -> str:
 
 def _without_extras(names: Sequence[str], taken: Collection[str]) -> dict[str, str]:
     """Short labels of names in alphabetical order; those that ``taken`` holds are nobody's."""
-    parts = {name: _name_parts(plain(name)) for name in names}
+    parts = {name: _name_parts(escape_line(name)) for name in names}
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(_looks(parts[name].text()), []).append(name)
     found: dict[str, str] = {}
     for family in families.values():
         found |= zip(family, _family_labels([parts[name] for name in family], taken), strict=True)
-    whole = {_looks(plain(name)): name for name in names}
+    whole = {_looks(escape_line(name)): name for name in names}
     while alike := _alike(found, whole):
-        found |= {name: plain(name) for name in alike}
+        found |= {name: escape_line(name) for name in alike}
     return found
 
 
@@ -109,7 +109,11 @@ def _alike(found: Mapping[str, str], whole: Mapping[str, str]) -> list[str]:
         bearers.setdefault(_looks(label), set()).add(name)
     for look, name in whole.items():
         bearers.setdefault(look, set()).add(name)
-    return [name for name, label in found.items() if label != plain(name) and len(bearers[_looks(label)]) > 1]
+    return [
+        name
+        for name, label in found.items()
+        if label != escape_line(name) and len(bearers[_looks(label)]) > 1
+    ]
 
 
 def _family_labels(family: Sequence[_NameParts], taken: Collection[str]) -> list[str]:
@@ -169,7 +173,7 @@ _UNJOINED = dict.fromkeys(map(ord, JOINERS))
 def short_paths(paths: Iterable[str | Path]) -> dict[str, str]:
     """Name each folder by the shortest end of its path that no other one has, as ``runs/a`` and ``old/a``."""
     places = {str(path): Path(path).absolute().parts for path in paths}
-    tails = {place: plain(_unique_tail(place, [*places.values()])) for place in places.values()}
+    tails = {place: escape_line(_unique_tail(place, [*places.values()])) for place in places.values()}
     apart = _all_apart({str(Path(*place)): tail for place, tail in tails.items()})
     return {name: apart[str(Path(*place))] for name, place in places.items()}
 
@@ -185,15 +189,15 @@ def _unique_tail(parts: tuple[str, ...], places: Sequence[tuple[str, ...]]) -> s
 # --- Texts that are no longer than their place
 
 
-def fitted_names(names: Iterable[str], longest: int) -> dict[str, str]:
+def fit_names(names: Iterable[str], longest: int) -> dict[str, str]:
     """Cut each text to at most ``longest`` (10 or more) characters; no two are alike.
 
-    A text that fits stays as it is, `plain`. A longer one loses its middle: names begin with their maker and
-    end with a size, a date or a number. Where two would look alike, they keep the part that differs, or get
-    a number.
+    A text that fits only goes through `escape_line`. A longer one loses its middle: names begin with their
+    maker and end with a size, a date or a number. Two that would look alike keep the part that differs, or
+    get a number.
     """
     wanted = list(dict.fromkeys(names))
-    shown = {name: plain(name) for name in sorted(wanted)}
+    shown = {name: escape_line(name) for name in sorted(wanted)}
     groups: dict[str, list[str]] = {}
     for name, text in sorted(shown.items(), key=lambda each: len(each[1]) > longest):
         groups.setdefault(_without_middle(text, longest, longest // 2), []).append(name)
@@ -262,12 +266,12 @@ class ShownNames:
     """
 
     def __init__(self, short: Mapping[str, str], alone: Mapping[str, str] | None = None) -> None:
-        self.alone = {plain(name): label for name, label in (alone or {}).items()}
-        self.key = {name: label for name, label in short.items() if plain(name) != label}
-        replaced = {**self.alone, **{plain(name): label for name, label in self.key.items()}}
+        self.alone = {escape_line(name): label for name, label in (alone or {}).items()}
+        self.key = {name: label for name, label in short.items() if escape_line(name) != label}
+        replaced = {**self.alone, **{escape_line(name): label for name, label in self.key.items()}}
         self._whole = {name: (label, name) for name, label in replaced.items()}
         # Those that stay are looked for too: of a name within another the longer one is meant.
-        known = sorted({*map(plain, short)}, key=lambda name: (-len(name), name))
+        known = sorted({*map(escape_line, short)}, key=lambda name: (-len(name), name))
         words = "|".join(re.escape(name) for name in known if _DISTINCTIVE.search(name))
         self._found = re.compile(f"{_BEFORE}(?:{words}){_AFTER}") if words and self.key else None
 
@@ -297,24 +301,24 @@ class ShownNames:
         """The text itself where it holds a name that is shown short, for a tooltip; else nothing."""
         return text if any(name for _, name in self.pieces(text)) else ""
 
-    def renamed(self, found: _Found) -> _Found:
+    def shorten_in(self, found: _Found) -> _Found:
         """Copy a record, or plain data, with short names in all its texts, keys included."""
-        return cast("_Found", self._renamed(found)) if self.key else found
+        return cast("_Found", self._shorten(found)) if self.key else found
 
-    def _renamed(self, found: Any) -> Any:
+    def _shorten(self, found: Any) -> Any:
         match found:
             case str():
                 return self.text(found)
             case msgspec.Struct():
-                fields = {name: self._renamed(getattr(found, name)) for name in found.__struct_fields__}
+                fields = {name: self._shorten(getattr(found, name)) for name in found.__struct_fields__}
                 return msgspec.structs.replace(found, **fields)
             case dict():
                 changed = copy.copy(found)  # with what a kind of dict knows beside its entries
                 changed.clear()
-                changed.update((self._renamed(key), self._renamed(value)) for key, value in found.items())
+                changed.update((self._shorten(key), self._shorten(value)) for key, value in found.items())
                 return changed
             case list() | tuple() | frozenset():
-                parts = [self._renamed(part) for part in found]
+                parts = [self._shorten(part) for part in found]
                 return found._make(parts) if hasattr(found, "_make") else type(found)(parts)
             case _:
                 return found

@@ -61,7 +61,7 @@ def is_credential_name(name: str) -> bool:
             return False
 
 
-def credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
+def find_credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
     """Find the non-empty fields of plain data whose names suggest credentials, at any depth.
 
     A pair of a ``name`` and a ``value``, as headers are written, is such a field too; what a JSON schema
@@ -70,7 +70,7 @@ def credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
     match value:
         case list() | tuple():
             for index, item in enumerate(value):
-                yield from credential_fields(item, (*path, index))
+                yield from find_credential_fields(item, (*path, index))
         case {"name": str(name), "value": item} | {"key": str(name), "value": item}:
             if is_credential_name(name) and _holds(name, item):
                 yield (*path, "value")
@@ -80,7 +80,7 @@ def credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
                 if not described and is_credential_name(key) and _holds(key, item):
                     yield (*path, key)
                 else:
-                    yield from credential_fields(item, (*path, key))
+                    yield from find_credential_fields(item, (*path, key))
 
 
 def _holds(name: str, value: Any) -> bool:
@@ -134,7 +134,7 @@ _HOST = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
 _QUERY_SECRETS = frozenset({"code", "pw", "sig", "signature"})
 
 
-def shown_url(url: str) -> str:
+def mask_url(url: str) -> str:
     """Strip user, password, query, fragment and key-like path parts from a URL; hide a text that is no URL.
 
     That is the user and password, the query, the fragment, and what looks like a key in the path. All of
@@ -149,7 +149,7 @@ def shown_url(url: str) -> str:
     return f"{parts['scheme']}{user}{parts['host']}{_shown_path(parts['path'])}{query}{fragment}"
 
 
-def url_secrets(url: str) -> Iterator[str]:
+def find_url_secrets(url: str) -> Iterator[str]:
     """List the parts of a URL that are, or may be, credentials."""
     parts = _SET.fullmatch(url)
     if parts is None:
@@ -165,7 +165,7 @@ def url_secrets(url: str) -> Iterator[str]:
         yield from _spelled(parts["host"].partition(":")[0])
 
 
-def without_url_secrets(text: str) -> str:
+def hide_url_secrets(text: str) -> str:
     """Redact passwords, and keys in paths and queries, of the URLs in a message."""
     return _MENTIONED.sub(_mentioned, text) if "://" in text else text
 
@@ -203,7 +203,7 @@ def _shown_setting(setting: str) -> str:
     return f"{name}={HIDDEN}" if equals and secret else HIDDEN if secret else setting
 
 
-def without_credentials(environment: Mapping[str, str], passed: Collection[str] = ()) -> dict[str, str]:
+def strip_credentials(environment: Mapping[str, str], passed: Collection[str] = ()) -> dict[str, str]:
     """Return what checks, programs and servers of others see of an environment: no credential but those
     ``passed`` by name. Proxies keep their passwords."""
 
@@ -212,7 +212,7 @@ def without_credentials(environment: Mapping[str, str], passed: Collection[str] 
         return (
             is_credential_name(name)
             or bool(KNOWN_KEY.search(value))
-            or (of_service and any(url_secrets(value)))
+            or (of_service and any(find_url_secrets(value)))
         )
 
     return {name: value for name, value in environment.items() if name in passed or not opens(name, value)}

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from coeval.core.errors import Unparsable, UsageError
-from coeval.core.foreign import whole_number
+from coeval.core.foreign import parse_integer
 
 _TEMPLATE_TOKEN = re.compile(r"\{\{|\}\}|\{([^\W\d]\w*)\}")
 
@@ -42,7 +42,7 @@ _MOST_NESTED = 100
 _REPAIR_LIMIT = 256_000
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
+def fill_template(template: str, values: Mapping[str, str]) -> str:
     """Replace each ``{name}`` by its value and ``{{``, ``}}`` by single braces, in one pass.
 
     Braces inside values, and any brace text that is not an identifier (``{"a": 1}``, ``{x!r}``,
@@ -65,7 +65,7 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 _CLOSING_TAG = re.compile(r"</([a-z][a-z_]*)>")
 
 
-def sealed(template: str, values: Mapping[str, str]) -> Mapping[str, str]:
+def break_closing_tags(template: str, values: Mapping[str, str]) -> Mapping[str, str]:
     """Break the closing tags of a template's own blocks where they stand in its values: ``<\\/input>``.
 
     So that no answer can end the block it stands in, and speak as the template does.
@@ -83,7 +83,7 @@ def _own_ends(template: str) -> re.Pattern[str] | None:
     return re.compile(rf"<\s*(/\s*(?:{'|'.join(names)})\s*>)", re.IGNORECASE) if names else None
 
 
-def head_length(template: str, values: Mapping[str, str], varying: Collection[str]) -> int:
+def shared_prefix_length(template: str, values: Mapping[str, str], varying: Collection[str]) -> int:
     """Count the characters of a filled template before the first of the variables ``varying``: the prefix
     that such prompts share."""
     length = 0
@@ -197,7 +197,7 @@ def _candidates(
     characters they read: so hostile text costs a bounded number of passes. ``pairs`` makes an object
     of its keys and values.
     """
-    decoder = json.JSONDecoder(parse_int=whole_number, object_pairs_hook=pairs)
+    decoder = json.JSONDecoder(parse_int=parse_integer, object_pairs_hook=pairs)
     budget = 4 * len(text) + 1000
     false_starts = 0
     gave_damaged = False
@@ -336,12 +336,12 @@ def digest(*parts: str) -> str:
     return hashed.hexdigest()
 
 
-def canonical(obj: object) -> str:
+def canonical_json(obj: object) -> str:
     """Encode as canonical JSON: sorted keys, no blanks; equal objects give equal text."""
     return json.dumps(obj, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def listed(texts: Iterable[str], most: int = 8) -> str:
+def join_names(texts: Iterable[str], most: int = 8) -> str:
     """Join texts with commas; of many, the first ones and the number of others."""
     shown = list(texts)
     more = len(shown) - most
@@ -379,22 +379,22 @@ def dollar_rate(usd: float) -> str:
     return f"{usd:.2f}" if round(usd, 2) == usd else f"{usd:g}"
 
 
-def probability(p: float) -> str:
+def format_probability(p: float) -> str:
     """``0.034``, or ``<0.001``: no probability is shown as zero."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def p_text(p: float) -> str:
+def p_value_text(p: float) -> str:
     """``p = 0.034``, or ``p < 0.001``"""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
-def numbered(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """Format a count with its noun: ``1 model``, ``1,200 models``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def fold_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Fold a name for comparison: two names are the same if this is equal.
 
     Case, Unicode compatibility, and the separator of words (blank, underscore, hyphen) do not count; a sign

@@ -67,7 +67,7 @@ class Unusable(Exception):
         self.line = line
 
 
-def compose(text: str, most_deep: int, most: int) -> YamlNode | None:
+def compose_yaml(text: str, most_deep: int, most: int) -> YamlNode | None:
     """Compose the one document of a text; None where it is empty.
 
     Raises Unusable: there are several documents, an unknown alias, or more than ``most`` nodes, nested deeper

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from coeval.core.errors import CoevalError, Refused, named
+from coeval.core.errors import CoevalError, Refused, describe_error
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import (
     CallId,
@@ -23,7 +23,7 @@ from coeval.core.records import (
     SamplingParameters,
     Schema,
 )
-from coeval.core.text import canonical, digest, fill, head_length, sealed
+from coeval.core.text import break_closing_tags, canonical_json, digest, fill_template, shared_prefix_length
 from coeval.engine.work import Tally, ask
 from coeval.models.catalog import HOSTS
 from coeval.models.local.callables import scripts_hash, source_hash
@@ -51,8 +51,10 @@ class Recipe(NamedTuple):
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Recipe:
-        shown = {name: value if isinstance(value, str) else canonical(value) for name, value in parts.items()}
-        return cls(digest(canonical(shown))[:12], shown)
+        shown = {
+            name: value if isinstance(value, str) else canonical_json(value) for name, value in parts.items()
+        }
+        return cls(digest(canonical_json(shown))[:12], shown)
 
 
 def recipe(
@@ -60,7 +62,7 @@ def recipe(
 ) -> Recipe:
     """Make the recipe of a model's output in ``role``; ``others`` are further parts."""
     parts: dict[str, Any] = {"interface": spec.interface, "parameters.model": spec.model}
-    parts |= {f"parameters.{name} ({role})": value for name, value in sampling.named().items()}
+    parts |= {f"parameters.{name} ({role})": value for name, value in sampling.to_dict().items()}
     host = HOSTS.get(spec.interface)  # none for an ``auto`` that is only counted, not asked
     no_part = _NO_PART | (host.places if host is not None else frozenset())
     parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in no_part}
@@ -137,9 +139,9 @@ class RoleModel:
         item. Nothing that a judge is shown can end the block that it stands in."""
         filled: Mapping[str, str] = {**self.fields, **values}
         if self.role == "judge":
-            filled = sealed(self.template, filled)
-        text = fill(self.template, filled)
-        shared = head_length(self.template, filled, varying) if varying else 0
+            filled = break_closing_tags(self.template, filled)
+        text = fill_template(self.template, filled)
+        shared = shared_prefix_length(self.template, filled, varying) if varying else 0
         return Request((Message("user", text),), schema=schema, labels=self.labels, shared=shared)
 
     def request(
@@ -295,7 +297,9 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
 def reason(error: Exception) -> Failure:
     """Make the Failure of an error."""
-    kind, message = (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", named(error))
+    kind, message = (
+        (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", describe_error(error))
+    )
     return Failure(kind, message[:LONGEST_MESSAGE] or type(error).__name__)
 
 

@@ -21,12 +21,12 @@ from coeval.core.errors import (
     UsageError,
     WindowExceeded,
 )
-from coeval.core.model import Model, ModelSpec, is_own_address, least_limit
+from coeval.core.model import Model, ModelSpec, is_own_address, min_answer_limit
 from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.records import Failure, Message, Request, SamplingParameters
-from coeval.core.shown_url import shown_url
-from coeval.core.text import numbered
+from coeval.core.shown_url import mask_url
+from coeval.core.text import pluralize
 from coeval.engine.session import Session, unless_interrupted
 from coeval.engine.terms import RequestedUnder, offer_of, tariff_of
 from coeval.models.address import EndpointKey, ModelAddress, address_of
@@ -110,7 +110,7 @@ async def try_models(session: Session, probing: Probing, owing: Collection[str] 
     requested = _requested(session.models, probing, owing)
     if not requested:
         return []
-    session.context.watcher.note(f"probing {numbered(len(requested), 'model')}")
+    session.context.watcher.note(f"probing {pluralize(len(requested), 'model')}")
     results = await unless_interrupted(
         probe(requested, by_list=probing.mode != "answer"),
         session.context.interrupt,
@@ -154,7 +154,7 @@ async def probe_models(
     verb = "does" if len(reasons) == 1 else "do"
     message = f"{len(reasons)} of {len(results)} models {verb} not answer:"
     if probing.on_fail == "abort":
-        listed = "".join(f"\n  {plain(reason)}" for reason in reasons)
+        listed = "".join(f"\n  {escape_line(reason)}" for reason in reasons)
         warned = str(PROBE_WARNS)
         way = f", or go on all the same with {warned}" if warned else ""
         raise ModelUnavailable(f"{message}{listed}\nNothing was run. Correct this and start again{way}.")
@@ -173,7 +173,7 @@ async def _above_window(models: Mapping[str, Model], requested: Iterable[Request
     limited = [
         (spec, most, judge)
         for spec, sampling, judge in requested
-        if spec.name in models and (most := least_limit(sampling, spec)) is not None
+        if spec.name in models and (most := min_answer_limit(sampling, spec)) is not None
     ]
     names = list(dict.fromkeys(spec.name for spec, _, _ in limited))
     windows = dict(zip(names, await asyncio.gather(*(_window(models[name]) for name in names)), strict=True))
@@ -185,7 +185,7 @@ async def _above_window(models: Mapping[str, Model], requested: Iterable[Request
         # Half of the window is left for prompts: their tokens are not counted before they are sent.
         larger = "" if spec.base_url is None else ", or serve it with a larger --max-model-len"
         problems[
-            f"{plain(spec.name)}: an answer may have {most:,} tokens, and its server's window "
+            f"{escape_line(spec.name)}: an answer may have {most:,} tokens, and its server's window "
             f"(max_model_len) has {window:,}: every request would be refused. Use {max_tokens(judge=judge)} "
             f"{max(1, window // 2)}{larger}"
         ] = None
@@ -291,7 +291,12 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
             address = address_of(spec, HOSTS[spec.interface], keys)
         except UsageError as error:
             reports.append(
-                HostReport(spec.interface, spec.account, shown_url(spec.base_url or ""), problem=_line(error))
+                HostReport(
+                    spec.interface,
+                    spec.account,
+                    mask_url(spec.base_url or ""),
+                    problem=_line(error),
+                )
             )
             continue
         if address.key not in names:
@@ -320,7 +325,7 @@ async def _report(
         return address
     spec = address.spec
     names = at[address.key]
-    report = HostReport(spec.interface, spec.account, shown_url(address.url), names=names)
+    report = HostReport(spec.interface, spec.account, mask_url(address.url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
     endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from coeval.core.entry_points import loaded
+from coeval.core.entry_points import import_object
 from coeval.core.errors import UsageError
-from coeval.core.model import ModelSpec, most_answer_tokens
+from coeval.core.model import ModelSpec, max_answer_tokens
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
-from coeval.core.text import dollars, dollars_beyond, limit_in_dollars, listed
+from coeval.core.text import dollars, dollars_beyond, join_names, limit_in_dollars
 from coeval.engine.model_work import RoleModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.metering.account_file import ModelAccount, Spent, Terms, perhaps
@@ -91,7 +91,7 @@ def counted_as_free(
     ]
     if free:
         yield (
-            f"the budget counts these models as free: {listed(free)}, served at a private address by an "
+            f"the budget counts these models as free: {join_names(free)}, served at a private address by an "
             "interface for your own servers. Costs that a gateway there reports are booked; if it "
             f"reports none, set a price in {LOCAL_FILE}"
         )
@@ -127,8 +127,8 @@ def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
     host = HOSTS[offer.interface]
     if tariff is not None or not host.prices:
         return tariff
-    price_of = loaded(host.prices, host.name)
-    rates = price_of(offer.known_as) if callable(price_of) else price_of
+    price_of = import_object(host.prices, host.name)
+    rates = price_of(offer.lookup_name) if callable(price_of) else price_of
     if rates is None:
         return None
     if not isinstance(rates, Rates):
@@ -164,18 +164,19 @@ def refuse_boundless(
         key = str(BUDGET if budget_usd is not None else max_cost(spec.name))
         if of_model.price is None:
             unpriced[spec.name] = key
-        elif of_model.most is not None and most_answer_tokens(sampling, spec) is None:
+        elif of_model.most is not None and max_answer_tokens(sampling, spec) is None:
             unbounded[spec.name] = key
     problems = []
     if unpriced:
         problems.append(
-            f"{listed(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price of "
-            f"{listed(unpriced)}. Name it under overrides in Config/provider_pricing.yaml (docs/prices.md)"
+            f"{join_names(dict.fromkeys(unpriced.values()))} cannot be enforced without a known price of "
+            f"{join_names(unpriced)}. Name it under overrides in Config/provider_pricing.yaml "
+            "(docs/prices.md)"
         )
     if unbounded:
         problems.append(
-            f"{listed(dict.fromkeys(unbounded.values()))} cannot be kept to: nothing bounds the answers of "
-            f"{listed(unbounded)}. Set parameters.max_tokens to 1 or more, in each of their roles"
+            f"{join_names(dict.fromkeys(unbounded.values()))} cannot be kept to: nothing bounds the answers "
+            f"of {join_names(unbounded)}. Set parameters.max_tokens to 1 or more, in each of their roles"
         )
     if problems:
         raise UsageError("\n".join(problems))
@@ -319,7 +320,7 @@ def _thinking_tokens(spec: ModelSpec, sampling: SamplingParameters) -> int:
         return max(0, min(sampling.thinking_budget // 2, 2000))
     if sampling.reasoning_effort is not None:
         return _BY_EFFORT.get(sampling.reasoning_effort, _USUALLY)
-    model = spec.known_as
+    model = spec.lookup_name
     return next((n for family, n in _FAMILIES.items() if re.match(family, model, re.IGNORECASE)), 0)
 
 

@@ -26,7 +26,7 @@ from coeval.core.errors import (
     ReplyError,
     Unparsable,
     Unreadable,
-    named,
+    describe_error,
 )
 from coeval.core.model import WINDOW, Model
 from coeval.core.records import Completion, Kept, Request, Usage, is_good
@@ -317,7 +317,7 @@ class Flow:
             self._finish(Done(work, None, Draining("given up when the run was interrupted"), None))
             raise
         except Exception as bug:  # noqa: BLE001  one of the two: a work item never ends its neighbours
-            error, record = AskError(f"internal error: {named(bug)}"), work.failed(bug)
+            error, record = AskError(f"internal error: {describe_error(bug)}"), work.failed(bug)
         self._keep(work, record)
         if not self._draining:
             for follower in self._follow(work, record):

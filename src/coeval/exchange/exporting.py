@@ -28,7 +28,7 @@ from coeval.benchmarks.benchmark import file_name
 from coeval.core.errors import UsageError
 from coeval.core.html_table import MeasureRow
 from coeval.core.records import item_prefix
-from coeval.core.text import canonical, digest
+from coeval.core.text import canonical_json, digest
 from coeval.pipeline.plan.count_plan import read_recipes
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_rows import make_item_tables
@@ -167,7 +167,7 @@ class Export:
         """Return settings by name for a tracker: models, judges, tasks, samples, sampling, and a hash of the
         items."""
         texts = self._reader.rows("SELECT task, item, content::VARCHAR FROM contents ORDER BY ALL")
-        parameters = {"coeval_version": __version__, "items": digest(canonical(texts))}
+        parameters = {"coeval_version": __version__, "items": digest(canonical_json(texts))}
         for name, column in _PARAMETERS.items():
             values = self._reader.rows(f"SELECT DISTINCT {column} AS part FROM scores ORDER BY part")  # noqa: S608
             parameters[name] = ", ".join(str(value) for (value,) in values if value is not None)

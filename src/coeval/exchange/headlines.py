@@ -14,7 +14,7 @@ import msgspec
 from coeval.analysis.training.aggregate import Aggregated, aggregate, evaluated_steps
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import training_curves
-from coeval.core.text import digest, listed
+from coeval.core.text import digest, join_names
 from coeval.exchange.exporting import open_export
 from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
@@ -45,7 +45,7 @@ class _TrackingFile(msgspec.Struct, frozen=True):
         if self.place and not any(map(eq, self.place, place)):
             return "the folder is a copy of one that was already logged"
         changed = [name for name, recipe in judged_by.items() if self.judged_by.get(name, recipe) != recipe]
-        return f"since the last log, the judging has changed: {listed(changed, 3)}" if changed else ""
+        return f"since the last log, the judging has changed: {join_names(changed, 3)}" if changed else ""
 
 
 class TrackedFolder:

@@ -15,7 +15,7 @@ from coeval.benchmarks.benchmark import Answer, Metric, file_name
 from coeval.benchmarks.run.judgment_outcomes import mean_metric
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure, Usage
-from coeval.core.text import digest, listed, numbered
+from coeval.core.text import digest, join_names, pluralize
 from coeval.store.jsonl import write_json_atomic, write_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY, is_sweep, output_tasks
 
@@ -168,7 +168,7 @@ def _rescale_scores(result: ForeignResult, scale: ScoreScale | None) -> ForeignR
                 values[metric].append(value)
             elif value is not None:
                 unusable[metric] += 1
-    dropped = (f"{metric}: {numbered(count, 'score')} NaN or infinite" for metric, count in unusable.items())
+    dropped = (f"{metric}: {pluralize(count, 'score')} NaN or infinite" for metric, count in unusable.items())
     result = result._replace(remarks=(*result.remarks, *dropped))
     beyond = {name for name, numbers in values.items() if min(numbers) < 0 or max(numbers) > 1}
     if scale is not None:
@@ -185,7 +185,7 @@ def _rescale_scores(result: ForeignResult, scale: ScoreScale | None) -> ForeignR
                 f"{name} of {result.task} goes from {min(values[name]):g} to {max(values[name]):g}; give the "
                 "worst and the best possible score, such as --scale 1,5"
             )
-        left_out = f"left out, as --scale was not given: {listed(sorted(beyond), _MOST_NAMED)}"
+        left_out = f"left out, as --scale was not given: {join_names(sorted(beyond), _MOST_NAMED)}"
         result = result._replace(remarks=(*result.remarks, left_out))
 
     def rescale(raw_scores: Mapping[str, float | None]) -> dict[str, float | None]:

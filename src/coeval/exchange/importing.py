@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, Imported, ScoreScale, write_results
 from coeval.exchange.inspect_log import read_inspect
 from coeval.exchange.lm_eval_samples import FILE_NAME, read_lm_eval
@@ -121,7 +121,7 @@ def _make_result(
                 judges[metric] = ", ".join(named)
     remarks = [f"{metric} is the mean of {names}" for metric, names in judges.items() if ", " in names]
     remarks += [
-        f"{metric}: {numbered(count, 'answer')} without a score, as not all judges gave one"
+        f"{metric}: {pluralize(count, 'answer')} without a score, as not all judges gave one"
         for metric, count in incomplete.items()
         if count
     ]
@@ -147,15 +147,16 @@ def _find_columns(
     for role, usual in USUAL_COLUMNS.items():
         if role in renamed:
             if renamed[role] not in columns:
-                raise UsageError(f"{path} has no column {renamed[role]}; its columns: {listed(columns)}")
+                raise UsageError(f"{path} has no column {renamed[role]}; its columns: {join_names(columns)}")
             column_by_role[role] = renamed[role]
         elif (name := next((name for name in usual if name in folded), None)) is not None:
             column_by_role[role] = folded[name]
     required = ("item", "score") if model is not None else ("item", "model", "score")
     if missing := [role for role in required if role not in column_by_role]:
+        alternative = ", or the model with --model" if "model" in missing else ""
         raise UsageError(
-            f"{path} has no column for {listed(missing)}; its columns: {listed(columns)}. Name it with "
-            f"--column {missing[0]}=COLUMN" + (", or the model with --model" if "model" in missing else "")
+            f"{path} has no column for {join_names(missing)}; its columns: {join_names(columns)}. Name it "
+            f"with --column {missing[0]}=COLUMN{alternative}"
         )
     return column_by_role
 

@@ -15,8 +15,8 @@ import zstandard
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import canonical
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import canonical_json
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage, to_float
 
 # --- Files
@@ -83,13 +83,13 @@ class InspectLog(msgspec.Struct):
 
 
 def _read_json_log(path: Path) -> tuple[InspectLog, list[LogSample]]:
-    log = decode_python(file_bytes(path), InspectLog)
+    log = decode_python(read_file_bytes(path), InspectLog)
     return log, log.samples or []
 
 
 def _read_archive_log(path: Path) -> tuple[InspectLog, list[LogSample]]:
     """Read an ``.eval`` archive; raises UsageError if it is damaged or was never finished."""
-    data = file_bytes(path)
+    data = read_file_bytes(path)
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             members = {info.filename: info for info in archive.infolist()}
@@ -157,7 +157,7 @@ def read_inspect(path: Path) -> ForeignResult:
         task=log.eval.task_display_name or log.eval.task,
         model=log.eval.model,
         answers=[_convert_sample(sample) for sample in samples],
-        settings=canonical(log.eval.model_generate_config),
+        settings=canonical_json(log.eval.model_generate_config),
         judges=dict(_list_judges(log.eval)),
         reported=reported,
         remarks=remarks,

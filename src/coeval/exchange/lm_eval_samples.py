@@ -11,8 +11,8 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import canonical, listed
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import canonical_json, join_names
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, to_float
 
 TOOL = "lm-eval"
@@ -48,7 +48,7 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
     task, date = match[1], match[2]
     results_path = path.with_name(f"results_{date}.json")
     results = (
-        _decode_or_raise(file_bytes(results_path), results_path, _LmEvalResults)
+        _decode_or_raise(read_file_bytes(results_path), results_path, _LmEvalResults)
         if results_path.is_file()
         else _LmEvalResults()
     )
@@ -60,7 +60,7 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
     lower = {name for name, higher in results.higher_is_better.get(task, {}).items() if higher is False}
     documents: dict[str, ForeignAnswer] = {}
     unscored: set[str] = set()
-    for number, line in enumerate(file_bytes(path).splitlines(), 1):
+    for number, line in enumerate(read_file_bytes(path).splitlines(), 1):
         if not line.strip():
             continue
         sample = _decode_or_raise(line, f"{path}:{number}", _LmEvalSample)
@@ -80,13 +80,13 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
             documents[document] = ForeignAnswer(document, 0, scores, prompt, answer)
     if not any(answer.scores for answer in documents.values()):
         raise UsageError(f"{path}: no metric of it has a number for each document where higher is better")
-    what = f"without a number per document, or lower is better: {listed(sorted(unscored))}"
+    what = f"without a number per document, or lower is better: {join_names(sorted(unscored))}"
     return ForeignResult(
         tool=TOOL,
         task=task,
         model=model,
         answers=list(documents.values()),
-        settings=canonical(results.configs.get(task, {})),
+        settings=canonical_json(results.configs.get(task, {})),
         reported=dict(_list_means(results.results.get(task, {}))),
         remarks=(f"left out, {what}",) if unscored else (),
     )

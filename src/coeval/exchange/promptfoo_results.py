@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, lines_decoder
-from coeval.core.regular_files import file_bytes, open_file
-from coeval.core.shown_names import fitted_names
-from coeval.core.text import canonical, digest
+from coeval.core.foreign import decode, make_lines_decoder
+from coeval.core.regular_files import open_file, read_file_bytes
+from coeval.core.shown_names import fit_names
+from coeval.core.text import canonical_json, digest
 from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage
 
 TOOL = "promptfoo"
@@ -74,7 +74,7 @@ class _FooRow(msgspec.Struct, rename="camel"):
     @property
     def prompt_text(self) -> str:
         raw = self.prompt.raw if isinstance(self.prompt, _FooPrompt) else self.prompt
-        return raw if isinstance(raw, str) else canonical(raw) if raw else ""
+        return raw if isinstance(raw, str) else canonical_json(raw) if raw else ""
 
 
 class _FooSummary(msgspec.Struct):
@@ -127,7 +127,7 @@ def is_promptfoo(path: Path) -> bool:
     """Check whether JSON or JSON lines have the outline of promptfoo's results, of any version."""
     try:
         if path.suffix.lower() == ".json":
-            decode(file_bytes(path), _FooOutline)
+            decode(read_file_bytes(path), _FooOutline)
         else:
             with open_file(path) as file:
                 decode(file.readline(), _FooBegin)
@@ -153,18 +153,20 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     for row in rows:
         by_column[row.column].append(row)
     results = []
-    several_prompts = len({row.prompt_text for row in rows}) > len({canonical(row.variables) for row in rows})
+    several_prompts = len({row.prompt_text for row in rows}) > len(
+        {canonical_json(row.variables) for row in rows}
+    )
     for column, model in _name_models(by_column).items():
         answers = _convert_rows(by_column[column], by_test=several_prompts)
         notes = remarks
         if column.number is None and any(answer.sample for answer in answers):
             notes = (*remarks, _UNNUMBERED)
-        results.append(ForeignResult(TOOL, task, model, answers, canonical(column[:3]), remarks=notes))
+        results.append(ForeignResult(TOOL, task, model, answers, canonical_json(column[:3]), remarks=notes))
     return results
 
 
 def _read_json(path: Path) -> _FooContent:
-    data = file_bytes(path)
+    data = read_file_bytes(path)
     try:
         file = decode(data, _FooFile)
     except Undecodable:  # as ``promptfoo.evaluate`` returns it
@@ -178,10 +180,10 @@ def _read_json(path: Path) -> _FooContent:
 
 def _read_json_lines(path: Path) -> _FooContent:
     """Read rows of ``.jsonl``, to which promptfoo appends: of two rows of a test the later counts."""
-    *lines, tail = file_bytes(path).split(b"\n")
+    *lines, tail = read_file_bytes(path).split(b"\n")
     rows: dict[object, _FooRow] = {}
     remarks: tuple[str, ...] = ()
-    for number, row in enumerate(lines_decoder(_FooRow)([*lines, tail]), 1):
+    for number, row in enumerate(make_lines_decoder(_FooRow)([*lines, tail]), 1):
         if not isinstance(row, Undecodable):
             has_place = row.test_idx is not None and row.prompt_idx is not None
             rows[(row.column, row.test_idx) if has_place else number] = row
@@ -201,7 +203,7 @@ def _name_models(columns: Iterable[_Column]) -> dict[_Column, str]:
     used_names = set(by_provider)
     for provider, its_columns in by_provider.items():
         texts = {column.prompt: " ".join(column.prompt.split()) for column in its_columns}
-        short_prompts = fitted_names(texts.values(), _LONGEST_PROMPT)
+        short_prompts = fit_names(texts.values(), _LONGEST_PROMPT)
         for number, column in enumerate(its_columns):
             prompt = short_prompts[texts[column.prompt]] if len(texts) > 1 else ""
             name = base = f"{provider}@{prompt}" if prompt else provider
@@ -222,10 +224,10 @@ def _convert_rows(rows: Iterable[_FooRow], *, by_test: bool) -> list[ForeignAnsw
     first: dict[tuple[str, str], int | None] = {}
     answers = []
     for row in sorted(rows, key=lambda row: row.test_idx or 0):
-        variables = canonical(row.variables)
+        variables = canonical_json(row.variables)
         item, number = digest(variables)[:8], row.test_idx
         if variables != "{}" and row.test_case:
-            number = first.setdefault((variables, canonical(row.test_case)), number)
+            number = first.setdefault((variables, canonical_json(row.test_case)), number)
         elif variables == "{}" and number is None:
             item = digest(row.prompt_text)[:8]
         item = item if number is None else f"{number}-{item}"
@@ -248,7 +250,7 @@ def _convert_row(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
         sample=sample,
         scores={name: value if value is None else float(value) for name, value in scores.items()},
         prompt=row.prompt_text,
-        answer=None if failed else output if isinstance(output, str) else canonical(output),
+        answer=None if failed else output if isinstance(output, str) else canonical_json(output),
         error=str(row.error or "no output") if failed else "",
         usage=make_usage(usage.get("prompt"), usage.get("completion"), row.cost),
         latency_s=row.latency_ms / 1000 if row.latency_ms is not None else None,

@@ -19,12 +19,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from coeval import __version__
-from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.benchmarks.run.eval_settings import split_names
 from coeval.core.entry_points import install_command
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
-from coeval.core.text import canonical, digest
+from coeval.core.text import canonical_json, digest
 
 if TYPE_CHECKING:
     from coeval.exchange.headlines import TrackedFolder
@@ -78,7 +78,7 @@ class Destination(NamedTuple):
 def parse_destinations(texts: Iterable[str] | str) -> list[Destination]:
     """Parse ``wandb:my-project`` and such. Raises UsageError: the tracker is unknown or not installed."""
     destinations = []
-    for text in listed_names(texts):
+    for text in split_names(texts):
         tracker, _, project = text.partition(":")
         if tracker not in TRACKERS:
             raise UsageError(
@@ -134,7 +134,7 @@ def log_after_command(folder: Path, to: Iterable[Destination], warn: Callable[[s
 def _send_new_figures(source: TrackedFolder, to: Destination) -> int:
     """Send the figures and files that the tracker lacks; return how many figures. Its package runs without
     standard input, output and hooks, and whatever it raises becomes a UsageError."""
-    seal = digest(__version__, canonical(source.rows))
+    seal = digest(__version__, canonical_json(source.rows))
     kept = sys.exit, sys.excepthook, sys.stdin  # W&B replaces the first two as soon as it is imported
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")
@@ -168,7 +168,8 @@ def _describe_failure(error: BaseException) -> str:
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner
     reasons = [
-        Redactor().line(f"{type(failure).__name__}: {failure}", _LONGEST_REASON) for failure in (error, cause)
+        Redactor().redact_line(f"{type(failure).__name__}: {failure}", _LONGEST_REASON)
+        for failure in (error, cause)
     ]
     return reasons[0] if f"{cause}" in f"{error}" else " – ".join(reasons)
 
@@ -188,8 +189,8 @@ class _Mlflow:
         if find_spec("sqlalchemy") is None:  # what mlflow-skinny leaves out
             if uri.partition(":")[0] in ("sqlite", "mysql", "postgresql", "mssql"):
                 raise UsageError(
-                    f"{Redactor().message(uri)} is a database, which needs the whole package: pip install "
-                    "mlflow. Or set MLFLOW_TRACKING_URI to a server (http://…) or a folder (file:///…)"
+                    f"{Redactor().redact_message(uri)} is a database, which needs the whole package: "
+                    "pip install mlflow. Or set MLFLOW_TRACKING_URI to a server (http://…) or a folder (file:///…)"
                 )
             uri = uri or (Path.cwd() / "mlruns").as_uri()
         self._client = client = MlflowClient(uri or None)

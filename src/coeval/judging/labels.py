@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from coeval.core.errors import Unparsable
 from coeval.core.records import LabelScore
-from coeval.core.text import Pairs, every_json, extract_json, fold_name
+from coeval.core.text import Pairs, every_json, extract_json, normalize_name
 
 # --- Values of labels
 #
@@ -428,7 +428,7 @@ def _only(found: Iterable[str]) -> str | None:
 
 def _name(text: str) -> str:
     """Fold a label's name, or what precedes a colon."""
-    return fold_name(normalise(text))
+    return normalize_name(normalise(text))
 
 
 def _subject(name: str, labels: Sequence[str]) -> str:

@@ -14,10 +14,18 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from coeval.core.errors import Undecodable, Unparsable
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.core.records import Completion, TokenLogprob, Winner
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
-from coeval.core.text import Pairs, canonical, digest, every_json, extract_json, fold_name, split_reasoning
+from coeval.core.text import (
+    Pairs,
+    canonical_json,
+    digest,
+    every_json,
+    extract_json,
+    normalize_name,
+    split_reasoning,
+)
 
 # --- Contradictory statements in a reply
 #
@@ -59,12 +67,14 @@ def contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repair
     repaired:
         whether the reply's JSON is damaged: then it is read as text too.
     """
-    requested = [fold_name(factor) for factor in scales]
+    requested = [normalize_name(factor) for factor in scales]
     stated = [each for _, value in every_json(text) for each in _stated(value, set(requested))]
     found = set()
     for (factor, scale), fold in zip(scales.items(), requested, strict=True):
         alone = requested.count(fold) == 1
-        named = [given for name, given in stated if (fold_name(name) == fold if alone else name == factor)]
+        named = [
+            given for name, given in stated if (normalize_name(name) == fold if alone else name == factor)
+        ]
         levels = {level for given in named if (level := scale.level(given)) is not None}
         if repaired:
             levels.update(_levels_after(factor, _without_reasons(text), scale, any_case=alone))
@@ -99,7 +109,7 @@ def _stated(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
                 continue
             scores = _scores_in(item) if isinstance(item, Pairs) else []
             yield from ((key, score) for score in scores)
-            if not scores or fold_name(key) not in requested:
+            if not scores or normalize_name(key) not in requested:
                 yield from _stated(item, requested)
     elif isinstance(value, list):
         for item in value:
@@ -193,7 +203,9 @@ def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
     Line breaks do not matter, since judges see the text on one line.
     """
     text = " ".join(criterion.split())
-    return digest(text if scale == HIGH_MEDIUM_LOW else canonical([text, scale.levels, scale.values]))[:8]
+    return digest(text if scale == HIGH_MEDIUM_LOW else canonical_json([text, scale.levels, scale.values]))[
+        :8
+    ]
 
 
 class _Reasoned(msgspec.Struct, forbid_unknown_fields=True):
@@ -203,8 +215,8 @@ class _Reasoned(msgspec.Struct, forbid_unknown_fields=True):
     score: str | int | float
 
 
-_plain = decoder(dict[str, str | int | float])
-_reasoned = decoder(dict[str, _Reasoned])
+_plain = make_decoder(dict[str, str | int | float])
+_reasoned = make_decoder(dict[str, _Reasoned])
 
 _AROUND_A_WORD = " \t\r\n\"'`*_.,;:!#>()[]{}“”‘’„«»"
 # One to three words, as in ``Final score: High``; more than that is prose.
@@ -238,9 +250,9 @@ def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
         entries = list(_entries(part))
         candidate = _scores_of(scales, entries)
         if len(candidate) > len(scores):
-            given = {fold_name(entry.name): entry.reason for entry in entries if entry.reason}
+            given = {normalize_name(entry.name): entry.reason for entry in entries if entry.reason}
             scores = candidate
-            reasons = {factor: given[fold] for factor in scales if (fold := fold_name(factor)) in given}
+            reasons = {factor: given[fold] for factor in scales if (fold := normalize_name(factor)) in given}
     for factor in contradicted_factors(text, scales, repaired=found.repaired):
         scores.pop(factor, None)
     return Levels(scores, tuple(factor for factor in scales if factor not in scores), reasons)
@@ -297,7 +309,7 @@ def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> OneLevel:
         if len(levels_in(text, scale)) > 1:
             level = None
     if level is None:
-        message = f"the reply is not one of {scale.spelled()}; it begins {text[:80]!r}"
+        message = f"the reply is not one of {scale.levels_text()}; it begins {text[:80]!r}"
         raise Unparsable(message, raw=text)
     return OneLevel(level, reason)
 
@@ -364,8 +376,8 @@ def _scores_of(scales: Mapping[str, RubricScale], entries: list[_Stated]) -> dic
     exact = {entry.name: entry.score for entry in entries}
     folded: dict[str, list[Any]] = {}
     for entry in entries:
-        folded.setdefault(fold_name(entry.name), []).append(entry.score)
-    requested = [fold_name(factor) for factor in scales]
+        folded.setdefault(normalize_name(entry.name), []).append(entry.score)
+    requested = [normalize_name(factor) for factor in scales]
     scores: dict[str, str] = {}
     for (factor, scale), fold in zip(scales.items(), requested, strict=True):
         if factor in exact:

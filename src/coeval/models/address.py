@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, quote
 
 from yarl import URL
 
-from coeval.core.entry_points import loaded
+from coeval.core.entry_points import import_object
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import ACCESS_KEY, BASE_URL
 from coeval.core.redaction import Redactor
-from coeval.core.text import canonical
+from coeval.core.text import canonical_json
 from coeval.models.catalog import Host
 from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.gemini import generate_path
@@ -49,7 +49,7 @@ def dialect_of(host: Host) -> Dialect:
     if host.dialect in _OPENAI_SHAPED:
         return OPENAI_CHAT
     named = _DIALECTS.get(host.dialect, host.dialect)
-    found = loaded(named, host.name) if ":" in named else None
+    found = import_object(named, host.name) if ":" in named else None
     if not isinstance(found, Dialect) or isinstance(found, type):
         raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
     return found
@@ -121,7 +121,7 @@ def _place(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settings) -
     url = spec.base_url if spec.base_url is not None else _filled(host.url, settings)
     if not host.placed:
         return ApiPlace(_normalised(url, settings.who, name), dialect.path(spec))
-    placer = PLACERS.get(host.placed) or loaded(host.placed, host.name)
+    placer = PLACERS.get(host.placed) or import_object(host.placed, host.name)
     try:
         place = placer(GivenAddress(url, settings, spec.model))
     except ValueError:
@@ -168,8 +168,8 @@ def _filled(template: str, settings: Mapping[str, str]) -> str:
 
 
 def _holds(spec: ModelSpec, credential: Credential) -> bool:
-    text = canonical(spec.extra_body)
-    return Redactor(credential.secrets, names=spec.open_names).answer(text) != text
+    text = canonical_json(spec.extra_body)
+    return Redactor(credential.secrets, names=spec.open_names).redact_answer(text) != text
 
 
 def _normalised(url: str, who: str, name: str) -> str:

@@ -20,7 +20,7 @@ import msgspec
 from coeval.core import foreign
 from coeval.core.errors import ModelError, Undecodable, UsageError
 from coeval.core.model import Model
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.records import Completion, Request
 from coeval.core.regular_files import open_file
 from coeval.models.address import ModelAddress
@@ -52,8 +52,8 @@ def estimated_without(folder: str | None, environment: Mapping[str, str]) -> str
     if path is None or not held:
         return ""
     return (
-        f"The store {plain(path.name)} holds paid answers. Requests found there cost nothing; this estimate "
-        "counts them in full."
+        f"The store {escape_line(path.name)} holds paid answers. Requests found there cost nothing; this "
+        "estimate counts them in full."
     )
 
 

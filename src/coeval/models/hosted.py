@@ -15,10 +15,10 @@ import msgspec
 from coeval.core.errors import BadRequest, ModelError, Undecodable, Unreadable
 from coeval.core.model import (
     Model,
-    at_window,
-    counted,
-    least_limit,
-    most_answer_tokens,
+    mark_cut_by_window,
+    mark_uncounted,
+    max_answer_tokens,
+    min_answer_limit,
     refuses_limit,
 )
 from coeval.core.records import Completion, Request, SamplingParameters, ServedAs, Usage
@@ -118,7 +118,7 @@ def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[Mode
             said = excerpt(reply.body, redactor) or "nothing"
             message = f"it answers with what is no list of models ({error}): {said}"
             raise Unreadable(message, retry_advised=False) from error
-        models = tuple(model._replace(id=redactor.answer(model.id)) for model in page.models)
+        models = tuple(model._replace(id=redactor.redact_answer(model.id)) for model in page.models)
         return page._replace(models=models)
 
     def explain(reply: HttpReply, redactor: Redactor) -> ModelError | None:
@@ -155,7 +155,7 @@ def through_gateway(
     if is_of_gateway(headers):
         group = headers.get(_GROUP, "")
         told = headers.get(_MODEL) or headers.get(_DEPLOYMENT) or group
-        served_by = served_by or redactor.answer(name_of("" if told == requested else told))
+        served_by = served_by or redactor.redact_answer(name_of("" if told == requested else told))
         # Where the number is left out, another group than the requested one answered.
         fell_back = headers.get(_FALLBACKS, "0" if group == requested else "1").strip() != "0"
         served_as = "" if not served_by else "fallback" if fell_back else "alias"
@@ -193,7 +193,7 @@ _log = logging.getLogger(__name__)
 def _droppable(request: Request) -> frozenset[str]:
     """The parameters that a request is sent with and nobody asked for."""
     seed = () if request.seed is None else ("seed",)
-    return frozenset(request.droppable).intersection((*request.sampling.named(), *seed))
+    return frozenset(request.droppable).intersection((*request.sampling.to_dict(), *seed))
 
 
 class HostedModel(Model):
@@ -268,12 +268,12 @@ class HostedModel(Model):
                 if self._limit_renamed:
                     raise
                 self._limit_renamed = True
-                self._host = host.with_other_limit(self._spec.known_as)
+                self._host = host.with_other_limit(self._spec.lookup_name)
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
             return await self._ask(request)
         except BadRequest as error:
             return await self._ask_without(request, sent, error, structured=structured)
-        completion = at_window(completion, least_limit(sent.sampling, self._spec))
+        completion = mark_cut_by_window(completion, min_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     async def _ask_without(
@@ -285,7 +285,7 @@ class HostedModel(Model):
 
         Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
         """
-        if refuses_limit(str(error), least_limit(sent.sampling, self._spec)):
+        if refuses_limit(str(error), min_answer_limit(sent.sampling, self._spec)):
             if not request.raised:
                 self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
             raise error
@@ -298,7 +298,7 @@ class HostedModel(Model):
         named = isinstance(error, SchemaRejected)
         # A prompt that is too long is too long without a schema.
         unnamed = error.status in UNPROCESSED and not TOO_LONG.search(str(error).lower())
-        if schema is None or field in sent.sampling.named() or not (named or unnamed):
+        if schema is None or field in sent.sampling.to_dict() or not (named or unnamed):
             raise error
         at_once = self._tries_at_once(request)
         if named and not (at_once and is_broken(error.status)):
@@ -318,7 +318,7 @@ class HostedModel(Model):
     ) -> Coroutine[Any, Any, Answered[Completion]]:
         """Have the body of a request answered, as `Http.post` does."""
         if self._priced:
-            tokens = most_answer_tokens(request.sampling, self._spec)
+            tokens = max_answer_tokens(request.sampling, self._spec)
             reservation = self._admission.reservation(len(body), tokens, request.rank)
             return self._send_reserved(reservation, body, call)
         if self._admission.has_budget and not call.probe:
@@ -405,7 +405,7 @@ class HostedModel(Model):
         try:
             completion = self._read_body(reply, redactor)
             if not completion.usage.output_tokens:
-                completion = counted(completion)
+                completion = mark_uncounted(completion)
         except ModelError as error:
             if error.usage is not None:
                 error.usage = settle(error.usage)

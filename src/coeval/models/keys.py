@@ -22,7 +22,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from coeval.core.errors import UsageError
 from coeval.core.options import KEYS
 from coeval.core.redaction import Redactor
-from coeval.core.regular_files import file_bytes
+from coeval.core.regular_files import read_file_bytes
 from coeval.core.shown_url import HIDDEN, is_key_like, is_password_like
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.catalog import HOSTS, IDENTITY_FIELDS, SECRET_FIELDS, Host
@@ -192,14 +192,14 @@ def _shown(given: Path, requested: Path) -> str:
     """A path that leads nowhere: a key may have been given in the place of a file."""
     if any(is_key_like(part) or is_password_like(part) for part in map(str.strip, given.parts)):
         return HIDDEN
-    return Redactor().message(str(requested))
+    return Redactor().redact_message(str(requested))
 
 
 def _read(path: Path) -> _KeyFile:
     try:
         if path.stat().st_mode & stat.S_IROTH:
             _log.warning("%s can be read by every user of this machine; `chmod 600` it.", path)
-        content = yaml_reader().load(file_bytes(path).decode("utf-8-sig"))
+        content = yaml_reader().load(read_file_bytes(path).decode("utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path}: the key file cannot be read: {error.strerror}.") from error
     except (YAMLError, ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from coeval.core import foreign
-from coeval.core.entry_points import loaded
+from coeval.core.entry_points import import_object
 from coeval.core.errors import (
     AccessDenied,
     ConnectionFailed,
@@ -26,7 +26,7 @@ from coeval.core.errors import (
     UsageError,
 )
 from coeval.core.redaction import Redactor
-from coeval.core.regular_files import file_bytes
+from coeval.core.regular_files import read_file_bytes
 from coeval.core.shown_url import is_credential_name
 from coeval.models.catalog import Host
 from coeval.models.keys import Credential
@@ -102,7 +102,7 @@ def signer_of(host: Host, credential: Credential | None) -> Signer | None:
 
     Raises UsageError: a host of another package names a signer that is not there, or is none.
     """
-    maker = SIGNERS[host.signer] if host.signer in SIGNERS else loaded(host.signer, host.name)
+    maker = SIGNERS[host.signer] if host.signer in SIGNERS else import_object(host.signer, host.name)
     signer = maker(credential) if callable(maker) else maker
     if signer is not None and not isinstance(signer, Signer):
         raise UsageError(f"{host.name}: {host.signer} makes no Signer; reinstall its package")
@@ -317,7 +317,7 @@ def _heard(renewal: asyncio.Task[_AccessToken]) -> None:
 
 def _words(error: Exception) -> str:
     """What went wrong, as google-auth says it, in one line; a token endpoint may repeat what it was sent."""
-    said = Redactor().message(" ".join(str(error.args[0] if error.args else error).split()))
+    said = Redactor().redact_message(" ".join(str(error.args[0] if error.args else error).split()))
     return said if len(said) <= _MOST_WORDS else f"{said[:_MOST_WORDS]}…"
 
 
@@ -383,7 +383,7 @@ def _is_machine_of_google() -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return foreign.decode(file_bytes(path), dict[str, Any])
+        return foreign.decode(read_file_bytes(path), dict[str, Any])
     except OSError as error:
         raise UsageError(f"{path}, a service account's key, cannot be read: {error.strerror}.") from error
     except Undecodable:  # which may quote the file

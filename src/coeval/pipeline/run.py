@@ -1,4 +1,4 @@
-"""A run from configuration to scores: the five phases, their modes as plans, and the end's account."""
+"""A run from configuration to scores: its five phases, planned by their modes, and its summary."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.task_setup import UNKNOWN, TaskSetup, build_setup
 from coeval.pipeline.run_flow import RunFlow
-from coeval.pipeline.run_options import RunOptions, Stance, run_folder
+from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
-from coeval.pipeline.start.begin_run import StartedRun, start_run
+from coeval.pipeline.start.run_start import StartedRun, start_run
 
 log = logging.getLogger("coeval")
 
 
-class _Logged:
-    """A watcher that logs what it is told, and passes it on."""
+class _LoggingWatcher:
+    """A watcher that logs each message and passes it on."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
@@ -69,119 +69,120 @@ async def run_phases(
     interrupt: asyncio.Event | None = None,
     http: Http | None = None,
 ) -> RunSummary:
-    """Carry a run as far as it goes: everything owed is asked for, every end is recorded.
+    """Run all phases as far as they go: request what is owed, record every result and failure.
 
-    Failures and gaps do not raise; they stand in the summary. Setting ``interrupt`` ends the run within
-    a few seconds, and its account is whole; cancelling ends it at once, with what was finished on disk.
-    ``http`` is the way to the hosts, where it is not to be the usual one.
+    Failures and gaps do not raise; the summary counts them. ``interrupt`` ends the run within seconds,
+    with a complete summary; cancelling ends it at once, and what was finished is on disk. ``http``
+    replaces the usual transport.
 
-    Raises UsageError: the request was wrong; nothing was asked of any model but a probe; ModelUnavailable: a
-    probed model does not answer; StoreError: the run folder cannot be read or written; what was recorded
-    stays.
+    Raises UsageError: the start was invalid, and only probes were sent; ModelUnavailable: a probe failed;
+    StoreError: the run folder cannot be read or written; recorded work stays.
     """
     options, reported = options or RunOptions(), watcher or Unwatched()
-    watcher, doubtful = _Logged(reported), list(find_doubtful_settings(config))
+    watcher, doubtful = _LoggingWatcher(reported), list(find_doubtful_settings(config))
     for sentence in doubtful:
         reported.warn(sentence)  # at once; there is no log yet
     try:
         settings = config.experiment
         shared = (
             AnswerStore.named(settings.store, os.environ, seed=settings.seed or 0)
-            if options.only_asked is None
+            if options.checked_judge is None
             else None
         )
         context = SessionContext(keys, watcher, interrupt or asyncio.Event(), http, store=shared)
         async with start_run(config, options, context) as start:
             for sentence in doubtful:
                 log.warning(sentence)
-            watcher.begin(start.running.board)
-            with _noted_if_cancelled(start):
-                plan, found = await _phases(start, watcher)
-            _sum_up(start, plan, found)
-            return start.running.summary
+            watcher.begin(start.run_session.board)
+            with _record_cancellation(start):
+                plan, counts = await _settle_and_run(start, watcher)
+            _summarise_run(start, plan, counts)
+            return start.run_session.summary
     except Draining as stopped:  # before there was anything to wait for
         return RunSummary(interrupted=True, begun=False, notes=[str(stopped)])
 
 
 @contextmanager
-def _noted_if_cancelled(start: StartedRun) -> Iterator[None]:
-    """A run that is ended at once does not stay "running" in ``meta.json``; there is no account of it."""
+def _record_cancellation(start: StartedRun) -> Iterator[None]:
+    """Set the status "interrupted" in ``meta.json`` if the run is cancelled."""
     try:
         yield
     except asyncio.CancelledError:
         start.meta.status = "interrupted"
-        start.running.folder.write_meta(start.meta)
+        start.run_session.folder.write_meta(start.meta)
         raise
 
 
-async def _phases(start: StartedRun, watcher: Watcher) -> tuple[Plan, PlanCount]:
-    running = start.running
-    setups = await _draw_blueprint(start)
+async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, PlanCount]:
+    """Settle the blueprints, then run phases 3–5; return the plan and its counts."""
+    run_session = start.run_session
+    setups = await _settle_blueprints(start)
     for setup in setups:
         for sentence in setup.clippings():
             watcher.warn(sentence)
-    if start.as_previewed:
-        plan, found = start.preview.plan, start.preview.plan_count
+    if start.matches_preview:
+        plan, counts = start.preview.plan, start.preview.plan_count
     else:
-        plan = _plan(running, running.options, setups)
-        found = count_plan(plan)
-        refuse_changed(found, setups, run_folder(running.config), running.options.stance)
+        plan = _read_plan(run_session, run_session.options, setups)
+        counts = count_plan(plan)
+        refuse_changed(counts, setups, run_folder(run_session.config), run_session.options.change_policy)
     for phase in FLOWING:
-        total = found.total(phase)
+        total = counts.total(phase)
         calls = Calls(total.calls, total.calls)
-        running.board.expect(phase, recorded=total.planned - total.owed, owed=total.owed, calls=calls)
-    remember_recipes(running.folder, setups)
-    if running.options.phase_barriers:
-        await _one_by_one(running, setups)
+        run_session.board.expect(phase, recorded=total.planned - total.owed, owed=total.owed, calls=calls)
+    remember_recipes(run_session.folder, setups)
+    if run_session.options.phase_barriers:
+        await _run_with_barriers(run_session, setups)
     else:
-        renewed = None if running.session.batches is None else set[str]()
-        await _flow(running, plan, found, FLOWING, renewed)
-    return plan, found
+        regenerated_ids = None if run_session.session.batches is None else set[str]()
+        await _run_flow(run_session, plan, counts, FLOWING, regenerated_ids)
+    return plan, counts
 
 
-async def _one_by_one(running: RunSession, setups: list[TaskSetup]) -> None:
-    """Phases 3–5 with barriers between them. Each is planned from what the one before has left on disk;
-    what followed from a record that this run has made anew no longer stands, whatever its stance."""
-    renewed: set[str] = set()
+async def _run_with_barriers(run_session: RunSession, setups: list[TaskSetup]) -> None:
+    """Run phases 3–5 one after the other, each planned from the records of the one before.
+
+    Records made from what this run has regenerated are outdated, whatever its `ChangePolicy`.
+    """
+    regenerated_ids: set[str] = set()
     for phase in FLOWING:
-        if not running.interrupted:
-            plan = _plan(running, running.options, setups, renewed)
-            await _flow(running, plan, count_plan(plan), (phase,), renewed)
+        if not run_session.interrupted:
+            plan = _read_plan(run_session, run_session.options, setups, regenerated_ids)
+            await _run_flow(run_session, plan, count_plan(plan), (phase,), regenerated_ids)
 
 
-async def _draw_blueprint(start: StartedRun) -> list[TaskSetup]:
-    """Phases 1–2; the setups of the tasks that can go on."""
-    running, blueprint = start.running, start.blueprint
-    works = list(blueprint.works(running.asking))
+async def _settle_blueprints(start: StartedRun) -> list[TaskSetup]:
+    """Run phases 1–2; return the setups of the tasks that can continue."""
+    run_session, blueprint = start.run_session, start.blueprint
+    works = list(blueprint.works(run_session.asking))
     if works:
-        _foretell(start)
-    proposals = await running.hear_proposals(works, blueprint.path)
+        _show_forecast(start)
+    proposals = await run_session.collect_proposals(works, blueprint.path)
     setups = []
-    for task in running.config.tasks:
-        settled = None if running.interrupted else blueprint.settle(task, proposals)
+    for task in run_session.config.tasks:
+        settled = None if run_session.interrupted else blueprint.settle(task, proposals)
         if settled is not None:
             documents = start.preview.supply.documents.get(task.name)
-            setups.append(build_setup(running.config, task, settled, documents))
-            unheard = [work for work in works if work.task == task.name and work.key not in proposals]
-            running.summary.notes += _without(task.name, unheard)
+            setups.append(build_setup(run_session.config, task, settled, documents))
+            missing = [work for work in works if work.task == task.name and work.key not in proposals]
+            run_session.summary.notes += _describe_missing_proposals(task.name, missing)
         else:
-            start.blocked.append(task)
+            start.blocked_tasks.append(task)
     return setups
 
 
-def _foretell(start: StartedRun) -> None:
-    """Show what is planned from the first moment on; calls of phases 3–5 that depend on what phases 1–2
-    find are a range until then."""
-    running = start.running
-    foreseen = build_forecast(running.config, start.preview)
+def _show_forecast(start: StartedRun) -> None:
+    """Show the forecast on the board; calls of phases 3–5 are a range until phases 1–2 are done."""
+    run_session = start.run_session
+    foreseen = build_forecast(run_session.config, start.preview)
     for phase in PHASES:
         planned, owed = foreseen.planned_of_phase(phase), foreseen.owed_of_phase(phase).high
         calls = foreseen.calls_of_phase(phase)
-        running.board.expect(phase, recorded=planned - owed, owed=owed, calls=calls)
+        run_session.board.expect(phase, recorded=planned - owed, owed=owed, calls=calls)
 
 
-def _without(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
-    """What a task's blueprint lacks for good: everything from now on is made from it as it is."""
+def _describe_missing_proposals(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
+    """Say which teachers' proposals a task's blueprint lacks for good: all later records are made from it."""
     for phase in PHASES[:2]:
         if teachers := sorted({work.model for work in unheard if work.phase == phase}):
             yield (
@@ -190,118 +191,130 @@ def _without(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
             )
 
 
-def _plan(
-    running: RunSession, options: RunOptions, setups: Sequence[TaskSetup], renewed: Set[str] = frozenset()
+def _read_plan(
+    run_session: RunSession,
+    options: RunOptions,
+    setups: Sequence[TaskSetup],
+    regenerated_ids: Set[str] = frozenset(),
 ) -> Plan:
-    return make_plan(running.config, options, setups, Recorded().read(running.folder), renewed)
+    return make_plan(
+        run_session.config, options, setups, Recorded().read(run_session.folder), regenerated_ids
+    )
 
 
-async def _flow(
-    running: RunSession,
+async def _run_flow(
+    run_session: RunSession,
     plan: Plan,
-    found: PlanCount,
+    counts: PlanCount,
     phases: tuple[Phase, ...],
-    renewed: set[str] | None,
+    regenerated_ids: set[str] | None,
 ) -> None:
-    """Do what is owed in these phases, in as many rounds as batch jobs take; add the ids of what took the
-    place of other records, and of what was made from that, to ``renewed``."""
-    short = set[str]()
+    """Do the owed work of these phases, in as many rounds as batch jobs need. Adds the ids of regenerated
+    records, and of those made from them, to ``regenerated_ids``."""
+    missed_keys = set[str]()
     works: Counter[tuple[Purpose, str]] = Counter()
-    for (phase, _, name), count in found.by_model.items():
+    for (phase, _, name), count in counts.by_model.items():
         works[phase, model_of(name)] += count.owed
     for (phase, model), owed in works.items():
-        running.session.foresee(phase, model, owed)
-    runner = CheckRunner(sandboxed=not running.options.allow_unsandboxed, home=running.home)
+        run_session.session.foresee(phase, model, owed)
+    runner = CheckRunner(sandboxed=not run_session.options.allow_unsandboxed, home=run_session.home)
     async with aclosing(runner) as checks:
 
-        def run_flow(slots: Sequence[int]) -> RunFlow:
-            flow = RunFlow(plan, slots, running.folder, running.asking, checks, phases)
-            flow.short = short
+        def make_flow(open_slots: Sequence[int]) -> RunFlow:
+            flow = RunFlow(plan, open_slots, run_session.folder, run_session.asking, checks, phases)
+            flow.missed_keys = missed_keys
             return flow
 
-        await _round(running, run_flow(found.open), renewed, short)
-        while await running.session.another_round():
-            plan.read_again(running.folder, renewed or set())
-            await _round(running, run_flow(count_plan(plan).open), renewed, short)
+        await _run_round(run_session, make_flow(counts.open_slots), regenerated_ids, missed_keys)
+        while await run_session.session.another_round():
+            plan.read_again(run_session.folder, regenerated_ids or set())
+            await _run_round(
+                run_session, make_flow(count_plan(plan).open_slots), regenerated_ids, missed_keys
+            )
 
 
-async def _round(running: RunSession, run_flow: RunFlow, renewed: set[str] | None, short: set[str]) -> None:
-    """Do what can be done now; add what came to nothing to ``short``."""
-    async for done in running.carry_out(run_flow.works(), run_flow.path, run_flow.follow):
+async def _run_round(
+    run_session: RunSession, flow: RunFlow, regenerated_ids: set[str] | None, missed_keys: set[str]
+) -> None:
+    """Do the work that can be done now; add the keys of records that were not made to ``missed_keys``."""
+    async for done in run_session.carry_out(flow.iterate_works(), flow.path, flow.follow):
         if done.pending:
             continue
         if done.record is None or not done.good:
-            short.add(done.work.key)
-            for phase, records in run_flow.cut_off(done.work).items():
-                running.board.cut_off(phase, records)
+            missed_keys.add(done.work.key)
+            for phase, records in flow.cut_off(done.work).items():
+                run_session.board.cut_off(phase, records)
             continue
-        if not run_flow.builds_on_records or (renewed is None and done.work.at_once):
+        if not flow.builds_on_records or (regenerated_ids is None and done.work.at_once):
             continue  # nothing was to follow from it
-        replaces = renewed is not None and run_flow.replaces(done.work, done.record, renewed)
-        if not (replaces and running.options.phase_barriers):  # behind a barrier, it is counted anew
-            for spared in run_flow.spared(done.work, done.record):
-                running.board.stands(spared.phase, spared.records, spared.calls)
-        if replaces and renewed is not None:
-            renewed.add(done.record.id)
+        replaces = regenerated_ids is not None and flow.is_replacement(
+            done.work, done.record, regenerated_ids
+        )
+        if not (replaces and run_session.options.phase_barriers):  # behind a barrier, it is counted again
+            for spared in flow.spared(done.work, done.record):
+                run_session.board.stands(spared.phase, spared.records, spared.calls)
+        if replaces and regenerated_ids is not None:
+            regenerated_ids.add(done.record.id)
 
 
-def _sum_up(start: StartedRun, plan: Plan, found: PlanCount) -> None:
-    """Account for every planned record, and close ``meta.json`` with it."""
-    running, summary = start.running, start.running.summary
-    summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped
-    if start.blocked:
-        setups = [build_setup(running.config, task, UNKNOWN) for task in start.blocked]
-        blocked = count_plan(make_plan(running.config, running.options, setups, Recorded()))
-        for place, count in blocked.by_model.items():
-            found.of(*place).planned += count.planned
+def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
+    """Count every planned record in the summary, and write ``meta.json``."""
+    run_session, summary = start.run_session, start.run_session.summary
+    summary.interrupted, summary.stopped = run_session.session.interrupted, run_session.session.stopped
+    if start.blocked_tasks:
+        setups = [build_setup(run_session.config, task, UNKNOWN) for task in start.blocked_tasks]
+        blocked = count_plan(make_plan(run_session.config, run_session.options, setups, Recorded()))
+        for key, count in blocked.by_model.items():
+            counts.of(*key).planned += count.planned
         if not summary.interrupted:
-            names = ", ".join(task.name for task in start.blocked)
+            names = ", ".join(task.name for task in start.blocked_tasks)
             summary.notes.append(f"phases 1–2 are not finished for {names}: nothing could follow from them")
     for phase in PHASES:
-        seen, outcome = running.board.phases[phase], summary.phases[phase]
-        outcome.take(seen, found.total(phase).planned if phase in FLOWING else seen.owed)
+        seen, outcome = run_session.board.phases[phase], summary.phases[phase]
+        outcome.set_from_count(seen, counts.total(phase).planned if phase in FLOWING else seen.owed)
         log.info("%s: %d planned, %d made, %d missing", phase, outcome.planned, outcome.made, outcome.missing)
     items = summary.phases["data_generation"]
-    items.unsupplied = found.unsupplied
-    items.planned += found.unsupplied
+    items.unsupplied = counts.unsupplied
+    items.planned += counts.unsupplied
     responses = summary.phases["response_collection"]
-    responses.unsupplied = found.unanswered.total()
-    responses.planned += found.unanswered.total()
-    shown = run_folder(running.config)
-    summary.short = [*short_supplies(plan, shown), *short_answers(found.unanswered, running.config)]
-    summary.mixed = _mixed(running, plan)
+    responses.unsupplied = counts.unanswered.total()
+    responses.planned += counts.unanswered.total()
+    shown = run_folder(run_session.config)
+    summary.short = [*short_supplies(plan, shown), *short_answers(counts.unanswered, run_session.config)]
+    summary.mixed = _describe_mixed_records(run_session, plan)
     summary.notes += [summary.mixed] if summary.mixed else []
-    if running.session.batches is not None:
-        summary.batches = running.session.batches.jobs()
+    if run_session.session.batches is not None:
+        summary.batches = run_session.session.batches.jobs()
         # what other models' results are for was not walked over
-        whole = not running.options.only_models and (running.options.batches.asks or not summary.missing)
-        running.session.clears_batches = whole
+        whole = not run_session.options.only_models and (
+            run_session.options.batches.asks or not summary.missing
+        )
+        run_session.session.clears_batches = whole
     meta = start.meta
-    elsewhere = _owed_elsewhere(running, plan)
+    elsewhere = _find_phases_owed_by_others(run_session, plan)
     meta.phases_completed = [p for p in PHASES if not summary.phases[p].missing and p not in elsewhere]
     meta.phases_in_progress = [p for p in PHASES if p not in meta.phases_completed]
     status = "incomplete" if meta.phases_in_progress else "completed"
     meta.status = "interrupted" if summary.interrupted else status
-    running.folder.write_meta(meta)
+    run_session.folder.write_meta(meta)
 
 
-def _mixed(running: RunSession, plan: Plan) -> str:
-    """What stands in the run, and so in its scores, of another configuration, where it may: kept, or not
-    made again by the end."""
-    if running.options.stance is Stance.REFUSE:
+def _describe_mixed_records(run_session: RunSession, plan: Plan) -> str:
+    """Say which records of another configuration the run's scores include; empty if none."""
+    if run_session.options.change_policy is ChangePolicy.REFUSE:
         return ""
-    options = replace(running.options, stance=Stance.REFUSE, only_models=())
-    return mixed_sentence(count_plan(_plan(running, options, plan.setups)).changed)
+    options = replace(run_session.options, change_policy=ChangePolicy.REFUSE, only_models=())
+    return mixed_sentence(count_plan(_read_plan(run_session, options, plan.setups)).changed)
 
 
-def _owed_elsewhere(running: RunSession, plan: Plan) -> set[Phase]:
-    """The phases in which models are owed work that ``--only-models`` left out."""
-    if not running.options.only_models:
+def _find_phases_owed_by_others(run_session: RunSession, plan: Plan) -> set[Phase]:
+    """Return the phases in which models outside ``--only-models`` have owed work."""
+    if not run_session.options.only_models:
         return set()
-    found = count_plan(_plan(running, replace(running.options, only_models=()), plan.setups))
-    owed = {phase for phase in FLOWING if found.total(phase).owed}
+    counts = count_plan(_read_plan(run_session, replace(run_session.options, only_models=()), plan.setups))
+    owed = {phase for phase in FLOWING if counts.total(phase).owed}
     supplied: dict[Phase, bool] = {
-        "data_generation": bool(found.unsupplied),
-        "response_collection": bool(found.unanswered),
+        "data_generation": bool(counts.unsupplied),
+        "response_collection": bool(counts.unanswered),
     }
     return owed | {phase for phase, lacks in supplied.items() if lacks}

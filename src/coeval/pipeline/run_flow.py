@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _BREATH = 256  # slots walked before other tasks get their turn
 
 
-class _Origin:
+class _SourceRecords:
     """What records are made from: an item with the answers to it, each read when it is needed.
 
     ``was`` says what is on record of the item, or of the answer that ``judged`` is told of.
@@ -65,7 +65,7 @@ class _Origin:
         self, recorded: Recorded, was: MadeFrom, setup: TaskSetup, prepare: Callable[[], PreparedItem]
     ) -> None:
         self._recorded = recorded
-        self._was = was
+        self._source_change = was
         self._prepare = prepare
         self._item: PreparedItem | None = None
         self._judged: dict[str, Judged] = {}
@@ -77,61 +77,63 @@ class _Origin:
             self._item = self._prepare()
         return self._item
 
-    def judged(self, response: str, answer: Response | None = None) -> Judged:
+    def load_judged(self, response: str, answer: Response | None = None) -> Judged:
         """The answer of this id as it is judged: ``answer``, or the one on record."""
         if response not in self._judged:
             answer = answer or self._recorded.responses.load(response, Response)
             self._judged[response] = Judged(self.setup, self.item, answer)
         return self._judged[response]
 
-    def anew(self, phase: Phase, key: str) -> bool:
+    def is_outdated(self, phase: Phase, key: str) -> bool:
         """Whether what is recorded by an id was made from something else than this."""
         recorded = self._recorded
         if phase == "response_collection":
-            return outdated(self._was, recorded.responses, key, ResponsePart, lambda: self.item.requested)
+            return outdated(
+                self._source_change, recorded.responses, key, ResponsePart, lambda: self.item.requested
+            )
         return outdated(
-            self._was,
+            self._source_change,
             recorded.evaluations,
             key,
             EvaluationPart,
-            lambda: self.judged(parent_id(key)).input_hash,
+            lambda: self.load_judged(parent_id(key)).input_hash,
         )
 
 
-class _Meeting:
+class _PairedAnswers:
     """The answers to an item as they come, until the last: a comparison begins with the second of two."""
 
     def __init__(self) -> None:
         self.awaited: set[str] = set()
-        self.came: dict[str, Judged] = {}
+        self.arrived: dict[str, Judged] = {}
         self.lost: set[str] = set()
 
 
 class RunFlow:
     """The works of a plan, and what follows from each record.
 
-    ``open`` says, slot by slot, where anything is owed (see `PlanCount`). ``phases`` limits what is
+    ``open_slots`` says, slot by slot, where anything is owed (see `PlanCount`). ``phases`` limits what is
     begun: all three at once, or one after the other with barriers.
     """
 
     def __init__(
         self,
         plan: Plan,
-        open: Sequence[int],  # noqa: A002  what `PlanCount` calls it
+        open_slots: Sequence[int],
         folder: RunDir,
         asking: Asking,
         checks: CheckRunner,
         phases: tuple[Phase, ...] = FLOWING,
     ) -> None:
-        self.short: Set[str] = frozenset()
+        self.missed_keys: Set[str] = frozenset()
         """What came to nothing earlier in this run, and is not asked for again in it."""
         self._plan = plan
-        self._open = open
+        self._open_slots = open_slots
         self._recorded = plan.recorded
         self._folder = folder
         recorded = plan.recorded
         self.builds_on_records = bool(
-            recorded.responses or recorded.evaluations or recorded.pairs or plan.renewed
+            recorded.responses or recorded.evaluations or recorded.pairs or plan.regenerated_ids
         )
         """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
         self._asking = asking
@@ -143,7 +145,7 @@ class RunFlow:
         self._phases = frozenset(phases)
         self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
         self._accepted: dict[str, AcceptedItems] = {}
-        self._meetings: defaultdict[str, _Meeting] = defaultdict(_Meeting)
+        self._meetings: defaultdict[str, _PairedAnswers] = defaultdict(_PairedAnswers)
         self._walks = {setup.task.name: Walk(plan, setup, each=True) for setup in plan.setups}
         self._nuance = {
             setup.task.name: KnownNuance(setup.task, setup.space.nuance)
@@ -151,34 +153,34 @@ class RunFlow:
             if setup.shows_nuance
         }
 
-    async def works(self) -> AsyncIterator[Work]:
+    async def iterate_works(self) -> AsyncIterator[Work]:
         """All work that does not wait for other work, items in order."""
         walked = 0
         for setup in self._plan.setups:
-            samples = _Sampled(self._plan, setup)
+            samples = _TaskSamples(self._plan, setup)
             for slot in self._plan.slots(setup):
-                if self._open[walked]:
-                    for work in self._of_slot(setup, slot, samples):
+                if self._open_slots[walked]:
+                    for work in self._make_slot_works(setup, slot, samples):
                         yield work
                 walked += 1
                 if not walked % _BREATH:
                     await asyncio.sleep(0)
 
-    def _of_slot(self, setup: TaskSetup, slot: Slot, samples: _Sampled) -> Iterator[Work]:
-        standing = partial(self._standing_item, slot.id)
-        origin = _Origin(self._recorded, MadeFrom.STANDS, setup, standing)
+    def _make_slot_works(self, setup: TaskSetup, slot: Slot, samples: _TaskSamples) -> Iterator[Work]:
+        standing = partial(self._load_item, slot.id)
+        source = _SourceRecords(self._recorded, MadeFrom.STANDS, setup, standing)
         nodes: Iterable[Node] = self._walks[setup.task.name].of_slot(slot)
         if setup.pairs is not None:
-            nodes = self._awaited(nodes, slot.id)
+            nodes = self._note_awaited_answers(nodes, slot.id)
         for node in nodes:
             if node.phase == "data_generation" and node.owed:
-                left = node.phase in self._phases and node.key not in self.short
+                left = node.phase in self._phases and node.key not in self.missed_keys
                 if slot.teacher is not None and left:
-                    yield self._item_work(setup, slot, slot.teacher, samples.of(slot))
+                    yield self._make_item_work(setup, slot, slot.teacher, samples.of(slot))
                 return  # the rest follows from it
-            yield from self._begun([node], origin)
+            yield from self._make_ready_works([node], source)
 
-    def _item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
+    def _make_item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
         tried = tried_before(self._recorded.items, slot.id)
         if not sample.passages:
             return ItemWork(self._asking, teacher, slot.id, tried, setup, sample)
@@ -201,33 +203,33 @@ class RunFlow:
         """The works that a new record brings about; none after a failed one."""
         if isinstance(record, Evaluation | Preference) or not is_good(record):
             return ()  # most records are the last of their line
-        origin = self._origin(work, record)
-        if origin is None:
+        source = self._find_source(work, record)
+        if source is None:
             return ()
-        below = self._below(work, origin.anew, waiting=False)
-        if origin.setup.pairs is not None and isinstance(work, ItemWork):
-            below = self._awaited(below, work.key)
-        elif origin.setup.pairs is not None and isinstance(work, ResponseWork):
-            pairs = self._pairs_with(work, origin.judged(work.key))
-            begun = [*self._begun(chain(below, pairs), origin)]
-            self._part(work.prepared.item.id)
+        below = self._list_followers(work, source.is_outdated, waiting=False)
+        if source.setup.pairs is not None and isinstance(work, ItemWork):
+            below = self._note_awaited_answers(below, work.key)
+        elif source.setup.pairs is not None and isinstance(work, ResponseWork):
+            pairs = self._list_ready_pairs(work, source.load_judged(work.key))
+            begun = [*self._make_ready_works(chain(below, pairs), source)]
+            self._forget_complete_item(work.prepared.item.id)
             return begun
-        return self._begun(below, origin)
+        return self._make_ready_works(below, source)
 
-    def _part(self, item: str) -> None:
+    def _forget_complete_item(self, item: str) -> None:
         """Forget the answers to an item once the last has come: they may be large."""
         if item in self._meetings and not self._meetings[item].awaited:
             del self._meetings[item]
 
     def cut_off(self, work: Work) -> Counter[Phase]:
         """How many owed records, by phase, cannot be made since that of ``work`` was not."""
-        nodes = self._below(work, always)
+        nodes = self._list_followers(work, always)
         if isinstance(work, ResponseWork) and work.setup.pairs is not None:
-            nodes = [*nodes, *self._pairs_with(work, None)]
-            self._part(work.prepared.item.id)
+            nodes = [*nodes, *self._list_ready_pairs(work, None)]
+            self._forget_complete_item(work.prepared.item.id)
         return Counter(node.phase for node in nodes if node.owed)
 
-    def _awaited(self, nodes: Iterable[Node], item: str) -> list[Node]:
+    def _note_awaited_answers(self, nodes: Iterable[Node], item: str) -> list[Node]:
         """Note which answers to an item are about to be asked for, before any of them can come."""
         nodes = list(nodes)
         if "evaluation" in self._phases:
@@ -236,10 +238,10 @@ class RunFlow:
             answers = {
                 node.key for node in asked if not node.waits and not (node.maker and node.maker.sample)
             }
-            self._meetings[item].awaited |= answers - self.short
+            self._meetings[item].awaited |= answers - self.missed_keys
         return nodes
 
-    def _pairs_with(self, work: ResponseWork, judged: Judged | None) -> list[Node]:
+    def _list_ready_pairs(self, work: ResponseWork, judged: Judged | None) -> list[Node]:
         """The comparisons of an answer that came, or (None) did not: those that wait are not yet to be made;
         of one that did not come, those that are lost with it."""
         item, names = work.prepared.item, work.prepared.item.teacher_model_id
@@ -250,7 +252,7 @@ class RunFlow:
         there = zip(walk.responses_to(item.id), walk.stands(item.id), strict=True)
         ready = [
             True
-            if key in meeting.came
+            if key in meeting.arrived
             else False
             if key in meeting.awaited or key == work.key
             else None
@@ -261,18 +263,18 @@ class RunFlow:
         if judged is None:
             meeting.lost.add(work.key)
         else:
-            meeting.came[work.key] = judged
+            meeting.arrived[work.key] = judged
             ready[walk.responses_to(item.id).index(work.key)] = True
         mine = frozenset(walk.pairs_with(work.key))
         return [node for node in walk.pairs_of(item.id, names, ready, anew=True) if node.key in mine]
 
-    def _compared(self, node: Node, origin: _Origin) -> PairWork:
+    def _make_pair_work(self, node: Node, source: _SourceRecords) -> PairWork:
         """The comparison of two answers that are there."""
-        design, maker = origin.setup.pairs, node.maker
+        design, maker = source.setup.pairs, node.maker
         item, pair, _ = node.key.rsplit(SEPARATOR, 2)
-        came = self._meetings[item].came if item in self._meetings else {}
+        came = self._meetings[item].arrived if item in self._meetings else {}
         keys = [item + SEPARATOR + name for name in pair.split(PAIR)]
-        first, second = (came.get(key) or origin.judged(key) for key in keys)
+        first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
         tried = tried_before(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
@@ -280,52 +282,55 @@ class RunFlow:
 
     def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
         """What was to follow anew from a new record, and is there already, made from the same content."""
-        if (origin := self._origin(work, record)) is not None:
-            yield from spared_of(self._below(work, always), self._below(work, origin.anew))
+        if (source := self._find_source(work, record)) is not None:
+            yield from spared_of(
+                self._list_followers(work, always), self._list_followers(work, source.is_outdated)
+            )
 
-    def replaces(self, work: Work, record: Kept, renewed: Set[str]) -> bool:
+    def is_replacement(self, work: Work, record: Kept, regenerated_ids: Set[str]) -> bool:
         """Whether records stand that followed from what the new ``record`` stands in place of, or it was made
-        from one of the ``renewed``."""
-        origin, recorded = self._origin(work, record), self._recorded
+        from one of the ``regenerated_ids``."""
+        source, recorded = self._find_source(work, record), self._recorded
         match work:
-            case ItemWork() if origin is not None:
+            case ItemWork() if source is not None:
                 followers = self._walks[work.setup.task.name].responses_to(work.key)
                 return any(
-                    key in recorded.responses and origin.anew("response_collection", key) for key in followers
+                    key in recorded.responses and source.is_outdated("response_collection", key)
+                    for key in followers
                 )
-            case ResponseWork() if origin is not None:
+            case ResponseWork() if source is not None:
                 followers = self._walks[work.setup.task.name].judgments_of(work.key)
                 rejudged = any(
-                    key in recorded.evaluations and origin.anew("evaluation", key) for key in followers
+                    key in recorded.evaluations and source.is_outdated("evaluation", key) for key in followers
                 )
                 again = any(
                     key in recorded.pairs for key in self._walks[work.setup.task.name].pairs_with(work.key)
                 )
-                return rejudged or again or work.prepared.item.id in renewed
+                return rejudged or again or work.prepared.item.id in regenerated_ids
             case EvaluationWork() | LabelWork() | CheckWork():
-                return work.judged.response.id in renewed
+                return work.judged.response.id in regenerated_ids
             case PairWork():
-                return not renewed.isdisjoint((work.first.response.id, work.second.response.id))
+                return not regenerated_ids.isdisjoint((work.first.response.id, work.second.response.id))
             case _:
                 return False
 
-    def _origin(self, work: Work, record: Kept) -> _Origin | None:
+    def _find_source(self, work: Work, record: Kept) -> _SourceRecords | None:
         """What follows from a new record is made from; None where nothing follows."""
         recorded = self._recorded
         match record, work:
             case Datapoint(), ItemWork():
                 was = made_from(recorded.items, record.id) if self.builds_on_records else MadeFrom.LOST
                 prepare = partial(PreparedItem, record, work.sample.nuance)
-                return _Origin(recorded, was, work.setup, prepare)
+                return _SourceRecords(recorded, was, work.setup, prepare)
             case Response(), ResponseWork():
                 was = made_from(recorded.responses, record.id) if self.builds_on_records else MadeFrom.LOST
-                origin = _Origin(recorded, was, work.setup, lambda: work.prepared)
-                origin.judged(record.id, record)
-                return origin
+                source = _SourceRecords(recorded, was, work.setup, lambda: work.prepared)
+                source.load_judged(record.id, record)
+                return source
             case _:
                 return None
 
-    def _below(self, work: Work, anew: Anew, *, waiting: bool = True) -> Iterable[Node]:
+    def _list_followers(self, work: Work, anew: Anew, *, waiting: bool = True) -> Iterable[Node]:
         """What follows from the record that ``work`` makes; see `Walk.below_item`."""
         match work:
             case ItemWork():
@@ -338,21 +343,21 @@ class RunFlow:
             case _:
                 return ()
 
-    def _begun(self, nodes: Iterable[Node], origin: _Origin) -> Iterator[Work]:
+    def _make_ready_works(self, nodes: Iterable[Node], source: _SourceRecords) -> Iterator[Work]:
         """The works of those nodes that wait for no other."""
-        setup, recorded = origin.setup, self._recorded
+        setup, recorded = source.setup, self._recorded
         for node in nodes:
-            if not node.owed or node.waits or node.phase not in self._phases or node.key in self.short:
+            if not node.owed or node.waits or node.phase not in self._phases or node.key in self.missed_keys:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
                 tried = tried_before(recorded.responses, key) if self.builds_on_records else NOT_TRIED
-                yield ResponseWork(self._asking, maker, key, tried, setup, origin.item)
+                yield ResponseWork(self._asking, maker, key, tried, setup, source.item)
                 continue
             if setup.pairs is not None and maker is not None:
-                yield self._compared(node, origin)
+                yield self._make_pair_work(node, source)
                 continue
-            judged = origin.judged(parent_id(key))
+            judged = source.load_judged(parent_id(key))
             if maker is None and node.name == EXACT_MATCH:
                 yield LabelWork(judged, key)
                 continue
@@ -367,7 +372,7 @@ class RunFlow:
             tried = tried_before(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
-    def _standing_item(self, key: str) -> PreparedItem:
+    def _load_item(self, key: str) -> PreparedItem:
         item = self._recorded.items.load(key, Datapoint)
         known = self._nuance.get(item.task_id)
         return PreparedItem(item, known.of(item) if known is not None else {})
@@ -395,7 +400,7 @@ class RunFlow:
         return path
 
 
-class _Sampled:
+class _TaskSamples:
     """The sampled attributes of a task's items, drawn in order for each teacher."""
 
     def __init__(self, plan: Plan, setup: TaskSetup) -> None:
@@ -406,10 +411,10 @@ class _Sampled:
     def of(self, slot: Slot) -> Sample:
         samples = self._samples.get(slot.teacher_name)
         if samples is None:
-            samples = self._samples[slot.teacher_name] = self._start(slot.teacher_name)
+            samples = self._samples[slot.teacher_name] = self._start_samples(slot.teacher_name)
         return samples.item(slot.n)
 
-    def _start(self, teacher: str) -> Samples:
+    def _start_samples(self, teacher: str) -> Samples:
         task = self._setup.task
         recorded, about = dict[int, Mapping[str, str]](), dict[int, str]()
         for key, attributes in self._plan.recorded.by_teacher.get((task.name, teacher), {}).items():

@@ -1,4 +1,4 @@
-"""A run in progress: what its phases share, and carrying out their work with an account of it."""
+"""A run in progress: its session and folder, and the outcome of each phase."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ from coeval.store.rundir import RunDir
 
 @dataclass(slots=True)
 class PhaseOutcome:
-    """One phase at the end of a run: records planned and there, and why the others are not.
+    """Records of one phase at the end of a run: planned, recorded, made, and why others are missing.
 
-    ``unsupplied`` items are for benchmark teachers to supply, who are not asked; ``pending`` records wait for
-    batch jobs.
+    ``unsupplied`` items are for people to supply; ``pending`` records wait for batch jobs.
     """
 
     planned: int = 0
@@ -41,30 +40,33 @@ class PhaseOutcome:
     unsupplied: int = 0
     pending: int = 0
 
-    def take(self, count: PhaseCount, planned: int) -> None:
-        """Take over what became of a phase."""
+    def set_from_count(self, count: PhaseCount, planned: int) -> None:
+        """Copy the counts of a phase from the board."""
         self.planned, self.recorded, self.made = planned, count.recorded, count.done
         self.incomplete, self.failed = count.lacking, count.failed
         self.gaps, self.pending = count.gaps, count.pending
 
     @property
     def missing(self) -> int:
-        """Records that are still owed, those that lack factors included."""
+        """Return how many records are still owed, those that lack factors included."""
         return self.planned - self.recorded - self.made + self.incomplete
 
     @property
     def waiting(self) -> int:
-        """Missing because what they would be made from is missing."""
-        known = self.failed.total() + self.gaps.total() + self.incomplete + self.unsupplied + self.pending
-        return max(0, self.missing - known)
+        """Return how many records are missing because the records they are made from are missing."""
+        explained = self.failed.total() + self.gaps.total() + self.incomplete + self.unsupplied + self.pending
+        return max(0, self.missing - explained)
 
 
 @dataclass(slots=True, repr=False)
 class RunSummary:
-    """A run's end. ``interrupted``: somebody stopped it; ``notes``: what a user should know; ``short``: files
-    of items that people have to add to; ``batches``: jobs that go on at their providers; ``mixed``: the one
-    of the notes that tells of records of another configuration, if there are any. Not ``begun``: stopped
-    before it changed anything in its folder, which may hold an earlier run still."""
+    """The end of a run.
+
+    ``interrupted``: somebody stopped it; ``notes`` are for the user; ``short``: files of items that people
+    have to extend; ``batches``: jobs still open at providers; ``mixed``: the note on records of another
+    configuration, if any. Not ``begun``: stopped before it changed its folder, which may hold an earlier
+    run.
+    """
 
     phases: dict[Phase, PhaseOutcome] = field(default_factory=lambda: {p: PhaseOutcome() for p in PHASES})
     stopped: dict[str, str] = field(default_factory=dict)
@@ -81,12 +83,12 @@ class RunSummary:
 
     @property
     def shows_scores(self) -> bool:
-        """False if the run was stopped: its scores would be a look that nobody requested."""
+        """Return False if the run was stopped: its scores would be a look that nobody requested."""
         return self.begun and not self.interrupted
 
     @property
     def exit_code(self) -> int:
-        """0 all there, 3 with gaps, 130 interrupted."""
+        """Return 0 if complete, 3 with gaps, 130 if interrupted."""
         if self.interrupted:
             return INTERRUPTED
         return GAPS if self.missing else 0
@@ -98,8 +100,15 @@ class RunSummary:
 
     def _repr_html_(self) -> str:
         rows = [
-            (phase, of.planned, of.planned - of.missing, of.made, of.failed.total(), of.gaps.total())
-            for phase, of in self.phases.items()
+            (
+                phase,
+                outcome.planned,
+                outcome.planned - outcome.missing,
+                outcome.made,
+                outcome.failed.total(),
+                outcome.gaps.total(),
+            )
+            for phase, outcome in self.phases.items()
         ]
         header = ("phase", "planned", "there", "made now", "failed", "not asked")
         title = f"{'Interrupted' if self.interrupted else 'Finished'}, exit code {self.exit_code}"
@@ -108,8 +117,8 @@ class RunSummary:
 
 @dataclass(slots=True)
 class RunSession:
-    """A session on the phases of one run folder, and what comes of it. ``folder`` is anchored; ``home`` is
-    the working directory before any code of the user's is called."""
+    """A session on one run folder, and its summary. ``folder`` is anchored; ``home`` is the working directory
+    before any user code ran."""
 
     config: Config
     options: RunOptions
@@ -136,16 +145,16 @@ class RunSession:
         path: Callable[[Kept], Path],
         follow: Callable[[Work, Kept], Iterable[Work]],
     ) -> AsyncIterator[Done]:
-        """Do works and what follows from them; ``path`` is the file that a record is appended to."""
+        """Do works and their followers; ``path`` gives the file that a record is appended to."""
         append = self.session.journal.append
         return self.session.carry_out(works, lambda _, record: append(path(record), record), follow)
 
-    async def hear_proposals(
+    async def collect_proposals(
         self, works: Sequence[ProposalWork], path: Callable[[Kept], Path]
     ) -> dict[str, Proposal]:
-        """Ask teachers for proposals; the good ones, by key."""
-        heard: dict[str, Proposal] = {}
+        """Ask teachers for proposals; return the good ones by key."""
+        proposals_by_key: dict[str, Proposal] = {}
         async for done in self.carry_out(from_iterable(works), path, lambda _work, _kept: ()):
             if isinstance(done.record, Proposal) and is_good(done.record):
-                heard[done.work.key] = done.record
-        return heard
+                proposals_by_key[done.work.key] = done.record
+        return proposals_by_key

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from coeval.core.records import Datapoint, item_id, item_number
-from coeval.core.text import canonical, digest
+from coeval.core.text import canonical_json, digest
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.plan.recipes import base_recipe, item_recipe
 from coeval.pipeline.prompts import render_attributes
@@ -437,7 +437,7 @@ class Nuances:
 
 
 def _draws_of(seed: int, task: str, teacher: str) -> str:
-    return canonical([seed, task, teacher])
+    return canonical_json([seed, task, teacher])
 
 
 def clipping(requested: tuple[int, int], there: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.records import Request, Usage, model_of
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -159,7 +159,7 @@ class Lengths:
     def describe_basis(self, model: str) -> str:
         """Say what a model's lengths are estimated from: ``3 records and 1 sample`` or ``rules of thumb``."""
         counts = self._calls.get(model, Counter())
-        return " and ".join(numbered(n, noun) for noun, n in counts.items()) or "rules of thumb"
+        return " and ".join(pluralize(n, noun) for noun, n in counts.items()) or "rules of thumb"
 
     def predict(
         self,

@@ -182,7 +182,7 @@ class Offer(NamedTuple):
     base_model: str | None = None
 
     @property
-    def known_as(self) -> str:
+    def lookup_name(self) -> str:
         return self.base_model or self.model
 
 
@@ -216,7 +216,7 @@ class PriceBook:
             return FREE_HERE  # the packaged file prices no local model
         keys = (
             (interface, name.lower())
-            for name in (offer.model, offer.known_as)
+            for name in (offer.model, offer.lookup_name)
             for interface in (offer.interface.lower(), None)
         )
         own = next((price for key in keys if (price := self._own.get(key)) is not None), None)
@@ -277,7 +277,7 @@ def _derive_cache_rates(rates: RatesT, shares: CacheMultipliers) -> RatesT:
 
 def _library_ids(offer: Offer) -> tuple[str, str] | None:
     """Return the library's provider id and model id of an offer."""
-    model = offer.known_as
+    model = offer.lookup_name
     provider = find_provider_by_url(offer.base_url) if offer.base_url is not None else None
     provider = provider or ("" if offer.local else offer.provider)
     if provider == _OF_ROUTER:

@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import KeyMissing, Misshapen, UsageError
 from coeval.core.foreign import convert
-from coeval.core.regular_files import file_bytes
+from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import dollar_rate
 from coeval.core.yaml_text import yaml_reader
 from coeval.pricing.tariff import Rates, Tariff, Tier, main_rates_today
@@ -105,7 +105,7 @@ def read_pricing(folder: Path = Path()) -> PricingFile:
 
 def _read_sections(path: Path) -> dict[str, Any]:
     try:
-        data = yaml_reader().load(file_bytes(path).decode("utf-8-sig"))
+        data = yaml_reader().load(read_file_bytes(path).decode("utf-8-sig"))
     except (YAMLError, ValueError, RecursionError, OSError) as error:
         raise UsageError(
             f"{path} cannot be read: {' '.join(str(error).split())}; correct or remove it"

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.foreign import decode
-from coeval.core.plain import plain
-from coeval.core.shown_names import ShownNames, fitted_names
+from coeval.core.plain import escape_line
+from coeval.core.shown_names import ShownNames, fit_names
 
 Spec: TypeAlias = dict[str, Any]
 """A part of a Vega-Lite specification."""
@@ -188,14 +188,14 @@ class _ShortNames(NamedTuple):
             texts = {name: name for name in self.names}
         wide, narrow = (
             _lookup_expression(self.name_expression, {name: short[text] for name, text in texts.items()})
-            for short in (fitted_names(texts.values(), most) for most in (self.longest, self.narrow))
+            for short in (fit_names(texts.values(), most) for most in (self.longest, self.narrow))
         )
         return wide if wide == narrow else f"containerSize()[0] < {_NARROW} ? {narrow} : {wide}"
 
 
 def resolve_short_names(part: Any, labels: Mapping[str, str]) -> Any:
     """Replace each `short_name_expression` in a specification by an expression that looks up the name people
-    read, shortened (`fitted_names`). Texts are `plain`: Vega makes expressions of names, where U+2028 ends
+    read, shortened (`fit_names`). Texts are escaped: Vega makes expressions of names, where U+2028 ends
     a line, and the name of a property that every object has (``toString``) is an error."""
     match part:
         case str():
@@ -213,7 +213,7 @@ def resolve_short_names(part: Any, labels: Mapping[str, str]) -> Any:
 
 def _escape_chart_text(text: str) -> str:
     """Escape a text as ``pictures.js`` escapes the rows of a page."""
-    return f"{text}{_JOINER}" if text in _OBJECT_PROPERTIES else plain(text)
+    return f"{text}{_JOINER}" if text in _OBJECT_PROPERTIES else escape_line(text)
 
 
 def _lookup_expression(name_expression: str, labels: dict[str, str]) -> str:

@@ -23,9 +23,9 @@ from coeval.analysis.comparison.comparison_report import (
 )
 from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.plain import plain
-from coeval.core.shown_names import fitted_names, short_names, short_paths
-from coeval.core.text import listed, numbered
+from coeval.core.plain import escape_line
+from coeval.core.shown_names import fit_names, short_names, short_paths
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -86,8 +86,8 @@ def comparison_page(compared: ComparisonReport) -> Report:
     sections.append(_sides_section(compared, shown))
     return Report(
         kind="comparison",
-        title=f"Comparison of {listed(order, _MOST_IN_TITLE if len(order) <= _MOST_IN_TITLE else 1)}",
-        facts=(numbered(len(compared.sides), "side"), numbered(len(compared.comparisons), "comparison")),
+        title=f"Comparison of {join_names(order, _MOST_IN_TITLE if len(order) <= _MOST_IN_TITLE else 1)}",
+        facts=(pluralize(len(compared.sides), "side"), pluralize(len(compared.comparisons), "comparison")),
         lead=(
             *_leading(named, shown, paired),
             *_cost_sentence(compared, shown),
@@ -101,7 +101,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
 def _shown(compared: ComparisonReport) -> _Shown:
     order = best_first(compared.comparisons, list(compared.sides))
     short = short_names(order)
-    fitted = fitted_names((short[label] for label in order), _LONGEST_SIDE)
+    fitted = fit_names((short[label] for label in order), _LONGEST_SIDE)
     names = {label: fitted[short[label]] for label in order}
     groups: list[list[str]] = []
     for label in compared.sides:
@@ -127,9 +127,9 @@ def _alerts(compared: ComparisonReport) -> Iterator[Alert]:
     apart = [found for note in compared.notes if (found := Incomparable.of(note)) is not None]
     if apart:
         pairs = (f"{one.task} with {one.with_what}" for one in apart)
-        yield Alert(plain(f"Not comparable: {listed(pairs, 3)}."))
+        yield Alert(escape_line(f"Not comparable: {join_names(pairs, 3)}."))
     for doubt in compared.doubts[:1]:
-        yield Alert(plain(doubt))
+        yield Alert(escape_line(doubt))
 
 
 def _leading(named: Sequence[Comparison], shown: _Shown, paired: Sequence[str]) -> Iterator[Sentence]:
@@ -273,7 +273,7 @@ def _pairs_section(table: ReportTable, shown: _Shown, counted: Sentence) -> Repo
 def _sides_section(compared: ComparisonReport, shown: _Shown) -> ReportSection:
     tails = short_paths(side.folder for side in compared.sides.values())
     rows = tuple(
-        (shown.names[label], plain(side.model), tails[side.folder], side.usd_per_1000, side.seconds)
+        (shown.names[label], escape_line(side.model), tails[side.folder], side.usd_per_1000, side.seconds)
         for label, side in compared.sides.items()
     )
     columns = (
@@ -282,7 +282,7 @@ def _sides_section(compared: ComparisonReport, shown: _Shown) -> ReportSection:
         ReportColumn("seconds", "Seconds", "seconds", "Median over answers"),
     )
     notes = (*compared.doubts, *compared.missing, *compared.notes)
-    sentences = tuple(Sentence(plain(note)) for note in notes)
+    sentences = tuple(Sentence(escape_line(note)) for note in notes)
     return ReportSection(
         _SIDES, "What was compared?", sentences, (), (ReportTable(_SIDES, "Sides", columns, rows),)
     )

@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.core.figures import MISSING, FigureKind, figure, figure_text
-from coeval.core.plain import plain
+from coeval.core.figures import MISSING, FigureKind, figure_with_interval, format_figure
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 
 # --- Report contents, independent of their format
@@ -110,7 +110,7 @@ class ReportTable(msgspec.Struct, frozen=True):
                     ends = (name, f"{name}_low", f"{name}_high", f"{name}_n")
                     record |= zip(ends, cell, strict=False)
                 else:
-                    record[name] = plain(cell) if isinstance(cell, str) else cell
+                    record[name] = escape_line(cell) if isinstance(cell, str) else cell
         return records
 
     def largest_amount(self, column: str, least: float = 0.0, *, with_intervals: bool = False) -> float:
@@ -256,10 +256,12 @@ def format_cell(cell: Cell, kind: FigureKind) -> str:
         case None:
             return MISSING
         case Measured():
-            return MISSING if cell.value is None else figure_text(kind, cell.value, cell.low, cell.high)
+            return (
+                MISSING if cell.value is None else figure_with_interval(kind, cell.value, cell.low, cell.high)
+            )
         case bool():
             return "yes" if cell else "no"
         case str():
-            return plain(cell)
+            return escape_line(cell)
         case _:
-            return figure(cell, kind)
+            return format_figure(cell, kind)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.shown_names import short_names
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.engine.progress import Calls
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.roles import model_id_or_code
@@ -25,7 +25,7 @@ from coeval.pipeline.plan.preview import Forecast, Preview, build_forecast
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.inherit import inherited_phases
+from coeval.pipeline.start.inherit import list_inherited_phases
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.reports.content import (
@@ -54,7 +54,7 @@ def models_table(config: Config, opened: Sequence[ModelConfig]) -> ReportTable:
             model.name,
             model.interface,
             _identifier(model),
-            model.cast,
+            model.roles_text,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
         for model in opened
@@ -82,12 +82,12 @@ def _identifier(model: ModelConfig) -> str | None:
 
 def _answered(config: Config) -> list[str]:
     """The students whom nobody asks."""
-    return list(dict.fromkeys(name for task in config.tasks for name in config.answered_by(task)))
+    return list(dict.fromkeys(name for task in config.tasks for name in config.students_with_answers(task)))
 
 
 def _judged(setup: TaskSetup) -> str:
     if setup.judges:
-        return setup.task.way_of_judging
+        return setup.task.judging_mode
     scored = {"labels are compared": setup.labels, "checks are computed": setup.checks}
     return ", ".join([*(what for what, of in scored.items() if of), "no judge is asked"])
 
@@ -146,13 +146,13 @@ def rubric_table(preview: Preview) -> ReportTable:
         task = setup.task
         known: Mapping[str, str] | None = preview.blueprint.known_part(task, "rubric")
         if known is None:
-            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").described(), None))
+            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
             known = preview.blueprint.heard_rubric(task)
         for factor, criterion in known.items():
             compared = factor in task.label_attributes
             said = "compared with the item's value, without a judge" if compared else criterion
             judged = not compared and factor not in task.checks
-            levels = task.scale_of(factor).described() if judged else None
+            levels = task.scale_of(factor).describe_levels() if judged else None
             weight = None if compared else task.weights.get(factor)
             rows.append((task.name, factor, " ".join(said.split()), levels, weight))
     columns = (
@@ -191,7 +191,7 @@ def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
     """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
     mode = options.mode(config, phase)
     takes_over = config.experiment.resume_from is not None and not options.continue_run
-    return "taken over" if mode == "New" and takes_over and phase in inherited_phases(config) else mode
+    return "taken over" if mode == "New" and takes_over and phase in list_inherited_phases(config) else mode
 
 
 class DescribedExperiment(NamedTuple):
@@ -241,8 +241,8 @@ def _shown_names(described: DescribedExperiment) -> dict[str, str]:
 def _facts(described: DescribedExperiment) -> Iterator[str]:
     config, estimate = described.config, described.estimate
     yield "not run yet" if not described.options.continue_run else "what is left of a run that has begun"
-    yield numbered(len(config.models), "model")
-    yield numbered(len(config.tasks), "task")
+    yield pluralize(len(config.models), "model")
+    yield pluralize(len(config.tasks), "task")
     yield f"{format_calls(estimate.total.calls)} calls"
     yield format_hours(estimate.hours)
 
@@ -250,10 +250,10 @@ def _facts(described: DescribedExperiment) -> Iterator[str]:
 def _lead(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
     count = described.preview.plan_count
     items, answers, judgments = (count.total(phase).planned for phase in FLOWING)
-    tasks = numbered(len(described.config.tasks), "task")
+    tasks = pluralize(len(described.config.tasks), "task")
     yield Sentence(
-        f"{numbered(items, 'item')} for {tasks}, {numbered(answers, 'answer')} to them, and "
-        f"{numbered(judgments, 'judgment')} of these answers.",
+        f"{pluralize(items, 'item')} for {tasks}, {pluralize(answers, 'answer')} to them, and "
+        f"{pluralize(judgments, 'judgment')} of these answers.",
         "design",
     )
     if described.options.continue_run:
@@ -274,7 +274,7 @@ def _design(described: DescribedExperiment) -> ReportSection:
     foreseen = build_forecast(config, preview)
     roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
     roles["student"] += len(_answered(config))
-    cast = ", ".join(numbered(count, role) for role, count in roles.items())
+    cast = ", ".join(pluralize(count, role) for role, count in roles.items())
     return ReportSection(
         "design",
         "What is evaluated, and by whom?",
@@ -310,7 +310,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
             prompt.task,
             prompt.phase,
             prompt.what,
-            listed(prompt.models, _MOST_NAMED),
+            join_names(prompt.models, _MOST_NAMED),
             prompt.characters,
             sum(part.stand_in for part in prompt.parts),
             prompt.structured,
@@ -328,7 +328,7 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         ReportColumn("structured", "By schema", meaning="The answer's shape is set where the host can."),
     )
     said = (
-        f"{numbered(len(prompts), 'prompt')}, as models will be sent them; the attributes are those of an "
+        f"{pluralize(len(prompts), 'prompt')}, as models will be sent them; the attributes are those of an "
         "item of the plan, and what a model is yet to write is marked."
     )
     table = ReportTable("prompts", "Prompts", columns, rows)
@@ -371,7 +371,7 @@ def _absent(values: ReportTable, preview: Preview) -> Iterator[str]:
     for task, kind, attribute, value, items in values.rows:
         if kind == "target" and not items and task not in preview.unsettled:
             absent.setdefault(task, []).append(f"{attribute} = {value}")
-    yield from (f"{task}: no item has {listed(lacking)}." for task, lacking in absent.items())
+    yield from (f"{task}: no item has {join_names(lacking)}." for task, lacking in absent.items())
 
 
 def _present(values: ReportTable, preview: Preview) -> Counter[Cell]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import vl_convert
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.reports.chart_spec import make_rows_plain, resolve_short_names
 from coeval.reports.content import Picture, Report
 
@@ -120,7 +120,7 @@ def draw_figure(report: Report, name: str = "") -> Figure:
     """Draw one picture of a report, by default the first. Raises UsageError: no picture has that name."""
     pictures = _pictures_by_name(report)
     if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
-        others = f" {name}; there are {listed(pictures)}" if pictures else ""
+        others = f" {name}; there are {join_names(pictures)}" if pictures else ""
         raise UsageError(f"the report has no picture{others}")
     spec, name = _complete_spec(picture, report), re.sub(r"[^A-Za-z0-9._-]+", "-", picture.name).strip(".-")
     on_white = {**theme_config(LIGHT), "background": LIGHT.background}

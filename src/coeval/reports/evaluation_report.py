@@ -12,9 +12,9 @@ from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.run_results import MetricScore, bill
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import short_names
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -40,7 +40,7 @@ def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> It
     """Nothing where no judgment can be held against another; ``models`` were judged."""
     judges = list(measures.judges)
     if judges:
-        said = map(plain, measures.findings or _unsure(judges))
+        said = map(escape_line, measures.findings or _unsure(judges))
         section = section_of_judges(measures, list(said), [*models, *judges])
         # Of one judge there is nothing to compare; not every judgment is a score that an item is chosen by.
         shown = [table for table in section.tables if len(judges) > 1 or table.name != "panel"]
@@ -63,26 +63,26 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
     judges = output_judges_section(measures, models)
     return Report(
         kind="evaluation",
-        title=plain(listed(models) or reader.folder.resolve().name),
+        title=escape_line(join_names(models) or reader.folder.resolve().name),
         facts=tuple(_facts(found, tasks, reader)),
         lead=lead or (Sentence("Nothing is scored yet."),),
         sections=(_scores(found.metrics, measures), *judges, _spent(found)),
-        alerts=tuple(Alert(f"{plain(note)}.") for note in found.notes[:_MOST_ALERTS]),
+        alerts=tuple(Alert(f"{escape_line(note)}.") for note in found.notes[:_MOST_ALERTS]),
         front=_front(first, several=len(models) > 1),
         labels=short_names([*models, *measures.judges]),
     )
 
 
 def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
-    yield numbered(len(tasks), "task")
+    yield pluralize(len(tasks), "task")
     [(answers, failed)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM answers")
-    yield numbered(answers, "answer") + (f", {failed:,} failed" if failed else "")
+    yield pluralize(answers, "answer") + (f", {failed:,} failed" if failed else "")
     [(judgments, lost)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM judgments")
     if judgments:
-        yield numbered(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
+        yield pluralize(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
     if reported := bill(found.costs):
         yield str(reported)
-    yield plain(reader.folder.resolve().name)
+    yield escape_line(reader.folder.resolve().name)
 
 
 def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
@@ -110,14 +110,14 @@ def _lead(first: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[Se
         return
     tasks = dict.fromkeys(one.task for one in first)
     if len({one.model for one in first}) == 1:
-        shown = listed((f"{_text(one)} in {one.task}" for one in first), _MOST_TASKS)
+        shown = join_names((f"{_text(one)} in {one.task}" for one in first), _MOST_TASKS)
         yield Sentence(f"{first[0].model} scores {shown}.", "scores")
     else:
         for task in list(tasks)[: _MOST_SAID - 1]:
             best = max((one for one in first if one.task == task), key=lambda one: one.value or 0.0)
             yield Sentence(f"{best.model} has the highest score in {task}: {_text(best)}.", "scores")
     if measures.judges:
-        yield Sentence(plain(next(iter(measures.findings or _unsure(list(measures.judges))))), "judges")
+        yield Sentence(escape_line(next(iter(measures.findings or _unsure(list(measures.judges))))), "judges")
 
 
 def _front(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None:
@@ -258,6 +258,6 @@ def _spent(found: Results) -> ReportSection:
     said = [] if above else [f"{note}." for note in found.notes]
     if not found.notes:
         said = ["Nothing is missing, and nothing rules out comparing it."]
-    sentences = tuple(Sentence(plain(text)) for text in said)
+    sentences = tuple(Sentence(escape_line(text)) for text in said)
     question = "What is missing, and what did it cost?"
     return ReportSection("cost", question, sentences, (), (cost_table(found.costs),) if found.costs else ())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coeval.core.errors import UsageError
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import draw_figures
 from coeval.store.jsonl import write_bytes_atomic
@@ -63,5 +63,5 @@ def describe_written_files(written: Iterable[Path], figure_folder: Path | None) 
     pictures = [path for path in paths if path.parent == figure_folder and path.suffix in (".png", ".svg")]
     parts = [str(path) for path in paths if path not in pictures]
     if figure_folder is not None:
-        parts.append(f"{numbered(len(pictures) // 2, 'picture')} as PNG and SVG in {figure_folder}")
+        parts.append(f"{pluralize(len(pictures) // 2, 'picture')} as PNG and SVG in {figure_folder}")
     return ", ".join(parts)

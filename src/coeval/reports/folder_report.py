@@ -24,7 +24,7 @@ from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.pipeline.upkeep.repair import MissingRecords
 from coeval.reports.content import Report, Sentence, warning_to_sentence
@@ -113,4 +113,4 @@ def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderRe
 
 
 def _reported(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(plain(warning_to_sentence(text)) for text in texts)
+    return tuple(escape_line(warning_to_sentence(text)) for text in texts)

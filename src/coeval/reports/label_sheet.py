@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from coeval.analysis.people.label_questions import LabelQuestion
 from coeval.core.errors import UsageError
-from coeval.core.plain import looks_like_formula, plain
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import listed, numbered
+from coeval.core.plain import escape_line, looks_like_formula
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import join_names, pluralize
 from coeval.reports.writers.sheet import clean_sheet_text
 from coeval.store.human_labels import HumanLabel
 from coeval.store.jsonl import replaced_whole, store_error
@@ -71,7 +71,7 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
     ]
     if unread:
         raise UsageError(
-            f"{path} holds {numbered(len(unread), 'level')} that are not recorded; "
+            f"{path} holds {pluralize(len(unread), 'level')} that are not recorded; "
             "read it first with --read, or name another file"
         )
 
@@ -83,7 +83,8 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
     """
     headings = [name for name in _COLUMNS if name != "reference" or any(one.reference for one in questions)]
     shown = (
-        {**one._asdict(), "levels": one.scale.spelled(), "level": given.get(one.id, "")} for one in questions
+        {**one._asdict(), "levels": one.scale.levels_text(), "level": given.get(one.id, "")}
+        for one in questions
     )
     rows = [[clean_sheet_text(texts[name]) for name in headings] for texts in shown]
     text = io.StringIO(newline="")
@@ -112,7 +113,9 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[st
         if not (name or level):
             continue
         if (question := known.get(name)) is None:
-            problems.append(f"row {number}: id {plain(name)[:40]!r} is none of the labels asked of {by}")
+            problems.append(
+                f"row {number}: id {escape_line(name)[:40]!r} is none of the labels asked of {by}"
+            )
         elif name in labels:
             problems.append(f"row {number}: id {name} has a row above; the first one counts")
         elif level and (other := _misplaced(question, texts)):
@@ -124,8 +127,8 @@ def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[st
             empty += 1
             kept += name in given
         elif (found := question.scale.level(level) or question.scale.level(_whole(level))) is None:
-            said = f"row {number}: {plain(level)[:40]!r} is no level of {question.factor}"
-            problems.append(f"{said}; write one of {listed(question.scale.levels)}")
+            said = f"row {number}: {escape_line(level)[:40]!r} is no level of {question.factor}"
+            problems.append(f"{said}; write one of {join_names(question.scale.levels)}")
         else:
             labels[name] = question.at(found)
     return ReadSheet(list(labels.values()), problems, empty, kept)
@@ -154,7 +157,7 @@ def _plainly(text: str) -> str:
 def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
     """Row number, id, level and texts of each row below the headings; a formula keeps its sign."""
     try:
-        data = file_bytes(path)
+        data = read_file_bytes(path)
     except FileNotFoundError:
         raise UsageError(f"{path}: there is no such file") from None
     except OSError as error:
@@ -169,7 +172,7 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
         rows = _csv_rows(data)
     except (ValueError, csv.Error) as error:
         raise UsageError(
-            f"{path} cannot be read as a sheet: {plain(str(error))[:200]}; save it as CSV UTF-8"
+            f"{path} cannot be read as a sheet: {escape_line(str(error))[:200]}; save it as CSV UTF-8"
         ) from error
     headings = {cell.strip().lower(): column for column, cell in enumerate(rows[0])} if rows else {}
     if not {"id", "level"} <= headings.keys():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from coeval.core.errors import StoreError
 from coeval.core.records import Datapoint, Purpose, Request, Schema
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.preview import Preview
@@ -126,7 +126,7 @@ class _TaskPrompts:
         for alike in _alike([each for each in setup.students if each.name not in setup.given]):
             yield self._prompt("response_collection", "answer", alike, alike[0].prompt(item_values), item)
         names = [student.name for student in setup.students]
-        student = names[0] if len(names) == 1 else f"one of {listed(names, 4)}"
+        student = names[0] if len(names) == 1 else f"one of {join_names(names, 4)}"
         answer = self._stand_ins.mark(f"the answer that {student} will give")
         if setup.pairs is not None:
             other = self._stand_ins.mark("the answer that another of the students will give")

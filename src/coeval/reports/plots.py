@@ -171,7 +171,7 @@ def heat_map(name: str, title: str, grid: HeatMap, toggles: Sequence[PictureTogg
         ),
     ]
     rows = scale_to_points(*grid.point_columns)
-    if "p" in grid.tooltip:  # as `coeval.core.text.probability` has it
+    if "p" in grid.tooltip:  # as `coeval.core.text.format_probability` has it
         rows += add_columns(shown_p="datum.p < 0.001 ? '<0.001' : format(datum.p, '.3f')")
     position = {
         "y": encode_column(

@@ -53,7 +53,7 @@ def _named(report: Report) -> Report:
         return report
     rows = tuple((short, name) for name, short in shown.key.items())
     key = ReportTable("names", "Names", make_columns("Short", "Name"), rows)
-    report = shown.renamed(report)
+    report = shown.shorten_in(report)
     first = msgspec.structs.replace(report.sections[0], tables=(*report.sections[0].tables, key))
     return msgspec.structs.replace(report, sections=(first, *report.sections[1:]))
 

@@ -37,8 +37,8 @@ from coeval.analysis.sampled_answers import WHOLE, FactorSamples
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import metric_scores, task_figures
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.figures import MISSING, bounds_text, metric_text, points_text
-from coeval.core.html_table import Columns, MeasureRow, columns, html_lines, row_columns
+from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
+from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
 from coeval.core.records import CHECK
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
@@ -122,7 +122,7 @@ class Results(msgspec.Struct, frozen=True):
         if name not in _TABLES:
             raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
         rows = getattr(self, name)
-        return row_columns(rows) if (kind := _TABLES[name]) is MeasureRow else columns(kind, rows)
+        return row_columns(rows) if (kind := _TABLES[name]) is MeasureRow else record_columns(kind, rows)
 
     def frame(self, name: str = "students") -> DataFrame:
         """Return `table` as a frame of pandas. Raises UsageError: there is no such table, or no pandas."""
@@ -146,11 +146,11 @@ class Results(msgspec.Struct, frozen=True):
 
     def _figure(self, overall: MeasureRow) -> str:
         """A student's score, or where there is none, its first label's accuracy."""
-        if (score := points_text(overall.score, overall.low, overall.high)) is not None:
+        if (score := score_text(overall.score, overall.low, overall.high)) is not None:
             return score
         for label in self.labels:
             if label.student == overall.student:
-                accuracy = points_text(label.accuracy, label.low, label.high)
+                accuracy = score_text(label.accuracy, label.low, label.high)
                 return f"{label.task} {label.attribute} {accuracy}"
         return "unscored"
 
@@ -243,7 +243,7 @@ def score_table(results: Results) -> ReportTable:
     if len(by_task) == len(tasks) == 1 and not any("task" in score.removed for score in results.students):
         [(only, _)] = by_task
         title, tasks = f"{title} in {only}", {}
-    bounds = [bounds_text(score.least, score.most) for score in overall]
+    bounds = [missing_bounds_text(score.least, score.most) for score in overall]
     columns = (
         *make_columns("student"),
         *make_columns("overall", BOUNDS, kind="points"),
@@ -267,7 +267,7 @@ def label_accuracy_table(labels: Sequence[MeasureRow]) -> ReportTable:
             _measured(label),
             f"{label.correct:,} of {label.n:,}",
             label.none_of_the_labels if any(one.none_of_the_labels for one in labels) else None,
-            bounds_text(label.least, label.most),
+            missing_bounds_text(label.least, label.most),
             label.failed if any(one.failed for one in labels) else None,
         )
         for label in labels

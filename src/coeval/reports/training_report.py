@@ -19,9 +19,9 @@ from coeval.analysis.training.sweep_comparison import (
 )
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
-from coeval.core.plain import plain
-from coeval.core.shown_names import fitted_names
-from coeval.core.text import listed, numbered
+from coeval.core.plain import escape_line
+from coeval.core.shown_names import fit_names
+from coeval.core.text import join_names, pluralize
 from coeval.reports.chart_spec import (
     Spec,
     add_columns,
@@ -74,7 +74,7 @@ def shipping_section(
         plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
         tables.append(means)
-    notes = tuple(Sentence(plain(f"{note[:1].upper()}{note[1:]}.")) for note in found.notes)
+    notes = tuple(Sentence(escape_line(f"{note[:1].upper()}{note[1:]}.")) for note in found.notes)
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
@@ -85,8 +85,8 @@ def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ())
     for one in found.choices:
         if one.task is not None and any(task == one.task for task, _ in held):
             links[len(rows)] = urlencode({"task": one.task})
-        best = plain(checkpoint_text(one.best, several=several))
-        tied = plain(peers_text(one, several=several)) if one.peers else "none"
+        best = escape_line(checkpoint_text(one.best, several=several))
+        tied = escape_line(peers_text(one, several=several)) if one.peers else "none"
         score = share_of_scale(one.mean, one.unit)
         rows.append((_place(one.task), best, score, tied, one.n_items, one.of))
     return ReportTable(
@@ -106,12 +106,14 @@ def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ())
 
 
 def _place(task: str | None) -> str:
-    return OVERALL if task is None else plain(task)
+    return OVERALL if task is None else escape_line(task)
 
 
 def last_steps(found: SweepComparison) -> ReportTable:
     """Each run's last step against the one before, by task."""
-    names = [(plain(one.b.run), _place(one.task), f"{one.b.step} − {one.a.step}") for one in found.changes]
+    names = [
+        (escape_line(one.b.run), _place(one.task), f"{one.b.step} − {one.a.step}") for one in found.changes
+    ]
     table = ReportTable("last-table", "Last steps", make_columns("Run", "Task", "Steps"), tuple(names))
     adjusted = "Adjusted for all tasks and runs"
     return with_differences(table, found.changes, ("difference", "p", "trend"), adjusted)
@@ -121,7 +123,7 @@ def _overall(found: SweepComparison) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for one in found.overall:
         mean = Measured(one.mean, *one.ci95, one.n_items, None)
-        rows.append((plain(one.run), one.step, OVERALL, mean, one.n_items, True))
+        rows.append((escape_line(one.run), one.step, OVERALL, mean, one.n_items, True))
     return ReportTable(
         "overall-means",
         "Means over the tasks",
@@ -148,7 +150,7 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
         return
     table = run_table(found)
     runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
-    short = fitted_names(map(plain, runs), _LONGEST_RUN)
+    short = fit_names(map(escape_line, runs), _LONGEST_RUN)
     others = dict.fromkeys(short.values(), "the run of the row")
     if len(others) == 2:
         one, other = others
@@ -169,15 +171,15 @@ def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
 def run_table(found: SweepComparison) -> ReportTable:
     """Run against run at equal steps, from either side."""
     runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
-    short = fitted_names(map(plain, runs), _LONGEST_RUN)
+    short = fit_names(map(escape_line, runs), _LONGEST_RUN)
     rows: list[tuple[Cell, ...]] = []
     turned = []
     for base in runs:
         for one in found.differences:
             if base in (one.a.run, one.b.run):
-                side = short[plain(one.b.run if base == one.a.run else one.a.run)]
+                side = short[escape_line(one.b.run if base == one.a.run else one.a.run)]
                 row = f"step {one.b.step}" if len(runs) == 2 else f"step {one.b.step} · {side}"
-                rows.append((row, short[plain(base)], _place(one.task)))
+                rows.append((row, short[escape_line(base)], _place(one.task)))
                 turned.append(one if base == one.a.run else one.turned)
     names = ReportTable(
         "runs-table",
@@ -213,7 +215,7 @@ _MOST_TOLD = 3
 
 def checkpoint_name(run: str, step: int, runs: Sequence[str]) -> str:
     """What a checkpoint is called among the items."""
-    return f"step {step}" if len(runs) == 1 else plain(f"{run} · step {step}")
+    return f"step {step}" if len(runs) == 1 else escape_line(f"{run} · step {step}")
 
 
 def training_report(
@@ -231,11 +233,11 @@ def training_report(
     }
     return Report(
         kind="training",
-        title=plain(listed(labels)),
+        title=escape_line(join_names(labels)),
         facts=(
-            numbered(len(labels), "run"),
-            numbered(len(steps), "checkpoint"),
-            numbered(len(tasks), "task"),
+            pluralize(len(labels), "run"),
+            pluralize(len(steps), "checkpoint"),
+            pluralize(len(tasks), "task"),
             *_spent(runs),
         ),
         lead=tuple(_lead(found))[:_MOST_TOLD] or (Sentence("No checkpoints can be compared yet."),),
@@ -257,7 +259,9 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
     grid = curve_grid(table, tasks, labels)
     picture = Picture(_ALL, "All tasks over training steps", _ALL, grid)
     section = ReportSection("all", "How did training go?", (), (picture,), (table,))
-    return Report(kind="training", title=plain(listed(labels)), facts=(), lead=(), sections=(section,))
+    return Report(
+        kind="training", title=escape_line(join_names(labels)), facts=(), lead=(), sections=(section,)
+    )
 
 
 def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
@@ -267,7 +271,7 @@ def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
     """
     accounts = (file for run in runs for file in sorted((run.folder / SWEEP).rglob("usage.json")))
     if reported := bill([cost for file in accounts for cost in model_costs(file)]):
-        yield plain(str(reported))
+        yield escape_line(str(reported))
 
 
 def _lead(found: SweepComparison) -> Iterator[Sentence]:
@@ -275,7 +279,7 @@ def _lead(found: SweepComparison) -> Iterator[Sentence]:
     of_runs = {runs_sentence(rows) for rows in found.by_task()}
     below = "last-table" if found.changes else "ship-table"
     for at, said in enumerate(found.sentences):
-        yield Sentence(plain(said), "ship" if at == 0 else "runs" if said in of_runs else below)
+        yield Sentence(escape_line(said), "ship" if at == 0 else "runs" if said in of_runs else below)
 
 
 def _of_task(
@@ -298,7 +302,7 @@ def _of_task(
     table = ReportTable(name, "Checkpoints", _columns(error_bar), tuple(rows), links=links)
     several = len(runs) > 1
     sentences = [
-        Sentence(plain(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
+        Sentence(escape_line(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
         for run, curve in curves
         for said in (*curve.conclusions, *curve.notes)
     ]
@@ -310,7 +314,7 @@ def _of_task(
         name,
         curve_plot(table, labels, f"{first.metric}, points"),
     )
-    question = f"{plain(task)}: how did it change?"
+    question = f"{escape_line(task)}: how did it change?"
     anchor = f"task-{urlencode({'': task})[1:]}"
     tables = (table, _since_base(task, [(run.label, curve) for run, curve in curves]))
     return ReportSection(anchor, question, tuple(sentences), (picture,), tables)
@@ -319,7 +323,7 @@ def _of_task(
 def _since_base(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
     """Each checkpoint against the base of its run."""
     better = [(label, one) for label, curve in curves if (one := curve.first_better) is not None]
-    names = [(plain(label), f"{step} − {one.base}") for label, one in better for step in one.gaps]
+    names = [(escape_line(label), f"{step} − {one.base}") for label, one in better for step in one.gaps]
     table = ReportTable(f"since-{task}", "Since the base", make_columns("Run", "Steps"), tuple(names))
     gaps = [gap for _, one in better for gap in one.gaps.values()]
     fields = ("difference", "p", "n", "could_be_seen")
@@ -378,7 +382,7 @@ def _notes(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:
     notes = [f"{run.label}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
     if notes:
         yield ReportSection(
-            "notes", "What else is to be known?", tuple(Sentence(plain(note)) for note in notes)
+            "notes", "What else is to be known?", tuple(Sentence(escape_line(note)) for note in notes)
         )
 
 
@@ -550,7 +554,7 @@ def _run_looks(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
 def _at_end(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
     """Expressions of a row: the last step of its line, and where the name of it stands."""
     tasks = list(lines.ends)
-    keys = [(task, plain(run)) for task in tasks for run in runs]
+    keys = [(task, escape_line(run)) for task in tasks for run in runs]
     place = (
         f"[indexof({quote_names(tasks)}, datum.task) * {len(runs)} + indexof({quote_names(runs)}, datum.run)]"
     )

@@ -23,7 +23,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import ModelError, ServerFault, Undecodable
-from coeval.core.foreign import convert, decode, decoder
+from coeval.core.foreign import convert, decode, make_decoder
 from coeval.core.records import (
     LABELS_KEY,
     Completion,
@@ -229,7 +229,7 @@ class ChatBody(msgspec.Struct):
         )
 
 
-read_chat = decoder(ChatBody)
+read_chat = make_decoder(ChatBody)
 
 
 def chat_body(body: ChatBody, completion: Completion) -> dict[str, Any]:

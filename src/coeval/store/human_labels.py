@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.store.jsonl import append_lines, whole_lines
 from coeval.store.rundir import now, refuse_foreign
 
@@ -107,7 +107,7 @@ def damaged_labels(folder: Path) -> int:
 
 def _lines(folder: Path) -> Iterator[HumanLabel | None]:
     """The label of each line; None of a damaged one."""
-    read = decoder(HumanLabel)
+    read = make_decoder(HumanLabel)
     path = folder / LABELS_FILE
     if not path.exists():
         return

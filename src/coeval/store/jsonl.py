@@ -24,7 +24,7 @@ import msgspec
 from coeval.core.errors import StoreError, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.options import CONTINUE
-from coeval.core.regular_files import file_bytes, open_file, refuse_other
+from coeval.core.regular_files import open_file, read_file_bytes, require_regular_file
 
 # --- Process identity
 
@@ -150,7 +150,7 @@ def read_json(path: Path, kind: Any = Any, *, missing: Any = None) -> Any:
     Raises FileNotFoundError: there is none, nor ``missing``; StoreError: it cannot be read as one.
     """
     try:
-        data = file_bytes(Path(path))
+        data = read_file_bytes(Path(path))
     except FileNotFoundError:
         if missing is None:
             raise
@@ -320,7 +320,7 @@ class Appender:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            refuse_other(self._fd, path)
+            require_regular_file(self._fd, path)
             self._size = os.fstat(self._fd).st_size
             if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
                 self._size += os.write(self._fd, b"\n")  # the last line is whole but for its end

@@ -18,9 +18,9 @@ import msgspec
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decode, make_decoder
 from coeval.core.options import OVERWRITE
-from coeval.core.records import Datapoint, Evaluation, Record, Response, by_id, valid_levels
+from coeval.core.records import Datapoint, Evaluation, Record, Response, choose_counting, keep_valid_levels
 from coeval.store.jsonl import read_json, whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import RunDir
 
@@ -92,8 +92,8 @@ def is_legacy(folder: Path) -> bool:
 
 
 def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
-    """Read the records of a phase 3–5 in the current form, one per id (see `coeval.core.records.by_id`), in
-    file order.
+    """Read the records of a phase 3–5 in the current form, in file order, one per id: see
+    `coeval.core.records.choose_counting`.
 
     ``dropped`` gets a sentence on each line that is no record. Reads current layouts too.
     """
@@ -108,7 +108,7 @@ def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
                 except Undecodable as error:
                     dropped.append(f"byte {offset} of {path}: {error}")
 
-    return list(by_id(records()).values())
+    return list(choose_counting(records()).values())
 
 
 def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
@@ -139,7 +139,7 @@ def _first_record(path: Path) -> dict[str, Any] | None:
 
 def _students(run: RunDir) -> dict[str, str]:
     """Response id → who gave it."""
-    read = decoder(_Answered)
+    read = make_decoder(_Answered)
     students: dict[str, str] = {}
     for path in run.files("response_collection"):
         for _, text in whole_lines(path):
@@ -194,7 +194,7 @@ def _keep_valid_scores(fields: dict[str, Any]) -> None:
     scores = fields.get("scores")
     if not isinstance(scores, dict):
         return
-    fields["scores"] = valid = valid_levels(scores)
+    fields["scores"] = valid = keep_valid_levels(scores)
     if lost := [factor for factor in scores if factor not in valid]:
         fields["missing"] = [*fields.get("missing", []), *lost]
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.store.jsonl import store_error
 from coeval.store.rundir import RunDir
 
@@ -122,7 +122,7 @@ def existing_run(path: Path, *, whole: bool = True) -> RunDir:
     if folder.is_run():
         folder.refuse_unreadable() if whole else folder.refuse_foreign()
         return folder
-    raise UsageError(plain(f"{_what_there_is(path)}{_way_out(path)}"))
+    raise UsageError(escape_line(f"{_what_there_is(path)}{_way_out(path)}"))
 
 
 def _what_there_is(path: Path) -> str:

@@ -17,8 +17,17 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable
-from coeval.core.foreign import decoder, lines_decoder
-from coeval.core.records import WINNERS, Kept, Usage, is_good, item_of, model_of, valid_levels, valid_values
+from coeval.core.foreign import make_decoder, make_lines_decoder
+from coeval.core.records import (
+    WINNERS,
+    Kept,
+    Usage,
+    is_good,
+    item_part,
+    keep_valid_levels,
+    keep_valid_values,
+    model_of,
+)
 from coeval.store.jsonl import Lines, groups_of_lines, line_at
 from coeval.store.rundir import PAIRS
 
@@ -39,7 +48,7 @@ _OFFSET_MASK = (1 << OFFSET_BITS) - 1
 _BLOCK = 1 << 16
 
 
-_reader = lru_cache(decoder)
+_reader = lru_cache(make_decoder)
 
 
 class RecordFiles:
@@ -67,7 +76,7 @@ class RecordFiles:
 
         Raises StoreError: a file cannot be read.
         """
-        read = lines_decoder(part)
+        read = make_lines_decoder(part)
         groups = self._groups(paths, without, instead)
         return chain.from_iterable(self._decoded(part, read, *group) for group in groups)
 
@@ -195,8 +204,8 @@ PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 
 class RecordColumn(Generic[KeyT, EntryT]):
-    """Entries of records by key. Of several records the one counts that `coeval.core.records.by_id` chooses:
-    a good one before others, else the last.
+    """Entries of records by key. Of several records, the one that `coeval.core.records.choose_counting`
+    chooses counts: a good one before others, else the last.
 
     Equal entries should be one object.
     """
@@ -312,13 +321,13 @@ class PhaseIndex(Generic[EntryT]):
 
     def place(self, key: str) -> tuple[RecordColumn[int, EntryT], int]:
         """Return the column and row of a record."""
-        item = item_of(key, self._names)
+        item = item_part(key, self._names)
         return self.columns[key[len(item) :]], self._rows[item]
 
     def get(self, key: str) -> EntryT | None:
         if not self._rows:
             return None  # as in all of a run that begins
-        item = item_of(key, self._names)
+        item = item_part(key, self._names)
         column, row = self.columns.get(key[len(item) :]), self._rows.get(item)
         return None if column is None or row is None else column.entries.get(row)
 
@@ -341,7 +350,7 @@ class PhaseIndex(Generic[EntryT]):
 
 NONE = msgspec.Raw(b"null")
 _EMPTY = msgspec.Raw(b"{}")
-_mapping = decoder(dict[str, Any])
+_mapping = make_decoder(dict[str, Any])
 
 
 class ItemPart(RecordPart, frozen=True, kw_only=True):
@@ -388,8 +397,8 @@ class EvaluationPart(RecordPart, frozen=True, kw_only=True):
     def value(self) -> object:
         if self.label_scores != NONE:
             return self.label_scores
-        return valid_levels(_mapping(self.scores)) or (
-            valid_values(_mapping(self.values)) if self.values != NONE else None
+        return keep_valid_levels(_mapping(self.scores)) or (
+            keep_valid_values(_mapping(self.values)) if self.values != NONE else None
         )
 
 
@@ -457,7 +466,7 @@ def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
 
     Raises StoreError: a file cannot be read.
     """
-    read = lines_decoder(_Took)
+    read = make_lines_decoder(_Took)
     sums: dict[str, tuple[int, int, float]] = {}
     for path in files:
         for lines in groups_of_lines(path):

@@ -21,8 +21,8 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.options import CONTINUE, OVERWRITE
 from coeval.core.records import Usage
 from coeval.core.redaction import REDACTED, Redactor
-from coeval.core.regular_files import kind_of
-from coeval.core.shown_url import HIDDEN, is_credential_name, shown_url, without_url_secrets
+from coeval.core.regular_files import file_kind
+from coeval.core.shown_url import HIDDEN, hide_url_secrets, is_credential_name, mask_url
 from coeval.store.jsonl import (
     read_json,
     read_json_if_whole,
@@ -163,7 +163,7 @@ def _refuse(entry: os.DirEntry[str], root: Path) -> None:
                 "put a copy in its place"
             )
     elif not entry.is_file() and not entry.is_dir():
-        kind = kind_of(entry.stat(follow_symlinks=False).st_mode)
+        kind = file_kind(entry.stat(follow_symlinks=False).st_mode)
         raise StoreError(f"{entry.path} is {kind}, not a file; take it away")
 
 
@@ -202,7 +202,7 @@ def _without(value: Any, redactor: Redactor) -> Any:
         case list() | tuple():
             return [_without(item, redactor) for item in value]
         case str():
-            return without_url_secrets(redactor.answer(value))
+            return hide_url_secrets(redactor.redact_answer(value))
         case _:
             return value
 
@@ -211,7 +211,7 @@ def _without_entry(key: Any, item: Any, redactor: Redactor) -> Any:
     if isinstance(key, str) and is_credential_name(key) and item is not None:
         return HIDDEN
     if key == "base_url" and isinstance(item, str):
-        return shown_url(redactor.answer(item).replace(REDACTED, HIDDEN))
+        return mask_url(redactor.redact_answer(item).replace(REDACTED, HIDDEN))
     return _without(item, redactor)
 
 

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from coeval.benchmarks.run.task_folder import TaskFolder, first_answer
+from coeval.benchmarks.run.task_folder import TaskFolder, read_first_answer
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, task_folders
 from coeval.store.rundir import now
@@ -142,7 +142,7 @@ class JobTable:
 
         Raises StoreError: it is there and cannot be read.
         """
-        read = decoder(JobLine)
+        read = make_decoder(JobLine)
         for _, line in whole_lines(self._path):
             with suppress(Undecodable):
                 self._take_in(read(line))
@@ -355,7 +355,7 @@ def refuse_others(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
                 f"step {other.step} is {other.path} already, and {checkpoint.path} was submitted"
             )
     folders = task_folders(output)[:1] if output.is_dir() else []
-    first = first_answer(folders[0] / RESPONSES) if folders else None
+    first = read_first_answer(folders[0] / RESPONSES) if folders else None
     if first is None or first.model in ("", checkpoint.identity):
         return
     before, sign, content = first.model.rpartition("#")

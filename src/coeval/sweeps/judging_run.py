@@ -22,12 +22,12 @@ import msgspec
 from coeval.analysis.run_results import model_costs
 from coeval.benchmarks.benchmark import count_failures
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare, usage_file
+from coeval.benchmarks.run.runner import Prepared, ask_owed, lock_task_folders, prepare_evaluation, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.core.errors import CoevalError, Undecodable, WindowExceeded
-from coeval.core.foreign import decoder
-from coeval.core.text import numbered
+from coeval.core.foreign import make_decoder
+from coeval.core.text import pluralize
 from coeval.engine.probing import Probing
 from coeval.engine.progress import Board
 from coeval.models.keys import Keys
@@ -81,11 +81,11 @@ class Concluded(msgspec.Struct, frozen=True, kw_only=True, tag="concluded"):
 
 JudgingMessage: TypeAlias = ConcludeProgress | Concluded
 
-read_order = decoder(ConcludeOrder)
+read_order = make_decoder(ConcludeOrder)
 """Of a line; raises Undecodable."""
 
 
-read_message: Callable[[bytes], JudgingMessage] = decoder(JudgingMessage)  # type: ignore[arg-type]  # a union
+read_message: Callable[[bytes], JudgingMessage] = make_decoder(JudgingMessage)  # type: ignore[arg-type]  # a union
 """Likewise; the line may be a warning that some package prints."""
 
 
@@ -161,8 +161,8 @@ class _Judging:
             evaluation = order.evaluation
             if self._met:  # a judge that answered an evaluation before needs not be tried for this one
                 evaluation = msgspec.structs.replace(evaluation, probing=Probing("disable"))
-            prepared = await asyncio.to_thread(prepare, evaluation, onlooker)
-        with held(prepared):
+            prepared = await asyncio.to_thread(prepare_evaluation, evaluation, onlooker)
+        with lock_task_folders(prepared):
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
             async with self._processor:
                 outcome = await asyncio.to_thread(conclude, prepared, ended)
@@ -190,7 +190,7 @@ def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Con
         if missed := _missed(task_run, outcome):
             away.update(missed)
             continue
-        counts = task_run.counts()
+        counts = task_run.count_records()
         unanswered = counts.prompts - counts.answers
         missing = sum(task.summary.missing.values()) if task.summary is not None else 0
         samples.append(
@@ -204,7 +204,7 @@ def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Con
     problems = list(outcome.stopped.values())
     if away:
         kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
-        problems.append(f"the judge did not answer for {numbered(away.total(), 'judgment')} ({kinds})")
+        problems.append(f"the judge did not answer for {pluralize(away.total(), 'judgment')} ({kinds})")
     costs = [cost.cost_usd for cost in model_costs(usage_file(prepared.evaluation))]
     known = [usd for usd in costs if usd is not None]
     return Concluded(

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError, UsageError, WindowExceeded
-from coeval.core.options import setting
-from coeval.core.text import listed, numbered
+from coeval.core.options import spell
+from coeval.core.text import join_names, pluralize
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_not_served
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
 from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
@@ -143,18 +143,18 @@ class SweepBoard:
             if problem.given_up:
                 alike.setdefault(problem.why, []).append(problem.what)
         found = [
-            f"{listed(names, 4)}: {why}" for why, names in alike.items()
+            f"{join_names(names, 4)}: {why}" for why, names in alike.items()
         ]  # told once, of whatever number
         if self.unanswered or self.unscored:
-            answers, judgments = numbered(self.unanswered, "answer"), numbered(self.unscored, "judgment")
+            answers, judgments = pluralize(self.unanswered, "answer"), pluralize(self.unscored, "judgment")
             found.append(f"missing: {answers}, {judgments}; the same command again asks for them")
         if self.failed:
-            found.append(f"{numbered(self.failed, 'job')} failed; the same command retries them")
+            found.append(f"{pluralize(self.failed, 'job')} failed; the same command retries them")
         return tuple(found)
 
     def counts(self) -> str:
         """How far it is, in words."""
-        parts = [f"{self.concluded:,} of {numbered(self.jobs, 'job')} done"]
+        parts = [f"{self.concluded:,} of {pluralize(self.jobs, 'job')} done"]
         if self.failed:
             parts.append(f"{self.failed:,} failed")
         if self.waiting:
@@ -362,8 +362,8 @@ class Scheduler:
         knows_none = server is not None and not server.serves_adapters and server.template in PRESETS.values()
         if knows_none and base_of(checkpoint.path) is not None:
             raise UsageError(
-                f"{checkpoint.path} is a LoRA adapter: {setting('swap')} lora serves it on its base model, "
-                f"and {setting('merge_command')} merges it first"
+                f"{checkpoint.path} is a LoRA adapter: {spell('swap')} lora serves it on its base model, "
+                f"and {spell('merge_command')} merges it first"
             )
         return None
 

@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from coeval.core.errors import CoevalError, ServerDown, UsageError
-from coeval.core.plain import plain
-from coeval.core.shown_url import KEY_SHAPED, is_credential_name, url_secrets, without_credentials
-from coeval.core.text import digest, listed
+from coeval.core.plain import escape_line
+from coeval.core.shown_url import KEY_SHAPED, find_url_secrets, is_credential_name, strip_credentials
+from coeval.core.text import digest, join_names
 from coeval.sweeps.checkpoints import Checkpoint, what_lacks, why_not_served
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess
@@ -106,7 +106,7 @@ class ServerCommand:
 
     def _names(self) -> frozenset[str]:
         found = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
-        known = listed(f"{{{name}}}" for name in self.placeholders)
+        known = join_names(f"{{{name}}}" for name in self.placeholders)
         for name in found:
             if name not in self.placeholders:
                 close = get_close_matches(name, self.placeholders, n=1)
@@ -138,7 +138,7 @@ class ServerCommand:
     def inherited(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
         """What of an ``environment`` the server is given: all but credentials, and those of them that are
         ``passed`` by name, or that the command names."""
-        return without_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
+        return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
     def filled(self, server: Server, port: int) -> tuple[str, ...]:
         """The words of the command for a server that is to listen on ``port``.
@@ -187,8 +187,8 @@ def _filled(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -
         if is_code and not _HARMLESS.fullmatch(text):
             raise UsageError(
                 f"{flag}: {{{match[2]}}} stands inside a word that a shell or another program reads, and "
-                f"{plain(text)[:_LONGEST_VALUE]!r} could be read there as code; hand it over as a word of "
-                """its own, such as sh -c 'exec my-server "$1" --port "$2"' sh {checkpoint} {port}"""
+                f"{escape_line(text)[:_LONGEST_VALUE]!r} could be read there as code; hand it over as a word "
+                """of its own, such as sh -c 'exec my-server "$1" --port "$2"' sh {checkpoint} {port}"""
             )
         return text
 
@@ -206,7 +206,7 @@ def _credential_in(text: str) -> str | None:
         is_value = bool(value) and value[0] not in "$-{" and value.lower() not in _NO_KEYS
         if is_value and is_credential_name(name) and not name.lower().endswith(("header", "headers")):
             return name
-        if "://" in word and any(url_secrets(word)):
+        if "://" in word and any(find_url_secrets(word)):
             return "a password in an address"
     return "it looks like a key" if KEY_SHAPED.search(text) else None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from coeval.core.plain import plain, shortened
+from coeval.core.plain import cut_middle, escape_line
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import is_credential_name
 from coeval.sweeps.guard import older
@@ -87,7 +87,7 @@ class ServerLog:
     def last_lines(self, most: int = LINES) -> list[str]:
         """The last lines that hold something, since `begin`."""
         lines = (line for line in self._lines(self._tail()) if not _AFTERMATH.search(line))
-        return [shortened(line, _LONGEST_LINE) for line in lines][-most:]
+        return [cut_middle(line, _LONGEST_LINE) for line in lines][-most:]
 
     def error_line(self) -> str:
         """The last line that names an error; empty where none does, as after a kill."""
@@ -111,14 +111,14 @@ class ServerLog:
         return f"{hint}Its last lines ({self.path}):\n{shown}"
 
     def redacted(self, text: str) -> str:
-        return self._redactor.message(text)
+        return self._redactor.redact_message(text)
 
     def _lines(self, text: str) -> Iterator[str]:
-        for line in self._redactor.message(_ESCAPES.sub("", text)).split("\n"):
+        for line in self._redactor.redact_message(_ESCAPES.sub("", text)).split("\n"):
             # Of a bar that is drawn again and again, its last state.
             last = next((part for part in reversed(line.split("\r")) if part.strip()), "")
             if last:
-                yield plain(last.expandtabs().rstrip())
+                yield escape_line(last.expandtabs().rstrip())
 
     def _tail(self) -> str:
         data = _end_of(self.path, self._from)

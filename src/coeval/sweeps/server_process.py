@@ -22,8 +22,8 @@ from yarl import URL
 
 from coeval.core.errors import ServerDown, Undecodable, UsageError
 from coeval.core.foreign import decode
-from coeval.core.plain import plain
-from coeval.core.text import listed
+from coeval.core.plain import escape_line
+from coeval.core.text import join_names
 from coeval.models.transport.body import WireError
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.pool import RequestRoute, Wire
@@ -191,7 +191,7 @@ class ServerProcess:
         kind, _, rest = (await self._said()).partition(" ")
         if kind != "started":
             why = (
-                f"{launch.command[0]}: {plain(rest)}"
+                f"{launch.command[0]}: {escape_line(rest)}"
                 if kind == "refused"
                 else "the guard of the server was ended"
             )
@@ -480,4 +480,4 @@ async def served_names(url: str, key: str | None = None) -> list[str]:
 
 def shown_names(names: Iterable[str]) -> str:
     """Names of models, as a message takes them."""
-    return listed([plain(name)[:_LONGEST_NAME] for name in names])
+    return join_names([escape_line(name)[:_LONGEST_NAME] for name in names])

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 from yarl import URL
 
-from coeval.core.errors import SwapDoubted, Undecodable, named
+from coeval.core.errors import SwapDoubted, Undecodable, describe_error
 from coeval.core.foreign import decode
-from coeval.core.plain import plain, shortened
+from coeval.core.plain import cut_middle, escape_line
 from coeval.models.transport.body import WireError
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.pool import RequestRoute, Wire
@@ -151,10 +151,10 @@ class ServedAdapter:
         try:
             reply = await self._sent("POST", path, msgspec.json.encode(body))
         except (WireError, OSError) as error:
-            raise SwapDoubted(f"{path} failed: {plain(named(error))}") from error
+            raise SwapDoubted(f"{path} failed: {escape_line(describe_error(error))}") from error
         if reply.status != 200 or not _is_success(reply.body):
-            shown = plain(reply.body.decode(errors="replace"))
-            raise SwapDoubted(f"{path} failed: {reply.status} {shortened(shown, _LONGEST_SAID)}")
+            shown = escape_line(reply.body.decode(errors="replace"))
+            raise SwapDoubted(f"{path} failed: {reply.status} {cut_middle(shown, _LONGEST_SAID)}")
         return reply.body
 
     async def _sent(self, method: str, path: str, body: bytes | None = None) -> HttpReply:

@@ -19,7 +19,7 @@ from coeval.benchmarks.run.task_folder import TaskFolder
 from coeval.benchmarks.task_registry import PREFIX, benchmark_class
 from coeval.core.errors import StoreError
 from coeval.core.model import ModelSpec, judge_name
-from coeval.core.text import canonical, digest
+from coeval.core.text import canonical_json, digest
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.output_folder import SHARDS, SWEEP
 from coeval.sweeps.checkpoints import STEP, Checkpoint
@@ -270,7 +270,7 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
     requested = {
         "coeval": __version__,
         "model": _shaping(evaluation.tested),
-        "sampling": evaluation.sampling.named(),
+        "sampling": evaluation.sampling.to_dict(),
         "droppable": evaluation.droppable,
         "seed": evaluation.seed,
         "task": request.name,
@@ -284,8 +284,8 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         label=label,
         samples=len(request.runs),
         judged=judged,
-        requested_with=digest(canonical(requested))[:12],
-        judged_with=digest(canonical({**judging, "sampling": evaluation.judge_sampling.named()}))[:12]
+        requested_with=digest(canonical_json(requested))[:12],
+        judged_with=digest(canonical_json({**judging, "sampling": evaluation.judge_sampling.to_dict()}))[:12]
         if judged
         else "",
     )
@@ -382,5 +382,5 @@ def foreign_shards_taken_in(sweep: Sweep, checkpoint: Checkpoint, labels: Mappin
             shards = output / f"run_{run}" / label / SHARDS
             if shards.is_dir() and any(not part.name.endswith(ours) for part in shards.iterdir()):
                 folder = TaskFolder(shards.parent)
-                with folder.locked():
-                    folder.take_in_shards()
+                with folder.hold_lock():
+                    folder.merge_shards()

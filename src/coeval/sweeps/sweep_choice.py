@@ -11,13 +11,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.run.eval_choice import evaluation_of, task_name, task_names, task_options
-from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
+from coeval.benchmarks.run.eval_choice import (
+    check_task_names,
+    make_evaluation,
+    normalise_task_name,
+    read_task_options,
+)
+from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, split_names
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.task_registry import TASKS, benchmark_class
 from coeval.core.errors import UsageError
-from coeval.core.options import NO_JUDGE, TASK_OPTION, setting
-from coeval.core.settings import declared
+from coeval.core.options import NO_JUDGE, TASK_OPTION, spell
+from coeval.core.settings import read_settings
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import STEP, Checkpoint, CheckpointPlaces, CheckpointWatch, refuse_doubles
 from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots, open_ray, open_slurm
@@ -46,7 +51,7 @@ def places_of(settings: SweepSettings) -> CheckpointPlaces:
     is_queued = settings.watch or (queue is not None and any(queue.glob("step_*.json")))
     if folder is None and not listed and not is_queued:
         raise UsageError(
-            f"no checkpoint is named; give their folder ({setting('checkpoints')} DIR), or a list of step "
+            f"no checkpoint is named; give their folder ({spell('checkpoints')} DIR), or a list of step "
             "and path in a file (--config)"
         )
     only, merged = tuple(steps(settings.steps) or ()), bool(settings.merge_command)
@@ -61,10 +66,10 @@ def _checkpoint(step: int, path: str) -> Checkpoint:
 def watch_of(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWatch | None:
     if not settings.watch:
         if settings.until_step is not None:
-            raise UsageError(f"{setting('until_step')} says when {setting('watch')} ends; give that too")
+            raise UsageError(f"{spell('until_step')} says when {spell('watch')} ends; give that too")
         return None
     if places.steps:
-        watch, only = setting("watch"), setting("steps")
+        watch, only = spell("watch"), spell("steps")
         raise UsageError(f"{watch} takes every step that appears; leave {only} out, or {watch}")
     return CheckpointWatch(places, settings.watch_interval, settings.until_step)
 
@@ -79,7 +84,7 @@ def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched
         return
     open_steps = [each.step for each in checkpoints if each.step not in sweep.external]
     for_any = None in sweep.external
-    external, served_name, watch = map(setting, ("external", "served_name", "watch"))
+    external, served_name, watch = map(spell, ("external", "served_name", "watch"))
     if open_steps and not for_any:
         step = open_steps[0]
         raise UsageError(f"{external}: no server has step {step}; add {external} {step}=URL")
@@ -135,15 +140,15 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
     Raises UsageError: something is lacking, contradicts something else, or is not there.
     """
     if settings.out is None:
-        out = setting("out")
+        out = spell("out")
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
     external = _external(settings)
     if external and settings.swap:
         raise UsageError(
-            f"{setting('swap')} is for servers that the sweep starts; leave out {setting('external')}"
+            f"{spell('swap')} is for servers that the sweep starts; leave out {spell('external')}"
         )
     if settings.merge_command and external:
-        merge, served = setting("merge_command"), setting("external")
+        merge, served = spell("merge_command"), spell("external")
         raise UsageError(
             f"{merge} merges what the sweep serves, and {served} serves by itself; leave one out"
         )
@@ -171,7 +176,7 @@ def _evaluation(
 ) -> EvalSpec:
     """What every checkpoint is asked; the key of its servers goes by the environment."""
     samples = samples_of(settings)
-    shared = {name: getattr(settings, name) for name in declared(SharedSettings)}
+    shared = {name: getattr(settings, name) for name in read_settings(SharedSettings)}
     requested = EvalSettings(
         **{**shared, "api_key": None, "task_options": _options(settings)},
         tasks=list(samples),
@@ -182,7 +187,7 @@ def _evaluation(
         judge_base_url=settings.judge_base_url,
         judge_api_key=settings.judge_api_key,
     )
-    evaluation = evaluation_of(requested, keys)
+    evaluation = make_evaluation(requested, keys)
     tasks = tuple(
         msgspec.structs.replace(request, runs=tuple(range(samples[request.name])))
         for request in evaluation.tasks
@@ -192,7 +197,7 @@ def _evaluation(
 
 def _options(settings: SweepSettings) -> dict[str, object]:
     """The options of tasks, but for answers that are there already: a sweep asks its checkpoints."""
-    values = task_options(settings)
+    values = read_task_options(settings)
     for row in TASKS.values():
         if row.responses is not None and values[row.responses.name] is not None:
             name = row.responses.name
@@ -209,15 +214,15 @@ def samples_of(settings: SweepSettings) -> dict[str, int]:
     numbers: dict[str, int] = {}
     if isinstance(given, Mapping):
         numbers = dict(given)
-    tasks = task_names(SAMPLES if given is None else listed_names(given))
+    tasks = check_task_names(SAMPLES if given is None else split_names(given))
     more = settings.n_samples or {}
     if isinstance(more, str) and more.strip().isdecimal():
         more = int(more)
     if isinstance(more, int):
         more = dict.fromkeys(tasks, more)
     numbers |= counts(more) if isinstance(more, str) else more
-    numbers = {task_name(name): number for name, number in numbers.items()}
-    flag = setting("n_samples")
+    numbers = {normalise_task_name(name): number for name, number in numbers.items()}
+    flag = spell("n_samples")
     for name, number in numbers.items():
         if name not in tasks:
             raise UsageError(f"{flag} names {name}, which is not among the tasks: {', '.join(tasks)}")
@@ -242,19 +247,19 @@ def _server(settings: SweepSettings, command: ServerCommand) -> Server:
     """
     serves_adapters = settings.swap is not None
     if serves_adapters and settings.engine != "local":
-        swap, engine = setting("swap"), setting("engine")
+        swap, engine = spell("swap"), spell("engine")
         raise UsageError(
             f"{swap} lora needs {engine} local: with {engine} {settings.engine}, each checkpoint is a job "
             f"that starts its own server; leave {swap} out"
         )
     if serves_adapters and command.loads_at_will:
-        raise UsageError(f"{setting('swap')} lora: `transformers serve` cannot do that; vllm and sglang can")
+        raise UsageError(f"{spell('swap')} lora: `transformers serve` cannot do that; vllm and sglang can")
     return Server(
         template=command.for_adapters if serves_adapters else command.text,
         checkpoint="",
         name="",
         tp_size=settings.tp_size,
-        passed=tuple(listed_names(settings.server_env)),
+        passed=tuple(split_names(settings.server_env)),
         serves_adapters=serves_adapters,
         start_timeout_s=settings.start_timeout,
     )
@@ -264,12 +269,12 @@ def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings) -> None
     judged = [request.name for request in evaluation.tasks if benchmark_class(request.name).needs_judge]
     if not judged or not settings.judge:
         return
-    model, url = setting("judge_model"), setting("judge_base_url")
+    model, url = spell("judge_model"), spell("judge_base_url")
     if settings.judge_model is None:
         raise UsageError(
             f"{', '.join(judged)}: a judge is needed, and the server of a checkpoint is not there any more "
             f"when its answers are judged; name one with {model} and {url}, leave them out of "
-            f"{setting('tasks')}, or judge later: {NO_JUDGE}"
+            f"{spell('tasks')}, or judge later: {NO_JUDGE}"
         )
     if settings.judge_base_url is None:
         raise UsageError(
@@ -308,7 +313,7 @@ def absent_program(request: SweepRequest) -> str:
         return ""
     return (
         f"{program}, which is to start the servers, is not there; install it, or name another command: "
-        f"{setting('server_command')}"
+        f"{spell('server_command')}"
     )
 
 
@@ -319,7 +324,7 @@ def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]
     gpus, size = gpus_of(settings), sweep.server.tp_size
     slots = local_slots(gpus, size, settings.slots)
     if not slots:
-        raise UsageError(f"{setting('tp_size')} {size} is more than the GPUs there are: {', '.join(gpus)}")
+        raise UsageError(f"{spell('tp_size')} {size} is more than the GPUs there are: {', '.join(gpus)}")
     return LocalEngine(slots, environment, keeps=sweep.server.serves_adapters)
 
 
@@ -329,7 +334,7 @@ def gpus_of(settings: SweepSettings) -> list[str]:
     if given is None:
         return _listed()
     if isinstance(given, str):
-        return listed_names(given)
+        return split_names(given)
     return list(map(str, [given] if isinstance(given, int) else given))
 
 

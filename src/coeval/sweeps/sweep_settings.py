@@ -19,10 +19,10 @@ from coeval.benchmarks.run.eval_settings import (
     TASKS,
     Count,
     SharedSettings,
-    listed_names,
+    split_names,
 )
 from coeval.core.errors import UsageError
-from coeval.core.options import setting
+from coeval.core.options import spell
 from coeval.core.settings import Setting
 
 
@@ -182,7 +182,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
 
 def names(text: str | None) -> list[str] | None:
     """Return ``a,b`` as a list, each name once; None without the flag."""
-    return None if text is None else listed_names(text)
+    return None if text is None else split_names(text)
 
 
 def steps(given: Sequence[int] | str | int | None) -> list[int] | None:
@@ -192,10 +192,10 @@ def steps(given: Sequence[int] | str | int | None) -> list[int] | None:
     """
     if given is None:
         return None
-    listed = listed_names(given) if isinstance(given, str) else given
+    listed = split_names(given) if isinstance(given, str) else given
     found = list(map(str, [listed] if isinstance(listed, int) else listed))
     if wrong := [step for step in found if not (step.isascii() and step.isdigit())]:
-        flag = setting("steps")
+        flag = spell("steps")
         raise UsageError(f"{flag} {wrong[0]}: steps are whole numbers, for example {flag} 120,240,360")
     return sorted(set(map(int, found)))
 
@@ -209,7 +209,7 @@ def counts(text: str | None) -> dict[str, int]:
     for part in names(text) or ():
         name, sign, number = part.partition("=")
         if not (name and sign and number.isascii() and number.isdigit() and int(number)):
-            flag = setting("n_samples")
+            flag = spell("n_samples")
             raise UsageError(f"{flag} {part}: give a task and a number above 0, for example {flag} ifeval=8")
         found[name] = int(number)
     return found

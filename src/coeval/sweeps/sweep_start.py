@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from coeval.benchmarks.run.eval_estimate import estimate_evaluation
-from coeval.benchmarks.run.runner import accounts_of, prepare
+from coeval.benchmarks.run.runner import locate_accounts, prepare_evaluation
 from coeval.core.errors import Draining, ModelUnavailable, UsageError
-from coeval.core.options import NO_JUDGE, setting
-from coeval.core.plain import plain
-from coeval.core.text import numbered
+from coeval.core.options import NO_JUDGE, spell
+from coeval.core.plain import escape_line
+from coeval.core.text import pluralize
 from coeval.engine.probing import Probing, silent, try_models
 from coeval.engine.progress import Board, Unwatched, Watcher
 from coeval.engine.session import SessionContext, opened
@@ -63,10 +63,10 @@ def checkpoints_of(request: SweepRequest, warn: Callable[[str], None]) -> list[C
     watched = request.watch is not None
     checkpoints = [] if watched else request.places.found()
     for path, why in {} if watched else request.places.passed_over().items():
-        warn(f"{path} is passed over: {why}; {setting('watch')} waits for such ones")
+        warn(f"{path} is passed over: {why}; {spell('watch')} waits for such ones")
     refuse_ambiguous(request.sweep, checkpoints, watched=watched)
     if not checkpoints and not watched:
-        pattern = setting("name_pattern")
+        pattern = spell("name_pattern")
         raise UsageError(
             f"{request.places.folder} holds no whole checkpoint; say where they lie below it: {pattern}"
         )
@@ -118,7 +118,7 @@ def under_way(
                 scheduler.add(checkpoint)
             if (board.workers or request.watch is not None) and (absent := absent_program(request)):
                 raise UsageError(absent)
-            owed = f"{numbered(board.jobs, 'job')} owed of {numbered(board.checkpoints, 'checkpoint')}"
+            owed = f"{pluralize(board.jobs, 'job')} owed of {pluralize(board.checkpoints, 'checkpoint')}"
             watched = request.places.folder or queue_of(sweep.out)
             watcher.note(owed if request.watch is None else f"watching {watched}")
             watcher.begin(board)
@@ -157,7 +157,7 @@ async def _meet_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: a
     if judge is None or not judged or not (request.settings.inference and request.settings.judge):
         return
     account = msgspec.structs.replace(sweep.evaluation, account=sweep.own_folder / ACCOUNTS / "probe")
-    accounts = accounts_of(account, {})
+    accounts = locate_accounts(account, {})
     context = SessionContext(request.keys, _Told(watcher), interrupt)
     terms = terms_of([judge], {}, PriceBook())
     try:
@@ -168,8 +168,8 @@ async def _meet_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: a
         return
     if reasons:
         raise ModelUnavailable(
-            f"the judge does not answer: {plain('; '.join(reasons))}\nNo server was started. Correct this "
-            f"and start again, or collect the answers now and judge them later: {NO_JUDGE}"
+            f"the judge does not answer: {escape_line('; '.join(reasons))}\nNo server was started. Correct "
+            f"this and start again, or collect the answers now and judge them later: {NO_JUDGE}"
         )
 
 
@@ -184,15 +184,15 @@ def done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterat
     for checkpoint in table.written_since(checkpoints):
         yield (
             f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
-            f"count as its own; if it is another checkpoint now, give another {setting('out')}, or remove "
+            f"count as its own; if it is another checkpoint now, give another {spell('out')}, or remove "
             f"step_{checkpoint.step} there"
         )
     if count := table.done_otherwise(checkpoints):
-        jobs = f"{numbered(count, 'job')} {'was' if count == 1 else 'were'}"
+        jobs = f"{pluralize(count, 'job')} {'was' if count == 1 else 'were'}"
         yield (
             f"{jobs} done before with other settings. Answers that do not fit these are set aside in their "
             "folders, and taken up again when the earlier settings return; to have both, give another "
-            f"{setting('out')}"
+            f"{spell('out')}"
         )
 
 
@@ -242,7 +242,7 @@ def estimate_sweep(
     prices: set[str] = set()
     for key, (checkpoint, owed) in first.items():
         evaluation, times = request.sweep.whole(checkpoint, owed.conclusions), alike[key]
-        prepared = prepare(evaluation, watcher)
+        prepared = prepare_evaluation(evaluation, watcher)
         estimate = estimate_evaluation(prepared, PriceBook())
         for run in prepared.task_runs:
             requested = estimate.by_phase.get(run.label) if settings.inference else None

@@ -15,9 +15,9 @@ import msgspec
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.errors import UsageError
-from coeval.core.plain import shortened
+from coeval.core.plain import cut_middle
 from coeval.core.records import is_good
-from coeval.core.shown_url import url_secrets
+from coeval.core.shown_url import find_url_secrets
 from coeval.engine.progress import PACE_S, Board, PhaseCount, seconds_left
 from coeval.store.jsonl import read_json, read_json_if_whole, store_error, write_json_atomic
 from coeval.sweeps.checkpoints import Checkpoint
@@ -149,7 +149,7 @@ def write_worker(worker: Worker) -> None:
     for model in (worker.evaluation.tested, worker.evaluation.judge):
         if model is not None and model.access_key is not None:
             raise ValueError(f"the worker {worker.name} must hold no credential")
-        if model is not None and any(url_secrets(model.base_url or "")):
+        if model is not None and any(find_url_secrets(model.base_url or "")):
             raise UsageError(
                 f"the address of {model.name} holds a password, and workers are kept in files; "
                 "give it as --api-key"
@@ -262,7 +262,7 @@ class WorkerCount:
             output_tokens_per_s=tokens_per_s,
             remaining_s=remaining_s,
             tasks=tasks,
-            restarted=shortened(self.restarted, _LONGEST_MESSAGE),
+            restarted=cut_middle(self.restarted, _LONGEST_MESSAGE),
         )
 
     def _of_task(self, task_run: TaskRun) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.benchmarks.run.runner import Prepared, ask_owed, held, prepare
+from coeval.benchmarks.run.runner import Prepared, ask_owed, lock_task_folders, prepare_evaluation
 from coeval.core.errors import (
     CoevalError,
     Draining,
@@ -31,7 +31,7 @@ from coeval.core.errors import (
     WindowExceeded,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.plain import plain_lines
+from coeval.core.plain import escape_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
 from coeval.engine.session import unless_interrupted
@@ -284,7 +284,7 @@ class _WorkerRun:
 
     def shown(self, text: str) -> str:
         """What others may have said, for whoever shows it."""
-        return plain_lines(self._log.redacted(text))
+        return escape_lines(self._log.redacted(text))
 
     @asynccontextmanager
     async def telling(self) -> AsyncIterator[None]:
@@ -319,7 +319,7 @@ class _WorkerRun:
         tested = msgspec.structs.replace(tested, access_key=self._key)
         await asyncio.to_thread(end_leftover, worker.folder)
         evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
-        prepared = await asyncio.to_thread(prepare, evaluation, self.count)
+        prepared = await asyncio.to_thread(prepare_evaluation, evaluation, self.count)
         async with self._held(prepared):
             for task_run in prepared.task_runs:
                 task_run.read_answers()
@@ -339,7 +339,7 @@ class _WorkerRun:
         with ExitStack() as stack:
             while True:
                 try:
-                    stack.enter_context(held(prepared))
+                    stack.enter_context(lock_task_folders(prepared))
                     break
                 except UsageError:
                     if time.monotonic() > until or await _set_within(self._interrupt, LOOK_S):

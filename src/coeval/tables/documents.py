@@ -17,8 +17,8 @@ import msgspec
 
 from coeval.core.entry_points import install_command
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
-from coeval.core.text import digest, listed, numbered
+from coeval.core.plain import escape_line
+from coeval.core.text import digest, join_names, pluralize
 
 # A line of a table may be as long.
 LARGEST_FILE = 64 << 20
@@ -79,7 +79,7 @@ def read_documents(path: Path, most_characters: int) -> CutDocuments:
     characters = 0
     for file in _list_files(path):
         below = file.relative_to(path if path.is_dir() else path.parent).as_posix()
-        name = plain(os.fsencode(below).decode("utf-8", "replace"))
+        name = escape_line(os.fsencode(below).decode("utf-8", "replace"))
         try:
             text = _read_text(file, path)
         except (_SkippedFile, OSError) as error:
@@ -93,7 +93,7 @@ def read_documents(path: Path, most_characters: int) -> CutDocuments:
             passage = DocumentPassage(f"{name}#{start}", text[start:end], digest(text[start:end])[:12])
             passages.setdefault(passage.key, passage)
     omissions = tuple(
-        f"{path}: {numbered(len(names), 'file')} left out ({reason}): {listed(names, 4)}"
+        f"{path}: {pluralize(len(names), 'file')} left out ({reason}): {join_names(names, 4)}"
         for reason, names in skipped.items()
     )
     if not passages:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir, now
 from coeval.tables.item_map import (
@@ -139,11 +139,11 @@ class Harvest:
     def describe_gaps(self, selection: Selection) -> Iterator[str]:
         """Say if the items are fewer than the sample, or how many lack a reference or an attribute."""
         if (size := selection.sample_size) is not None and self.made < size:
-            yield f"a sample of {size:,} exceeds {numbered(self.made, 'item')}: all are taken"
+            yield f"a sample of {size:,} exceeds {pluralize(self.made, 'item')}: all are taken"
         if self.item_map.reference is not None and self.without_reference:
-            yield f"{numbered(self.without_reference, 'item')} without a reference"
+            yield f"{pluralize(self.without_reference, 'item')} without a reference"
         for name, count in self.lacking.items():
-            yield f"{numbered(count, 'item')} without a value of {name}"
+            yield f"{pluralize(count, 'item')} without a value of {name}"
 
     def describe_problems(self) -> list[str]:
         return [sentence for path, rows in self.problems.items() for sentence in rows.format_lines(path)]

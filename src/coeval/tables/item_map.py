@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 # --- Value paths: ``question``, ``choices[0]``, ``options.A``
 
@@ -374,7 +374,7 @@ class ColumnsMissing(UsageError):
     kind = "columns_missing"
 
     def __init__(self, path: Path, missing: list[UnknownColumn]) -> None:
-        columns = listed(missing[0].columns, _MOST_NAMED) or "none"
+        columns = join_names(missing[0].columns, _MOST_NAMED) or "none"
         super().__init__(
             "\n".join([*(unknown.sentence for unknown in missing), f"{path} has the columns {columns}."])
         )

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import Misshapen, Undecodable, UsageError
-from coeval.core.foreign import decode, lines_decoder, utf8
+from coeval.core.foreign import decode, decode_utf8, make_lines_decoder
 from coeval.core.regular_files import open_file
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.tables.item_map import NamedLabel
 from coeval.tables.source_bytes import (
     LONGEST_LINE_BYTES,
@@ -48,7 +48,7 @@ _NOT_UTF8 = "save the file as UTF-8, or name its encoding (cp1252, as Excel writ
 
 def read_json_lines(source: SourceBytes) -> Iterator[TableRow]:
     """Read an object per line; blank lines are skipped. Fractions keep their spelling."""
-    read = lines_decoder(dict[str, Any], fractions=str)
+    read = make_lines_decoder(dict[str, Any], fractions=str)
     number = 0
     for group in source.read_line_groups():
         objects = read([_replace_nan(line) if line is not None else b"" for line in group])
@@ -71,7 +71,7 @@ def _replace_nan(text: bytes) -> bytes:
 
 def _explain_bad_line(line: bytes, error: Undecodable) -> str:
     try:
-        utf8(line)
+        decode_utf8(line)
     except Undecodable as reason:
         return f"{reason}; {_NOT_UTF8}"
     return "it is no JSON object" if isinstance(error, Misshapen) else f"it is no JSON: {error}"
@@ -94,7 +94,7 @@ def read_json_array(source: SourceBytes) -> Iterator[TableRow]:
         rows = decode(_replace_nan(b"".join(parts)), list[msgspec.Raw])
     except Undecodable as error:
         raise UsageError(f"{source.path} is no list of JSON objects: {error}") from error
-    read = lines_decoder(dict[str, Any], fractions=str)
+    read = make_lines_decoder(dict[str, Any], fractions=str)
     for number, raw in enumerate(rows, 1):
         text = bytes(raw)
         [row] = read([text])
@@ -117,7 +117,7 @@ class _TextLines(Iterator[str]):
         if line is None:
             raise UsageError(f"{self._path}:{self.number}: {_TOO_LONG}")
         try:
-            return f"{utf8(line)}\n"
+            return f"{decode_utf8(line)}\n"
         except Undecodable as error:
             self.flaw = f"{error}; {_NOT_UTF8}"
             return f"{line.decode(errors='replace')}\n"
@@ -156,7 +156,7 @@ def read_csv(source: SourceBytes, delimiter: str | None) -> HeaderAndRows:
     except csv.Error as error:
         raise UsageError(f"{source.path}:{lines.number}: {_explain_csv_error(error)}") from error
     if repeated := [name for name, count in Counter(header).items() if count > 1 and name]:
-        raise UsageError(f"{source.path} has more than one column {listed(repeated)}; rename all but one")
+        raise UsageError(f"{source.path} has more than one column {join_names(repeated)}; rename all but one")
     if lines.flaw:
         raise UsageError(f"{source.path}:{lines.number}: {lines.flaw}")
     return HeaderAndRows(tuple(header), _read_csv_rows(header, reader, lines), delimiter)
@@ -179,7 +179,7 @@ def _read_csv_rows(header: list[str], reader: Iterator[list[str]], lines: _TextL
         elif len(cells) == len(header):
             yield TableRow(begin, {name: cell or None for name, cell in zip(header, cells)})  # noqa: B905  they are equal
         elif cells:
-            yield TableRow(begin, f"it has {numbered(len(cells), 'cell')}, and the header {len(header)}")
+            yield TableRow(begin, f"it has {pluralize(len(cells), 'cell')}, and the header {len(header)}")
 
 
 def _guess_delimiter(header: str) -> str:

@@ -16,8 +16,8 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import convert, decode
-from coeval.core.shown_url import shown_url
-from coeval.core.text import listed
+from coeval.core.shown_url import mask_url
+from coeval.core.text import join_names
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.transport.network import SourceFailed, download, read_page
 from coeval.store.jsonl import store_error
@@ -89,7 +89,7 @@ def _find_in_folder(choice: SourceChoice, folder: Path) -> TableSource:
     tables = [entry for entry in entries if _is_table(entry)]
     if not tables:
         kinds = sorted({f"{entry.name}/" if entry.is_dir() else entry.suffix for entry in entries} - {""})
-        held = f"; it holds {listed(kinds)}" if kinds else ""
+        held = f"; it holds {join_names(kinds)}" if kinds else ""
         raise UsageError(f"there is no table in {folder} ({', '.join(_SUFFIXES)}, plain or .gz){held}")
     by_split: dict[str | None, list[Path]] = {}
     for path in tables:
@@ -115,12 +115,12 @@ def _pick_split(splits: Sequence[str], requested: str | None, owner: str) -> str
         return requested
     if len(splits) <= 1:
         return next(iter(splits), None)
-    raise UsageError(f"{owner} has the splits {listed(splits)}; choose a split")
+    raise UsageError(f"{owner} has the splits {join_names(splits)}; choose a split")
 
 
 def _suggest_name(requested: str, names: Sequence[str]) -> str:
     near = get_close_matches(requested, names, n=1)
-    return f"did you mean {near[0]}?" if near else f"it has {listed(names) or 'none'}"
+    return f"did you mean {near[0]}?" if near else f"it has {join_names(names) or 'none'}"
 
 
 def _is_table(path: Path) -> bool:
@@ -208,14 +208,14 @@ def _read_api_page(url: str, kind: Any) -> Any:
     try:
         return decode(content, kind)
     except Undecodable as error:
-        raise SourceFailed(f"{shown_url(url)} does not send what the hub documents: {error}") from error
+        raise SourceFailed(f"{mask_url(url)} does not send what the hub documents: {error}") from error
 
 
 def _pick_config(configs: Sequence[str], requested: str | None, repo: str) -> str:
     if requested is None:
         if len(configs) == 1 or "default" in configs:
             return configs[0] if len(configs) == 1 else "default"
-        raise UsageError(f"{repo} has the subsets {listed(configs)}; choose a subset")
+        raise UsageError(f"{repo} has the subsets {join_names(configs)}; choose a subset")
     if requested not in configs:
         raise UsageError(f"{repo} has no subset {requested}; {_suggest_name(requested, configs)}")
     return requested
@@ -291,7 +291,7 @@ def find_source(choice: SourceChoice, progress: Progress | None = None) -> Table
     if choice.name.lower() in named_benchmarks():
         return _find_benchmark(choice, progress)
     if choice.local is not None:
-        names = listed(named_benchmarks())
+        names = join_names(named_benchmarks())
         raise UsageError(
             f"--from is for a benchmark's data, and {choice.name} is no benchmark; there are {names}"
         )
@@ -366,6 +366,6 @@ def _explain_missing_file(path: Path) -> str:
     if len(path.parts) == 1 and not path.suffix:
         names = list(named_benchmarks())
         near = get_close_matches(path.name.lower(), names, n=1)
-        meant = f"did you mean {near[0]}?" if near else f"there are {listed(names, len(names))}"
+        meant = f"did you mean {near[0]}?" if near else f"there are {join_names(names, len(names))}"
         return f"there is no file {path}, and no benchmark of that name; {meant}"
     return f"there is no file {path} (looked for in {Path.cwd() if not path.is_absolute() else path.parent})"

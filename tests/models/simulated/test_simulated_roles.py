@@ -14,7 +14,7 @@ import pytest
 
 from coeval.core.model import ModelSpec
 from coeval.core.records import LEVELS, Completion, Message, Request, SamplingParameters, Schema
-from coeval.core.text import fill
+from coeval.core.text import fill_template
 from coeval.pipeline import prompts
 from coeval.pipeline.plan.judge_form import JudgeForm
 from coeval.simulation.prose import (
@@ -59,7 +59,7 @@ def filled(template_id: str, **values: str) -> str:
     form = JudgeForm(RUBRIC)
     asked = form.of_one("tone") if "per_factor" in template_id else form.of_all((*RUBRIC,))
     shown = {**TASK, **asked.values, "input": ITEM, "response": ""}
-    return fill(prompts.builtin(template_id), {**shown, **values})
+    return fill_template(prompts.builtin(template_id), {**shown, **values})
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_an_item_states_its_difficulty_and_attributes(schema: Schema | Non
     ],
 )
 async def test_items_are_written_for_templates_of_users(template: str) -> None:
-    item = json.loads((await ask(fill(template, TASK))).text)
+    item = json.loads((await ask(fill_template(template, TASK))).text)
     mark = read_item(item["prompt"])
     assert mark is not None
     assert mark.attributes == ATTRIBUTES

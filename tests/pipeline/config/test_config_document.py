@@ -58,7 +58,7 @@ def test_attribute_values_stay_as_they_are_spelled(tmp_path: Path) -> None:
 
 def test_every_duplicate_key_is_reported_with_both_lines(tmp_path: Path) -> None:
     document = read(tmp_path, "a: 1\nb: {c: 1,\n  c: 2}\na: 3\na: 4\n")
-    assert [(p.place.line, render_path(p.finding.path), p.finding.rule) for p in document.problems] == [
+    assert [(p.location.line, render_path(p.finding.path), p.finding.rule) for p in document.problems] == [
         (4, "a", "V-19"),
         (5, "a", "V-19"),
         (3, "b.c", "V-19"),
@@ -144,8 +144,8 @@ def test_a_large_file_reads_as_a_small_one(tmp_path: Path, text: str) -> None:
             place, _, problem = error.problems[0].partition("  ")
             words = "not YAML" if "not YAML" in problem else problem  # each parser has its own for that
             return int(place.rpartition(":")[2]) - above, words
-        lines = {path: place.line - above for path, place in found.lines.places.items()}
-        return found.data, lines, [(p.place.line - above, *p.finding[:2]) for p in found.problems]
+        lines = {path: place.line - above for path, place in found.lines.locations.items()}
+        return found.data, lines, [(p.location.line - above, *p.finding[:2]) for p in found.problems]
 
     large = outcome(f"# {'-' * 70_000}\n{text}", 1)  # beyond what the parser in Python is given
     assert large == outcome(text, 0)
@@ -194,7 +194,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 def test_foreign_tags_and_keys_are_problems_beside_the_rest(tmp_path: Path) -> None:
     document = read(tmp_path, "a: !!python/name:os.system x\nb: !thing {c: 1}\n? [1, 2]\n: d\n")
-    assert [(p.place.line, p.finding.rule) for p in document.problems] == [
+    assert [(p.location.line, p.finding.rule) for p in document.problems] == [
         (3, "V-20"),
         (1, "V-20"),
         (2, "V-20"),
@@ -236,7 +236,7 @@ def test_a_snapshot_is_read_back_as_it_was(data: dict[str, Any]) -> None:
 def test_characters_in_two_halves_are_one_and_half_of_one_is_a_problem(tmp_path: Path) -> None:
     assert read(tmp_path, '{"a\\ud83d\\ude00": "\\ud83d\\ude00 b"}').data == {"a😀": "😀 b"}
     (problem,) = read(tmp_path, 'a: 1\n"\\ude00": 1\n').problems
-    assert (problem.place.line, problem.finding.rule) == (2, "V-20")
+    assert (problem.location.line, problem.finding.rule) == (2, "V-20")
     for data in ({"experiment": {"id": "\ud83d"}}, {"\ude00": 1}):
         with pytest.raises(ConfigError, match="V-20"):
             load_config(data)

@@ -198,8 +198,8 @@ def test_our_parameters_and_the_providers_part_ways() -> None:
     spec = model.spec()
     assert (spec.model, spec.base_url, spec.timeout_s, spec.access_key) == ("m", "http://host/v1", 30, "k")
     assert (spec.structured_output, spec.extra_body, spec.options) == (False, {"a": 1}, {})
-    assert model.sampling("student").named() == {"temperature": 0.7, "top_k": 5, "skill": 1}
-    assert model.sampling("judge").named() == {"temperature": 0.0, "top_k": 5, "skill": 1, "max_tokens": 9}
+    assert model.sampling("student").to_dict() == {"temperature": 0.7, "top_k": 5, "skill": 1}
+    assert model.sampling("judge").to_dict() == {"temperature": 0.0, "top_k": 5, "skill": 1, "max_tokens": 9}
     assert (model.system_prompt("student"), model.system_prompt("judge")) == ("Be brief.", "Be fair.")
 
 
@@ -211,7 +211,7 @@ def test_what_only_the_interface_knows_is_an_option() -> None:
         parameters={"skill": 0.5, "family": "f", "temperature": 1},
     )
     assert simulated.spec().options == {"skill": 0.5, "family": "f"}
-    assert simulated.sampling("judge").named() == {"temperature": 1}
+    assert simulated.sampling("judge").to_dict() == {"temperature": 1}
     local = ModelConfig(
         name="l",
         interface="huggingface",
@@ -219,7 +219,7 @@ def test_what_only_the_interface_knows_is_an_option() -> None:
         parameters={"device": "cuda:0", "max_new_tokens": 5},
     )
     assert local.spec().options == {"device": "cuda:0"}
-    assert local.sampling("judge").named() == {"max_tokens": 5}
+    assert local.sampling("judge").to_dict() == {"max_tokens": 5}
 
 
 def test_a_config_does_not_change(folder: Path, valid: str) -> None:

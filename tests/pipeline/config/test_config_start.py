@@ -150,7 +150,7 @@ def test_auto_takes_the_cheapest_host_with_a_credential(folder: Path, valid: str
     large, small = resolved.config.models
     assert (large.interface, small.interface) == ("openai", "openrouter")
     assert small.spec().model == "deepseek/deepseek-chat"
-    assert small.sampling("judge").named() == {"top_p": 1}
+    assert small.sampling("judge").to_dict() == {"top_p": 1}
     assert resolved.choices == (
         "model small: interface auto is openrouter, as deepseek/deepseek-chat ($0.20 in, $0.90 out per "
         "million tokens; deepseek: $0.30 in, $1.10 out per million tokens; no credential for bedrock)",
@@ -202,7 +202,7 @@ def test_the_schema_file_is_current() -> None:
 
 
 def test_every_key_helps_in_an_editor() -> None:
-    schema = json.loads(json_schema.schema_text())
+    schema = json.loads(json_schema.build_schema_text())
     for name, section in schema["$defs"].items():
         for key, value in section["properties"].items():
             assert value.get("description"), f"{name}.{key} has no description"

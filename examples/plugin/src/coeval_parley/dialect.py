@@ -59,7 +59,7 @@ class ParleyDialect(Dialect):
         return "/say"
 
     def encode(self, request: Request, spec: ModelSpec, _: Host, *, structured: bool = True) -> bytes:  # noqa: ARG002
-        settings = request.sampling.named()
+        settings = request.sampling.to_dict()
         if request.seed is not None:
             settings["seed"] = request.seed
         turns = [{"by": message.role, "text": message.content} for message in request.messages]

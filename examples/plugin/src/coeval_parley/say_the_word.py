@@ -16,7 +16,7 @@ from coeval.benchmarks.benchmark import (
     TaskSettings,
     count_failures,
 )
-from coeval.benchmarks.run.judgment_outcomes import metric_of
+from coeval.benchmarks.run.judgment_outcomes import metric_from_interval
 from coeval.core.errors import UsageError
 from coeval.core.records import Message
 from coeval_parley.task_rows import TIMES
@@ -51,7 +51,7 @@ class SayTheWord(Benchmark):
         said = {item.id: self._is_said(item.id, answers.get(item.id)) for item in items}
         failed = count_failures(answers.get(item.id) for item in items)
         return Scored(
-            metrics={"word_accuracy": metric_of(wilson(sum(said.values()), len(items)), "share")},
+            metrics={"word_accuracy": metric_from_interval(wilson(sum(said.values()), len(items)), "share")},
             n_expected=len(items),
             n_scored=len(items) - sum(failed.values()),
             n_failed=failed,

@@ -12,10 +12,10 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import NOT_KNOWN, gap_text, metric_text, signed_points
-from coeval.core.html_table import Columns, columns, html_lines, html_table
-from coeval.core.plain import plain
-from coeval.core.text import listed, numbered, p_text, probability
+from coeval.core.figures import NOT_KNOWN, gap_text, metric_difference_text, metric_text
+from coeval.core.html_table import Columns, html_lines, html_table, record_columns
+from coeval.core.plain import escape_line
+from coeval.core.text import format_probability, join_names, p_value_text, pluralize
 
 # --- Comparison of two sides in one metric
 
@@ -70,7 +70,7 @@ def sentence(one: Comparison) -> str:
     ``B leads on ifeval: 3.1 ± 1.9 points ahead of A on 541 shared prompts (p = 0.012). With 541 prompts, a
     true gap of 2.6 points would be detected four times in five``
     """
-    where, count = where_of(one), numbered(one.n, f"shared {one.counted}")
+    where, count = where_of(one), pluralize(one.n, f"shared {one.counted}")
     if one.identical:
         return f"{one.a} and {one.b} have identical scores {where}: {count}"
     lead = one.leading
@@ -119,7 +119,7 @@ def tied_text(
 
 def chance_text(p: float | None, *, at_any_look: bool = False) -> str:
     """`` (p = 0.012)``, or `` (p = 0.012 at any look)`` of a run that grows"""
-    return "" if p is None else f" ({p_text(p)}{' at any look' if at_any_look else ''})"
+    return "" if p is None else f" ({p_value_text(p)}{' at any look' if at_any_look else ''})"
 
 
 def _judges_say(one: Comparison) -> str:
@@ -138,7 +138,7 @@ def _judges_say(one: Comparison) -> str:
 def detected(one: Comparison, least: float) -> str:
     """``With 541 prompts, a true gap of 2.6 points would be detected four times in five``"""
     gap = f"a true gap of {gap_text(least, one.unit)} points" if least < one.scale else "no true gap"
-    return f"With {numbered(one.n, one.counted)}, {gap} would be detected four times in five"
+    return f"With {pluralize(one.n, one.counted)}, {gap} would be detected four times in five"
 
 
 def where_of(one: Comparison) -> str:
@@ -149,12 +149,12 @@ def where_of(one: Comparison) -> str:
 
 def shown_difference(one: PairDifference, unit: str = "share") -> str:
     """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; in points, adjusted."""
-    return signed_points(one.difference, *one.ci95_adjusted, unit)
+    return metric_difference_text(one.difference, *one.ci95_adjusted, unit)
 
 
 def half_text(middle: float, low: float, high: float, unit: str = "share") -> str:
     """The interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided."""
-    text = signed_points(middle, low, high, unit)
+    text = metric_difference_text(middle, low, high, unit)
     return text[text.index("±" if "±" in text else "[") :]
 
 
@@ -228,7 +228,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
         ``bounds_high``."""
         spread: Columns = {}
-        for name, values in columns(Comparison, self.comparisons).items():
+        for name, values in record_columns(Comparison, self.comparisons).items():
             if name != "bounds" and not name.startswith("ci95"):
                 spread[name] = values
                 continue
@@ -269,7 +269,7 @@ def shown_comparison(one: Comparison) -> tuple[str, ...]:
         metric_text(one.mean_a, one.unit),
         metric_text(one.mean_b, one.unit),
         shown_difference(one, one.unit),
-        _NONE if one.p_adjusted is None else probability(one.p_adjusted),
+        _NONE if one.p_adjusted is None else format_probability(one.p_adjusted),
         f"{one.n:,}",
         _NONE if least is None or least >= one.scale else gap_text(least, one.unit),
     )
@@ -365,7 +365,8 @@ def _by_places(first: Sequence[Comparison], places: Sequence[tuple[str | None, s
         for side, sure in sorted(leads.items(), key=lambda each: -len(each[1]))
     ]
     texts = (
-        f"Of {len(places)} tasks, the highest score is that of {listed(parts, most)}." for most in (3, 2, 1)
+        f"Of {len(places)} tasks, the highest score is that of {join_names(parts, most)}."
+        for most in (3, 2, 1)
     )
     return next(
         (text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {len(places)} tasks below."
@@ -378,7 +379,7 @@ def _short_sentence(one: Comparison) -> str:
     short = said.rpartition(". With ")[0] or said
     of = one.minimum_detectable
     least = "" if of is None or of >= one.scale else gap_text(of, one.unit)
-    return plain(f"{short} (detectable: {least})." if least and not one.significant else f"{short}.")
+    return escape_line(f"{short} (detectable: {least})." if least and not one.significant else f"{short}.")
 
 
 def against(one: Comparison, base: str) -> Comparison:

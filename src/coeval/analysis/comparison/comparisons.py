@@ -43,10 +43,10 @@ from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
-from coeval.core.figures import points
+from coeval.core.figures import format_points
 from coeval.core.options import STUDENTS
 from coeval.core.shown_names import short_names, short_paths
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 # --- Caveats: answers cut off or empty, missing scores, judges of one family
 
@@ -70,11 +70,13 @@ def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
         of_these = f" (of all these, cut off: {cut:,})" if cut else ""
         yield f"Empty, and counted like all others: {reported}{of_these}. {theirs}."
     lacking = [
-        f"{side.label} ({listed(tasks, _MOST_NAMED)})" for group in groups for side, tasks in _lacking(group)
+        f"{side.label} ({join_names(tasks, _MOST_NAMED)})"
+        for group in groups
+        for side, tasks in _lacking(group)
     ]
     if lacking:
         yield (
-            f"No score in tasks that others have: {listed(lacking, _MOST_NAMED)}. Such a task is in no "
+            f"No score in tasks that others have: {join_names(lacking, _MOST_NAMED)}. Such a task is in no "
             "difference of theirs; overall is over the others."
         )
 
@@ -86,7 +88,7 @@ def _on_each(sides: Sequence[Side], counts: Sequence[int]) -> str:
     order = sorted(zip(counts, sides, strict=True), key=lambda each: -each[0])
     named = [each for each in order if each[0] or len(sides) <= _ALL_NAMED]
     parts = [f"{count:,} of {side.answers.good:,} answers of {side.label}" for count, side in named]
-    return listed(parts, _MOST_NAMED) + (", none of the others" if len(named) < len(sides) else "")
+    return join_names(parts, _MOST_NAMED) + (", none of the others" if len(named) < len(sides) else "")
 
 
 def _lacking(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
@@ -123,7 +125,7 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
             )
         if len(set(chosen)) < 2:
             raise UsageError(
-                f"{reader.folder} holds answers of {listed(there)}: name two students of it with "
+                f"{reader.folder} holds answers of {join_names(there)}: name two students of it with "
                 f"{STUDENTS}, or a second folder"
             )
         costs = model_costs(reader)
@@ -158,7 +160,7 @@ def _across(
     everywhere = [name for name in models[0] if all(name in there for there in models)]
     if not everywhere:
         held = "; ".join(
-            f"{r.folder}: {listed(there) or 'nobody'}" for r, there in zip(readers, models, strict=True)
+            f"{r.folder}: {join_names(there) or 'nobody'}" for r, there in zip(readers, models, strict=True)
         )
         raise UsageError(f"no student is in all folders ({held}); name one for each with {STUDENTS}")
     return [[name] * len(readers) for name in everywhere]
@@ -169,7 +171,7 @@ def _known(name: str, reader: Reader, there: Sequence[str]) -> str:
     if name in there or name in shown:
         return name if name in there else shown[name]
     close = get_close_matches(name, [*there, *shown], n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {listed(there) or 'none yet'}"
+    hint = f"did you mean {close[0]}?" if close else f"there are {join_names(there) or 'none yet'}"
     raise UsageError(f"{STUDENTS}: {name}: {reader.folder} holds no answers of it; {hint}")
 
 
@@ -184,7 +186,8 @@ def _labels(readers: Sequence[Reader], group: Sequence[str], groups: int) -> lis
     labels = [f"{name}:{model}" if model else name for name, model in zip(names, group, strict=True)]
     if len(set(labels)) < len(labels):
         raise UsageError(
-            f"the same folder is named twice: {listed(names)}; give another, or it once with {STUDENTS} A,B"
+            f"the same folder is named twice: {join_names(names)}; give another, or it once with {STUDENTS} "
+            "A,B"
         )
     return labels
 
@@ -275,8 +278,10 @@ def _are_shared(one: ComparedPair) -> bool:
         for side, mean in ((a, found.mean_a), (b, found.mean_b))
     ]
     return any(
-        points(mean)
-        != points((scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0)
+        format_points(mean)
+        != format_points(
+            (scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0
+        )
         for name, task, mean in means
     )
 
@@ -335,7 +340,7 @@ def _family_doubts(pairs: Sequence[ComparedPair]) -> Iterator[str]:
             ]
             alike.setdefault((leader.label, related, bool(same)), []).extend(texts)
     for (label, related, _), texts in alike.items():
-        yield related_sentence(label, related, listed(texts, 1) if texts else "")
+        yield related_sentence(label, related, join_names(texts, 1) if texts else "")
 
 
 def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:

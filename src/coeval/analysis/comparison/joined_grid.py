@@ -24,7 +24,7 @@ from coeval.analysis.measures.score_grid import (
     TaskDesign,
     normalize_weights,
 )
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 
 
 class Mismatch(NamedTuple):
@@ -112,9 +112,11 @@ def _other_items(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list[
     only = [
         f"{len(found) - len(same):,} only {side.place}" for side, found in zip((a, b), items, strict=True)
     ]
-    said = f"{task}: both have {numbered(len(same), 'item')} in common, {' and '.join(only)} has"
+    said = f"{task}: both have {pluralize(len(same), 'item')} in common, {' and '.join(only)} has"
     if alike > 0:
-        said += f" ({numbered(alike, 'id')} {'stands' if alike == 1 else 'stand'} for another prompt in each)"
+        said += (
+            f" ({pluralize(alike, 'id')} {'stands' if alike == 1 else 'stand'} for another prompt in each)"
+        )
     return [Mismatch(task, said)]
 
 
@@ -130,7 +132,7 @@ def _other_making(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list
     ):
         if other:
             said = (
-                f"{task}: {len(other):,} of {numbered(len(same), 'item')} in common {what} in {b.place} "
+                f"{task}: {len(other):,} of {pluralize(len(same), 'item')} in common {what} in {b.place} "
                 f"than in {a.place}: part of the difference may be theirs"
             )
             notes.append(Mismatch(task, said))

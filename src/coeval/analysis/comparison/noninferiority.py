@@ -28,9 +28,9 @@ from coeval.analysis.comparison.paired_difference import holm
 from coeval.analysis.comparison.side import Side, judged_apart
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, joined, p_at_any_look
 from coeval.core.errors import GAPS, WORSE, UsageError
-from coeval.core.figures import difference_text, points
+from coeval.core.figures import difference_text, format_points
 from coeval.core.settings import Setting
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 
 # --- Policy
 
@@ -155,7 +155,7 @@ class GatedCandidate(msgspec.Struct, frozen=True):
         by_reason: dict[str, list[str]] = {}
         for one in tasks:
             by_reason.setdefault(self._because(one), []).append(one.place)
-        return "; ".join(f"{reason} in {listed(places)}" for reason, places in by_reason.items())
+        return "; ".join(f"{reason} in {join_names(places)}" for reason, places in by_reason.items())
 
     def _because(self, task: GatedTask) -> str:
         if task.verdict == "NO-GO":
@@ -259,7 +259,7 @@ def worse_lines(found: GateReport, delta: float, *, sure: bool = True) -> Iterat
         lower, each, one = min(bounds, key=lambda bound: bound[0])
         if lower < -delta:
             yield (
-                f"a loss of up to {points(-lower)} points of {each.candidate} in {one.place} is not "
+                f"a loss of up to {format_points(-lower)} points of {each.candidate} in {one.place} is not "
                 "excluded; coeval gate passes only what is shown to lose less"
             )
 
@@ -349,7 +349,7 @@ def _drafts(held: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
                 hint = f"; did you mean {near[0]}?" if near else ""
                 lacks = f"{task}: neither side has this task, which the policy names{hint}"
             elif metric is not None and of_task:
-                there = listed(row.metric for row in of_task)
+                there = join_names(row.metric for row in of_task)
                 lacks = f"{task}: no item has a {metric} of both; there is {there}"
             elif task in held.a.compared | held.b.compared:
                 lacks = f"{task}: its answers are compared pairwise; a gate needs scores (judging: scores)"
@@ -386,7 +386,7 @@ def _overall(held: ComparedPair, policy: GatePolicy, lacking: Mapping[str, str])
     for task, reason in lacking.items():
         if "factor" in measures.get(task, {"factor"}):
             by_reason.setdefault(reason, []).append(task)
-    why = [f"{listed(tasks)} {reason}" for reason, tasks in by_reason.items()]
+    why = [f"{join_names(tasks)} {reason}" for reason, tasks in by_reason.items()]
     rule = policy.rule(None)
     for row, comparison in found:
         yield _Draft(None, row.metric, rule, row, comparison, tuple(why))
@@ -476,7 +476,7 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
             else ": no item has scores from two judges for both"
         )
         return f"; agreement of other judges is unknown{why}"
-    least = f"over items and judges at least {points(task.lower_over_judges or 0.0)}"
+    least = f"over items and judges at least {format_points(task.lower_over_judges or 0.0)}"
     if found.judges == 2:
         return f"; what other judges would say can only be guessed from two ({least})"
     if task.other_judges == "open":
@@ -486,8 +486,8 @@ def _of_judges(task: GatedTask, found: Comparison) -> str:
 
 def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -> str:
     """The verdict, and what it rests on, in points."""
-    where, allowed = where_of(found), points(task.max_drop)
-    n = numbered(found.n, found.counted)
+    where, allowed = where_of(found), format_points(task.max_drop)
+    n = pluralize(found.n, found.counted)
     if task.verdict == "NO-GO":
         how = "significantly more than" if beyond else "not significantly, but more than"
         # In points of a hundred, as what is allowed, whatever the metric's own scale.
@@ -497,8 +497,8 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -
             f"NO-GO: {found.b} is worse than {found.a} {where} by {loss} points, "
             f"{how} the allowed {allowed}; {n}"
         )
-    least = f"at least {points(task.lower or 0.0)} ({level.words})"
-    seen = f"{found.b} − {found.a} is {points(task.difference or 0.0)} points {where}, {least}"
+    least = f"at least {format_points(task.lower or 0.0)} ({level.words})"
+    seen = f"{found.b} − {found.a} is {format_points(task.difference or 0.0)} points {where}, {least}"
     if task.verdict == "GO":
         return f"GO: {seen}: a loss of more than {allowed} is excluded; {n}"
     parts = list(task.reasons)
@@ -507,6 +507,6 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -
     if task.missing:
         parts.append(f"{task.missing:,} without a score on either side count as lost: fill these first")
     if task.items_needed:
-        needed = numbered(task.items_needed, found.counted)
+        needed = pluralize(task.items_needed, found.counted)
         parts.append(f"about {needed} would decide it four times in five")
     return f"INCONCLUSIVE: {seen}; {n}; {'; '.join(parts)}"

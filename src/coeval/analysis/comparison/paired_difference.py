@@ -187,8 +187,6 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     if abs(difference) > _OPPOSITE + _EQUAL if near else n >= _ENOUGH:
         differing = min(differing, carried)
     scarce = differing < _FEWEST_DIFFERING - _EQUAL or spread.error == 0
-    seen = _spread(parts, 0.0)
-    seen = seen._replace(error=seen.error * (1 + _UNSEEN / max(carried, 1.0)))
     if scarce:
         low, high = _mover(parts, mean_a, mean_b)
         spread = _Spread((high - low) / 2 / float(stdtrit(max(n - 1, 1), (1 + LEVEL) / 2)), max(n - 1, 1))
@@ -199,7 +197,7 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     p = _p_value(test, strata, difference, spread) if n > 1 else None
     if p is not None and p >= ALPHA:
         low, high = min(low, 0.0), max(high, 0.0)
-    detectable = _detectable(parts, mean_a, mean_b, seen if seen.error else spread, family)
+    detectable = _detectable(parts, mean_a, mean_b, _unlent_spread(parts, carried) or spread, family)
     if binary:  # the exact test asks for one discordant pair more
         detectable += 1 / n
     return Difference(
@@ -216,6 +214,13 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
         test=test,
         identical=all(bool((pairs.a == pairs.b).all()) for pairs in strata),
     )
+
+
+def _unlent_spread(parts: Sequence[_Stratum], carried: float) -> _Spread | None:
+    """Return the spread seen, raised for what few items do not show; None where nothing differs."""
+    spread = _spread(parts, 0.0)
+    raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(carried, 1.0)))
+    return raised if spread.error else None
 
 
 def _near_an_end(stratum: _Stratum) -> bool:

@@ -17,7 +17,7 @@ from coeval.analysis.intervals import SHARE, Floats, Scale
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.score_grid import normalize_weights
 from coeval.analysis.panel.mean_squares import ByJudge
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 
 class SharedJudges(NamedTuple):
@@ -246,6 +246,6 @@ def _incomplete(pairing: Pairing) -> Iterator[Mismatch]:
             lacking = sorted(design.weights.keys() - {*shared})
             yield Mismatch(
                 task,
-                f"{task}: no item is scored in {listed(lacking) or 'every factor'} on both sides, so only "
-                "single factors are compared",
+                f"{task}: no item is scored in {join_names(lacking) or 'every factor'} on both sides, so "
+                "only single factors are compared",
             )

@@ -22,7 +22,7 @@ from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.training.checkpoint_scores import choose_runs
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 Measure: TypeAlias = Literal["factor", "label", "metric"]
 
@@ -163,7 +163,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             looks=reader.looks,
             compared=frozenset(task for task, plan in plans.items() if plan.compares),
             scales={
-                (task, factor): scale.spelled()
+                (task, factor): scale.levels_text()
                 for task, plan in plans.items()
                 for factor, scale in plan.scales.items()
             },
@@ -280,10 +280,10 @@ def _nobody_both(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterato
     )
     for panels, tasks in alike.items():
         each = ", ".join(
-            f"{listed(judges)} judged {listed(_names(labels, sides))}" for judges, labels in panels
+            f"{join_names(judges)} judged {join_names(_names(labels, sides))}" for judges, labels in panels
         )
         both = "both" if len(panels) == 2 else "any two of these"
-        yield f"{listed(tasks)}: {each}, and nobody {both}"
+        yield f"{join_names(tasks)}: {each}, and nobody {both}"
 
 
 def _one_only(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
@@ -300,10 +300,12 @@ def _one_only(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[s
     for (has, lacks, judges), tasks in alike.items():
         who, whom = _names(has, sides), _names(lacks, sides)
         so = "so they are" if len(judges) > 1 else "so it is"
-        where = "of the comparison" if len(who) == len(whom) == 1 else f"where compared with {listed(whom)}"
+        where = (
+            "of the comparison" if len(who) == len(whom) == 1 else f"where compared with {join_names(whom)}"
+        )
         yield (
-            f"{listed(tasks)}: {listed(judges)} judged {listed(who)} but not {listed(whom)}, {so} left out "
-            f"{where}"
+            f"{join_names(tasks)}: {join_names(judges)} judged {join_names(who)} but not {join_names(whom)}, "
+            f"{so} left out {where}"
         )
 
 

@@ -87,8 +87,8 @@ from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import metric_scores, task_figures
-from coeval.core.figures import figure_text, kappa_word, points
-from coeval.core.text import listed, numbered
+from coeval.core.figures import figure_with_interval, format_points, kappa_word
+from coeval.core.text import join_names, pluralize
 
 # --- What the judgments of an output folder of ``eval-framework`` say of its judges
 #
@@ -283,7 +283,7 @@ def _judges(judges: Mapping[str, JudgeMeasures], kappa: str, *, one: bool) -> It
         return
     mean = sum(known.values()) / len(known)
     worst = min(known, key=lambda name: (known[name], name))
-    lowest = f"{kappa} {figure_text('coefficient', known[worst], *kappas[worst][1:3])}"
+    lowest = f"{kappa} {figure_with_interval('coefficient', known[worst], *kappas[worst][1:3])}"
     of = f"lowest {worst}, " if len(known) > 2 else ""
     yield f"Agreement between the judges is {kappa_word(mean)} ({of}{lowest})."
 
@@ -292,7 +292,7 @@ def _why_unknown(judges: Mapping[str, JudgeMeasures]) -> str:
     if any(not found.degenerate for found in judges.values()):
         return "those with enough scores in common gave a single level"
     most = max(found.count for found in judges.values())
-    return f"they have at most {numbered(most, 'score')} in common, fewer than {FEWEST_COMMON}"
+    return f"they have at most {pluralize(most, 'score')} in common, fewer than {FEWEST_COMMON}"
 
 
 def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iterator[str]:
@@ -302,7 +302,7 @@ def _missing(students: Mapping[str, StudentMeasures], *, adjusted: bool) -> Iter
         return
     possible = total + sum(found.valid_evals for found in students.values())
     named = [f"{name} {count:,}" for name, count in sorted(lacking.items(), key=lambda one: -one[1]) if count]
-    yield f"Missing: {total:,} of {numbered(possible, 'score')} ({listed(named)})."
+    yield f"Missing: {total:,} of {pluralize(possible, 'score')} ({join_names(named)})."
     if adjusted:
         yield "Students have different items or judges: scores are adjusted for those that a student lacks."
 
@@ -320,12 +320,14 @@ def task_leaders(grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: 
         )
         if name != leader:
             verdict = task_verdict(grid, ranks, leader, name, task) or "not tested"
-            elsewhere.append(f"{name} in {task} ({points(best)}, {leader} {points(own_score)}: {verdict})")
+            elsewhere.append(
+                f"{name} in {task} ({format_points(best)}, {leader} {format_points(own_score)}: {verdict})"
+            )
     if elsewhere:
         why = (
             "; tasks are tested where the overall gap is significant" if "not tested" in elsewhere[0] else ""
         )
-        yield f"Other students have the highest score in some tasks: {listed(elsewhere)}{why}."
+        yield f"Other students have the highest score in some tasks: {join_names(elsewhere)}{why}."
     elif len(tasks) > 1:
         every = "both tasks" if len(tasks) == 2 else f"all {len(tasks)} tasks"
         yield f"{leader} has the highest score in {every}."

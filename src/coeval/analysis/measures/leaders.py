@@ -24,8 +24,8 @@ from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentScores
 from coeval.analysis.run_results import Bounded, missing_label_sentences
-from coeval.core.figures import NOT_KNOWN, points
-from coeval.core.text import listed, numbered
+from coeval.core.figures import NOT_KNOWN, format_points
+from coeval.core.text import join_names, pluralize
 
 # A gap below 0.1 points is shown as none, and twenty times the items is out of reach: no advice then.
 _LEAST_GAP, _MOST_TIMES = 0.001, 20
@@ -71,7 +71,7 @@ def _verdict_text(
     gap = ranks.between(first, second)
     if gap is None:
         return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
-    count = numbered(gap.n, "shared item")
+    count = pluralize(gap.n, "shared item")
     if gap.significant:
         return f"{lead_text((first, second), gap.leading, count, where, at_any_look=at_any_look)}."
     shown_pair = (f"{first} ({figures[first]})", f"{second} ({figures[second]})")
@@ -82,7 +82,7 @@ def _verdict_text(
 
 
 def shown(found: Measured) -> str:
-    return points(found.value or 0.0)
+    return format_points(found.value or 0.0)
 
 
 def _alone(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
@@ -158,7 +158,7 @@ def panel_sentence(ranks: Ranking, gap: PairDifference) -> str:
         end = ": more items cannot settle it, more judges can"
     guess = "; two judges give only a rough idea" if judges == 2 else ""
     if (by := shown_over_judges(one)) != NOT_KNOWN:
-        by = f"{points(one.difference)} {by} points"
+        by = f"{format_points(one.difference)} {by} points"
     return (
         f"{who}; allowing for other judges, the {'lead' if gap.significant else 'gap'} is {by}{end}{guess}."
     )
@@ -170,7 +170,7 @@ def partial_sentences(ranks: Ranking) -> Iterator[str]:
     if partial and len(partial) < len(ranks.order):
         verb = "is" if len(partial) == 1 else "are"
         yield (
-            f"{listed(partial)} {verb} to do some of the tasks only, so nobody is compared with "
+            f"{join_names(partial)} {verb} to do some of the tasks only, so nobody is compared with "
             f"{'it' if len(partial) == 1 else 'them'} over all tasks."
         )
 
@@ -216,7 +216,7 @@ def _places(places: Sequence[int]) -> str:
             runs[-1].append(place)
         else:
             runs.append([place])
-    return f"places {listed(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
+    return f"places {join_names(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
 def is_behind(first: str, second: str, reported: PairDifference) -> bool:
@@ -252,7 +252,7 @@ def label_sentences(labels: Labels) -> Iterator[str]:
         bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
         yield from missing_label_sentences(where, bounded)
     if (more := len(places) - _MOST_LABELS) > 0:
-        yield f"{numbered(more, 'more label')}: see coeval analyze labels."
+        yield f"{pluralize(more, 'more label')}: see coeval analyze labels."
 
 
 def label_sentence(found: LabelMeasures, where: str) -> str:

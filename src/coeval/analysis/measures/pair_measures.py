@@ -23,9 +23,9 @@ from coeval.analysis.measures.measure_tree import (
 )
 from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.figures import points, points_text
+from coeval.core.figures import format_points, score_text
 from coeval.core.records import is_good
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.store.record_index import Index, PreferencePart
 from coeval.store.rundir import PAIRS
 
@@ -115,7 +115,7 @@ class PairMeasures(Record, frozen=True):
 def unlinked_group_sentences(found: PairMeasures) -> Iterator[str]:
     """Name the groups of students between which nothing is known; nothing where comparisons link them all."""
     if len(found.groups) > 1:
-        named = "; ".join(listed(group) for group in found.groups)
+        named = "; ".join(join_names(group) for group in found.groups)
         yield f"No chain of comparisons links these groups, so each is ranked separately: {named}."
 
 
@@ -129,7 +129,7 @@ def pair_sentences(found: PairMeasures) -> Iterator[str]:
         if share.value is None or share.low is None or share.high is None or share.low <= 0.5 <= share.high:
             continue
         place = "first" if share.value > 0.5 else "second"
-        lean = f"by {points(abs(share.value - 0.5))} points"
+        lean = f"by {format_points(abs(share.value - 0.5))} points"
         yield f"{name} favours the answer shown {place}, {lean}; judging both orders cancels it."
 
 
@@ -137,19 +137,19 @@ def _strongest(found: PairMeasures, group: Sequence[str]) -> str:
     """Say who leads in a group of compared students: over items, by the judges that compared them."""
     first, *others = group
     lead = found.students[first]
-    of = f" of {listed(group)}" if len(found.groups) > 1 else ""
-    wins, items = _points(lead.strength), numbered(lead.strength.n or 0, "item")
+    of = f" of {join_names(group)}" if len(found.groups) > 1 else ""
+    wins, items = _points(lead.strength), pluralize(lead.strength.n or 0, "item")
     tied = [name for name in others if found.students[name].ranks[0] == 1]
     if tied or lead.ranks != (1, 1):
         tied = tied or [others[0]]
         how = "is" if len(tied) == 1 else "are"
-        return f"{first} wins {wins} of 100{of} ({items}); {listed(tied)} {how} tied with it."
+        return f"{first} wins {wins} of 100{of} ({items}); {join_names(tied)} {how} tied with it."
     verdict = lead_verdict(0.0, None, len(found.judges))
     return f"{first} {verdict}{of}: it wins {wins} of 100 ({items})."
 
 
 def _points(share: Measured) -> str:
-    return points_text(share.value, share.low, share.high) or "–"
+    return score_text(share.value, share.low, share.high) or "–"
 
 
 class Comparisons(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.core.errors import UsageError
 from coeval.core.records import VARIANT
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 ScoreChoice = Mapping[str, Set[str]]
 """By dimension, the names that are chosen; a dimension without names is not restricted. Values of one
@@ -49,7 +49,7 @@ def score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoi
     choice: dict[str, set[str]] = {}
     for dimension, name in pairs:
         if dimension not in _NAMES:
-            raise UsageError(f"scores are chosen by {listed(_NAMES)}, not by {dimension}")
+            raise UsageError(f"scores are chosen by {join_names(_NAMES)}, not by {dimension}")
         if name not in _NAMES[dimension](grid):
             raise UsageError(f"no score of this run has the {dimension} {name}")
         choice.setdefault(dimension, set()).add(name)

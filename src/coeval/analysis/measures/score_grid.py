@@ -285,7 +285,7 @@ class ScoreGrid(NamedTuple):
                 self.items.task[items],
                 self.items.teacher[items],
                 {value: number[of[items[of]]] for value, of in self.items.attributes.items()},
-                None if self.items.alike is None else _renumbered(self.items.alike[items]),
+                None if self.items.alike is None else consecutive(self.items.alike[items]),
             ),
         )
 
@@ -326,14 +326,14 @@ def grid_level_names(grid: ScoreGrid) -> LevelNames:
     scales = grid.scales
     words = Counter(level for scale in scales for level in scale.levels)
     names = [
-        level if words[level] == 1 else f"{level} ({scale.spelled()})"
+        level if words[level] == 1 else f"{level} ({scale.levels_text()})"
         for scale in scales
         for level in scale.levels
     ]
     first = dict(zip(scales, np.cumsum([0, *(len(scale.levels) for scale in scales)]).tolist(), strict=False))
     of_scale = {
         scale: first[scale]
-        + np.array([scale.levels.index(scale.nearest(value)) for value in grid.scale.tolist()])
+        + np.array([scale.levels.index(scale.nearest_level(value)) for value in grid.scale.tolist()])
         for scale in scales
     }
     place = np.zeros((len(grid.designs), len(grid.factors), len(grid.scale)), np.int64)
@@ -366,8 +366,11 @@ def levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     return [names.counts(given[given >= 0]) for given in of]
 
 
-def _renumbered(alike: Codes) -> Codes:
-    return np.unique(alike, return_inverse=True)[1]
+def consecutive(codes: Codes) -> Codes:
+    """Renumber codes of 0 and more from 0 on, in their order, leaving none out; `np.unique` sorts for it."""
+    present = np.zeros(int(codes.max(initial=-1)) + 1, bool)
+    present[codes] = True
+    return (np.cumsum(present) - 1)[codes]
 
 
 def no_levels(shape: tuple[int, int], levels: int) -> NDArray[np.int8]:
@@ -557,7 +560,7 @@ def _items(
     }
     ids = columns["id"][counts].tolist()
     alike = reader.clusters_of(ids)
-    own = None if alike is None else _renumbered(alike)
+    own = None if alike is None else consecutive(alike)
     return GridItems(ids, task[counts], teacher[counts], attributes, own), number_of
 
 

@@ -15,14 +15,13 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from coeval.analysis.comparison.paired_difference import holm_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.core.figures import points, points_text
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid, consecutive
+from coeval.core.figures import format_points, score_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
 FEWEST_ITEMS = 6
@@ -76,7 +75,7 @@ class Leaning(Record, frozen=True):
     def size_text(self) -> str:
         """``12.0 [8.0, 16.0] points``, without a sign."""
         low, high = sorted(abs(bound) for bound in self.ci95 or (0.0, 0.0))
-        return f"{points_text(abs(self.size), low, high)} points"
+        return f"{score_text(abs(self.size), low, high)} points"
 
 
 class Favour(Leaning, frozen=True):
@@ -143,26 +142,30 @@ def judge_biases(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBia
 
 
 def severities(grid: ScoreGrid) -> dict[str, Bias]:
-    """By judge."""
-    several = grid.valid.sum(axis=1) > 1
-    return {
-        judge: _severity(grid, place, several & grid.valid[:, place])
-        for place, judge in enumerate(grid.judges)
-    }
+    """Estimate how much lower each judge scores than the others of the same units, by judge."""
+    valid = grid.valid
+    judges, total = np.zeros(len(valid), np.int64), np.zeros(len(valid))
+    for place in range(len(grid.judges)):  # by column: sums over short rows take four times as long
+        judges += valid[:, place]
+        total += grid.values[grid.levels[:, place]]
+    measured = {}
+    for place, judge in enumerate(grid.judges):
+        rows = (judges > 1) & valid[:, place]
+        own = grid.values[grid.levels[rows, place]]
+        others = (total[rows] - own) / (judges[rows] - 1)
+        measured[judge] = _severity(others - own, consecutive(grid.cluster[rows]))
+    return measured
 
 
-def _severity(grid: ScoreGrid, place: int, rows: NDArray[np.bool_]) -> Bias:
-    """A mean over units, clustered by datapoint, or group of such (Liang and Zeger 1986)."""
-    scores = grid.values[grid.levels[rows]]
-    own = scores[:, place]
-    others = (scores.sum(axis=1) - own) / (grid.valid[rows].sum(axis=1) - 1)
-    clusters, at = np.unique(grid.cluster[rows], return_inverse=True)
-    if len(clusters) < FEWEST_ITEMS:
+def _severity(lower: Floats, cluster: Codes) -> Bias:
+    """Return the mean over units, clustered by datapoint, or group of such (Liang and Zeger 1986)."""
+    clusters = int(cluster.max(initial=-1)) + 1
+    if clusters < FEWEST_ITEMS:
         return UNKNOWN
-    value = float((others - own).mean())
-    distances = np.bincount(at, others - own - value)
-    error = float(np.sqrt((distances @ distances) * len(clusters) / (len(clusters) - 1))) / len(at)
-    return bias_of(value, error, len(clusters) - 1)
+    value = float(lower.mean())
+    distances = np.bincount(cluster, lower - value)
+    error = float(np.sqrt((distances @ distances) * clusters / (clusters - 1))) / len(cluster)
+    return bias_of(value, error, clusters - 1)
 
 
 def bias_of(value: float, error: float, degrees: float) -> Bias:
@@ -202,7 +205,7 @@ class LengthContrast(Entity, frozen=True):
     @property
     def size_text(self) -> str:
         low, high = sorted(abs(bound or 0.0) for bound in (self.more.low, self.more.high))
-        return f"{points_text(abs(self.more.value or 0.0), low, high)} points"
+        return f"{score_text(abs(self.more.value or 0.0), low, high)} points"
 
 
 def length_contrasts(grid: ScoreGrid, lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
@@ -225,12 +228,14 @@ def _contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tupl
     both = grid.valid[:, first] & grid.valid[:, second] & np.isfinite(lengths)
     if not both.any():
         return UNKNOWN, 0
-    _, start, answer = np.unique(grid.answer[both], return_index=True, return_inverse=True)
-    scores = grid.values[grid.levels[both]]
-    apart = np.bincount(answer, scores[:, first] - scores[:, second]) / np.bincount(answer)
+    answer = consecutive(grid.answer[both])
+    start = np.empty(int(answer.max()) + 1, np.int64)
+    start[answer[::-1]] = np.arange(len(answer))[::-1]  # of each answer the first row
+    more = grid.values[grid.levels[both, first]] - grid.values[grid.levels[both, second]]
+    apart = np.bincount(answer, more) / np.bincount(answer)
     task, student = grid.task[both][start].astype(np.int64), grid.student[both][start]
-    _, group = np.unique(task * len(grid.students) + student, return_inverse=True)
-    _, cluster = np.unique(grid.cluster[both][start], return_inverse=True)
+    group = consecutive(task * len(grid.students) + student)
+    cluster = consecutive(grid.cluster[both][start])
     longer = _within(np.log2(lengths[both][start] + 1), group)
     apart = _within(apart, group)
     both_ways, squares = np.bincount(cluster, longer * apart), np.bincount(cluster, longer**2)
@@ -263,7 +268,11 @@ def length_findings(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iter
         sizes = [below[less][more] for less in less_than for more in above]
         gaps = sorted(abs(one.more.value or 0.0) for one in sizes)
         who, others = " and ".join(above), " and ".join(less_than)
-        by = sizes[0].size_text if len(sizes) == 1 else f"{points(gaps[0])} to {points(gaps[-1])} points"
+        by = (
+            sizes[0].size_text
+            if len(sizes) == 1
+            else f"{format_points(gaps[0])} to {format_points(gaps[-1])} points"
+        )
         score = "scores" if len(above) == 1 else "score"
         does = "does" if len(less_than) == 1 else "do"
         yield (

@@ -13,9 +13,9 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.panel.panel_reading import family_of_one
-from coeval.core.figures import fixed, points
+from coeval.core.figures import format_decimals, format_points
 from coeval.core.records import model_of
-from coeval.core.text import listed, p_text
+from coeval.core.text import join_names, p_value_text
 
 # What a judge may lean on, in words.
 _LEANINGS: dict[str, Callable[[JudgeBiases], Favour]] = {
@@ -57,7 +57,7 @@ def _leanings(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
 
 
 def _beside(bias: Favour) -> str:
-    return "" if bias.usual is None else f"; judges differ about a family by {points(bias.usual)} (sd)"
+    return "" if bias.usual is None else f"; judges differ about a family by {format_points(bias.usual)} (sd)"
 
 
 def _leanings_of_two(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
@@ -82,27 +82,27 @@ def _severities(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         bias = found.bias.severity
         if bias.is_named and abs(bias.size) >= _NOTEWORTHY:
             how = "stricter" if bias.size > 0 else "more lenient"
-            said.append(f"{judge} is {points(abs(bias.size))} points {how}")
+            said.append(f"{judge} is {format_points(abs(bias.size))} points {how}")
     if said:
-        yield f"Relative to the other judges, {listed(said)}."
+        yield f"Relative to the other judges, {join_names(said)}."
 
 
 def reliability(study: GStudy | None) -> Iterator[str]:
     """How much of what students differ by would show again, and by whom it is spoilt."""
     if study is None or (found := study.reliability).value is None:
         return
-    figure = f"Eρ² = {fixed(found.value, 2)}"
+    figure = f"Eρ² = {format_decimals(found.value, 2)}"
     if found.value < 0:
         figure = "Eρ² is estimated below 0"
     elif found.low is None or found.high is None:
         figure += ", without an interval"
     else:
-        figure += f" [{fixed(found.low, 2)}, {fixed(found.high, 2)} over items]"
+        figure += f" [{format_decimals(found.low, 2)}, {format_decimals(found.high, 2)} over items]"
         figure += ", not distinguishable from no agreement" if found.low <= 0 else ""
     apart = study.components["students"].variance
     if apart.low is None or apart.low <= 0 or found.low is None or found.low <= 0:
         if study.p is not None and study.p >= ALPHA:
-            test = f"an F test over items finds no difference between the students ({p_text(study.p)})"
+            test = f"an F test over items finds no difference between the students ({p_value_text(study.p)})"
             yield f"With these judges, {test}: {figure}."
             return
         yield f"Whether other items and judges would separate the students is open: {figure}."
@@ -110,7 +110,7 @@ def reliability(study: GStudy | None) -> Iterator[str]:
     yield f"Reliability of the students' scores for other items and judges, from 0 to 1: {figure}."
     for judge, one in study.worth.items():
         if one.worth.value is not None and one.worth.high is not None and one.worth.high < 0:
-            yield f"{judge} lowers it by {fixed(-one.worth.value, 2)}."
+            yield f"{judge} lowers it by {format_decimals(-one.worth.value, 2)}."
 
 
 # --- Judges and teachers of a leading student's family
@@ -138,7 +138,7 @@ def related_judges(
 
 def related_sentence(leader: str, found: RelatedJudges, without: str) -> str:
     """``without``: what the judges say who are of neither family; empty: nobody can say."""
-    several, named = len(found.judges) > 1, listed(found.judges, _MOST_NAMED)
+    several, named = len(found.judges) > 1, join_names(found.judges, _MOST_NAMED)
     who = f"{named}, {len(found.judges)} of the {found.among} judges,"
     if len(found.judges) == found.among:
         who = f"The only judge, {named}," if found.among == 1 else f"All judges, {named},"
@@ -186,7 +186,7 @@ def family_teachers(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]
         if (student := family_of_one(teacher, first, second, families)) is not None:
             wrote.setdefault(student, []).append(teacher)
     if wrote:
-        named = listed([f"{student} ({listed(teachers)})" for student, teachers in wrote.items()])
+        named = join_names([f"{student} ({join_names(teachers)})" for student, teachers in wrote.items()])
         others = len(grid.teachers) > sum(map(len, wrote.values()))
         way = "compare the scores by teacher" if others else "add a teacher of another family"
         yield f"Items may favour a student of their teacher's family: {named}; {way}."

@@ -20,7 +20,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import Response, response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
-from coeval.core.text import digest, listed
+from coeval.core.text import digest, join_names
 from coeval.store.human_labels import ByChance, HumanLabel, Labels
 
 
@@ -55,7 +55,7 @@ def judged_factors(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[str, tup
     if not every:
         raise UsageError("no judge scores a factor of this run, so there is nothing to label")
     if unknown := [factor for factor in chosen if factor not in every]:
-        raise UsageError(f"--factor {unknown[0]}: judges score {listed(every)}")
+        raise UsageError(f"--factor {unknown[0]}: judges score {join_names(every)}")
     return {
         task: tuple(factor for factor in factors if not chosen or factor in chosen)
         for task, factors in known.items()
@@ -120,7 +120,7 @@ def share_out(
         return list(drawn)
     names = sorted(set(people))
     if by not in names:
-        raise UsageError(f"--by {by} is not among {listed(names)}; name the same people at every start")
+        raise UsageError(f"--by {by} is not among {join_names(names)}; name the same people at every start")
     common = round(overlap * len(drawn))
     mine = range(common + names.index(by), len(drawn), len(names))
     return [*drawn[:common], *(drawn[at] for at in mine)]

@@ -21,8 +21,8 @@ from coeval.analysis.people.labelled_rows import (
     sampled_rows,
 )
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.core.figures import figure, kappa_word, points
-from coeval.core.text import listed, numbered
+from coeval.core.figures import format_figure, format_points, kappa_word
+from coeval.core.text import join_names, pluralize
 from coeval.store.human_labels import HUMAN, damaged_labels, read_labels
 
 
@@ -113,7 +113,7 @@ def people_sentences(found: PeopleMeasures) -> Iterator[str]:
         return
     by = "" if found.of == ALL_FACTORS else f" ({found.of})"
     among = compared(scale)
-    own = "" if len(among) == len(scale.students) else f" with labels of its own ({listed(among)})"
+    own = "" if len(among) == len(scale.students) else f" with labels of its own ({join_names(among)})"
     first = list(leaders(scale))
     if first:
         yield f"By people's labels{by}, {first[0]} leads: significantly better than every other student{own}."
@@ -125,7 +125,7 @@ def people_sentences(found: PeopleMeasures) -> Iterator[str]:
         if agreed.spa.value is not None and agreed.kappa.value is not None:
             yield (
                 f"{one} and {other} give the same level in {100 * agreed.spa.value:.0f}% of "
-                f"{numbered(agreed.count, 'label')} that both gave ({_kappa(agreed.kappa)})."
+                f"{pluralize(agreed.count, 'label')} that both gave ({_kappa(agreed.kappa)})."
             )
     yield from _limits(found, scale)
 
@@ -143,11 +143,14 @@ def goal_sentences(scale: HumanScale) -> Iterator[str]:
 
 def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
     if scale.unlabelled:
-        yield f"These figures are over {listed(scale.tasks)}; no labels yet: {listed(scale.unlabelled)}."
+        yield (
+            f"These figures are over {join_names(scale.tasks)}; no labels yet: "
+            f"{join_names(scale.unlabelled)}."
+        )
     yield from goal_sentences(scale)
     unknown = [name for name, one in scale.students.items() if one.people.value is None]
     if unknown:
-        yield f"{listed(unknown)}: too few labels for a score on the human scale."
+        yield f"{join_names(unknown)}: too few labels for a score on the human scale."
     if found.labels < found.asked:
         yield (
             f"{found.labels:,} of {found.asked:,} labels that were drawn are given; whoever leaves out hard "
@@ -155,17 +158,17 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
         )
     if found.later:
         yield (
-            f"{numbered(found.later, 'item')}, or answers to them, were added after the labels were "
+            f"{pluralize(found.later, 'item')}, or answers to them, were added after the labels were "
             "drawn: figures on the human scale exclude these."
         )
     if found.stale:
-        yield f"{numbered(found.stale, 'label')} of texts that have changed since: in no estimate."
+        yield f"{pluralize(found.stale, 'label')} of texts that have changed since: in no estimate."
     if found.unfit:
-        yield f"{numbered(found.unfit, 'label')} with a level that the scale lacks: in no estimate."
+        yield f"{pluralize(found.unfit, 'label')} with a level that the scale lacks: in no estimate."
     if found.damaged:
-        yield f"{numbered(found.damaged, 'line')} of labels.jsonl damaged: in no estimate."
+        yield f"{pluralize(found.damaged, 'line')} of labels.jsonl damaged: in no estimate."
     if found.hand_picked:
-        yield f"{numbered(found.hand_picked, 'label')} picked by hand: in no estimate."
+        yield f"{pluralize(found.hand_picked, 'label')} picked by hand: in no estimate."
 
 
 def _bias(panel: AgainstPeople) -> Iterator[str]:
@@ -176,13 +179,15 @@ def _bias(panel: AgainstPeople) -> Iterator[str]:
     more = "more" if value > 0 else "less"
     if value < 0:
         value, low, high = -value, -high, -low
-    how = f"({half_text(value, low, high)}; {numbered(panel.count, 'label')}, {_kappa(panel.kappa)})"
+    how = f"({half_text(value, low, high)}; {pluralize(panel.count, 'label')}, {_kappa(panel.kappa)})"
     doubt = "Judges show no significant bias: they give" if low <= 0 else "Judges give"
-    yield f"{doubt} {points(value)} points {more} than people {how}."
+    yield f"{doubt} {format_points(value)} points {more} than people {how}."
 
 
 def _kappa(kappa: Measured) -> str:
     """``κ 0.52, moderate``"""
     return (
-        "κ –" if kappa.value is None else f"κ {figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"
+        "κ –"
+        if kappa.value is None
+        else f"κ {format_figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"
     )

@@ -28,7 +28,7 @@ from coeval.analysis.readers.reader import (
 from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.store.jsonl import read_json
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks, sample_of
 from coeval.store.rundir import refuse_foreign
@@ -387,7 +387,7 @@ class OutputReader(Reader):
                     "--inference-only"
                 )
             if summary.missing:
-                reasons = listed(f"{count:,} {reason}" for reason, count in summary.missing.items())
+                reasons = join_names(f"{count:,} {reason}" for reason, count in summary.missing.items())
                 what = "not measured" if summary.not_measured else "records without a value"
                 notes.append(f"{label}: {what}: {reasons}")
             notes += [f"{label}: {remark}" for remark in summary.remarks]

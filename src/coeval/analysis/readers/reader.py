@@ -27,7 +27,7 @@ from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import WINDOW
 from coeval.core.records import counting_sql, good_sql
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.store.jsonl import store_error, torn_tail
 from coeval.store.rundir import PAIRS
 
@@ -136,7 +136,7 @@ class Reader:
                 "temp_directory": str(Path(tempfile.gettempdir()) / f"coeval-{self._name}"),
                 "autoinstall_known_extensions": False,
                 "allocator_background_threads": True,  # what tables took while they were made is given back
-                "threads": 1,  # no slower on these files, and each more holds 70 MB of buffers
+                "threads": 1,  # so that rows come in one order; each more holds 70 MB of buffers
             },
         )
 
@@ -181,7 +181,7 @@ class Reader:
         """
         name = _RECORDS.get(view, view)
         if name not in self.views:
-            raise UsageError(f"there is no table {view!r} here; there are {listed(self.views)}")
+            raise UsageError(f"there is no table {view!r} here; there are {join_names(self.views)}")
         own = self._connected()  # the reader's would be closed with it
         selected = "*"
         if name == "items":
@@ -298,7 +298,7 @@ class Reader:
     def notes(self) -> tuple[str, ...]:
         """What was left out of the views, and whose answers these are, one sentence each, for people."""
         damaged = (
-            f"{damage.file}: skipped, as no whole record: {numbered(damage.torn + damage.damaged, 'line')}"
+            f"{damage.file}: skipped, as no whole record: {pluralize(damage.torn + damage.damaged, 'line')}"
             + (" (the last one was cut off)" if damage.torn else "")
             for damage in self.damage
         )
@@ -315,14 +315,16 @@ class Reader:
             raise
 
     def _load(self, files_of: Mapping[str, Sequence[Path]]) -> None:
-        """One pass over the files, and another one where lines are longer than DuckDB expects: answers are
-        cut when they are made, but older files, other programs and damage know no such limit."""
+        """Read the files once, by two threads, and once more where lines are longer than DuckDB expects:
+        answers are cut when they are made, but older files, other programs and damage know no such limit."""
         self._files = {kind: list(files) for kind, files in files_of.items()}
+        self._db.execute("SET threads = 2")  # rows of files keep their order all the same
         try:
             self._make_tables()
         except duckdb.InvalidInputException:
             self._longest = max(map(_longest_line, chain.from_iterable(self._files.values())))
             self._make_tables()
+        self._db.execute("SET threads = 1")
 
     def _make_tables(self) -> None:
         self._begin()

@@ -39,7 +39,7 @@ from coeval.analysis.readers.reader import (
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.core.records import (
     CHECK,
     EXACT_MATCH,
@@ -52,12 +52,12 @@ from coeval.core.records import (
     Preference,
     Record,
     good_sql,
-    item_of,
+    item_part,
     level_sql,
     parent_id,
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.store.jsonl import read_json_if_whole, whole_lines
 from coeval.store.legacy import declared_attributes, is_legacy, read_legacy
 from coeval.store.record_index import known_records
@@ -390,7 +390,7 @@ class RunReader(Reader):
 
     def _texts(self, chosen: Set[str]) -> Iterator[ItemText]:
         """Every line of them, in the order of the files."""
-        read = decoder(ItemText)
+        read = make_decoder(ItemText)
         for path in self.run.files("data_generation"):
             for line in whole_lines(path):
                 try:
@@ -415,7 +415,7 @@ class RunReader(Reader):
             return
         index = known_records(self.run.files(phase), phase)
         for key in index:
-            of = item_of(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
+            of = item_part(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
             if of in needed:
                 yield index.load(key, kind)
 
@@ -474,7 +474,7 @@ class RunReader(Reader):
             cut = ", ".join(f"{count:,} of {name}" for name, count in self.beyond_samples.items())
             notes += (f"not counted: answers beyond the `samples` of the configuration ({cut})",)
         kinds = ((self.orphans.responses, "answer", "item"), (self.orphans.evaluations, "judgment", "answer"))
-        if orphans := [f"{numbered(n, what)} without a good {of}" for n, what, of in kinds if n]:
+        if orphans := [f"{pluralize(n, what)} without a good {of}" for n, what, of in kinds if n]:
             notes += (f"not counted: {', '.join(orphans)}",)
         return notes + tuple(self.copies.notes(sampled=self.sampled))
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from coeval.core.errors import Undecodable
-from coeval.core.foreign import decoder
-from coeval.core.html_table import Columns, columns
+from coeval.core.foreign import make_decoder
+from coeval.core.html_table import Columns, record_columns
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.store.jsonl import whole_lines
 from coeval.store.record_index import known_records
 from coeval.store.rundir import PAIRS, ErrorLine, RunDir
@@ -50,7 +50,7 @@ class Records(Generic[R]):
         to 1: of other scales, and of checks) or ``sampled_target_attributes.ATTRIBUTE``, and None where a
         record has none.
         """
-        return columns(self._kind, self)
+        return record_columns(self._kind, self)
 
     def __repr__(self) -> str:
         return f"Records({len(self):,} × {self._kind.__name__})"
@@ -58,7 +58,7 @@ class Records(Generic[R]):
 
 def read_errors(errors: Path) -> Iterator[ErrorLine]:
     """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
-    read = decoder(ErrorLine)
+    read = make_decoder(ErrorLine)
     for line in whole_lines(errors):
         with suppress(Undecodable):
             yield read(line.text)
@@ -75,5 +75,5 @@ def filtered_note(counts: Mapping[str, int]) -> tuple[str, ...]:
     if not counts:
         return ()
     why = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
-    drafts = numbered(sum(counts.values()), "draft")
+    drafts = pluralize(sum(counts.values()), "draft")
     return (f"discarded while items were written from documents: {drafts} ({why})",)

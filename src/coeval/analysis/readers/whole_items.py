@@ -15,7 +15,7 @@ import numpy as np
 
 from coeval.analysis.planned_names import LeftOut, Planned, level_name
 from coeval.core.errors import Undecodable
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.core.records import (
     SAMPLE,
     Datapoint,
@@ -24,10 +24,10 @@ from coeval.core.records import (
     Preference,
     Response,
     answer_name,
-    by_id,
+    choose_counting,
     is_good,
+    keep_valid_values,
     response_id,
-    valid_values,
 )
 from coeval.store.jsonl import whole_lines
 from coeval.store.legacy import is_legacy, read_legacy
@@ -154,10 +154,10 @@ class ItemLines:
         """Of the records of a kind that are ``needed`` those that count, in the order of the files.
 
         Lines that are none are left out; files that were replaced meanwhile may hold another item's."""
-        return list(by_id(filter(needed, self._records(item, kind))).values())
+        return list(choose_counting(filter(needed, self._records(item, kind))).values())
 
     def _records(self, item: str, kind: type[KeptT]) -> Iterator[KeptT]:
-        read = decoder(kind)
+        read = make_decoder(kind)
         begin, end = (np.searchsorted(self._keys, hash(item), side) for side in ("left", "right"))
         for position in self._positions[begin:end].tolist():
             try:
@@ -319,7 +319,7 @@ class RunItems:
         )
 
     def _judgment(self, judgment: Evaluation) -> ShownJudgment:
-        values = valid_values(judgment.values)
+        values = keep_valid_values(judgment.values)
         named = {
             factor: level_name(self._planned, judgment.task_id, factor, value)
             for factor, value in values.items()
@@ -519,7 +519,7 @@ def _verdict(judgment: _GivenJudgment) -> ShownJudgment:
 
 
 def _verdicts(file: Path) -> dict[str, _Verdicts]:
-    read = decoder(_Verdicts)
+    read = make_decoder(_Verdicts)
     found = {}
     for line in whole_lines(file):
         try:

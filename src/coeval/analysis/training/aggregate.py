@@ -26,7 +26,7 @@ from coeval.analysis.training.checkpoint_scores import (
 )
 from coeval.analysis.training.sample_figures import SampleFigure, TaskFigures, task_figures
 from coeval.core.errors import UsageError
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.store.jsonl import store_error, write_json_atomic
 from coeval.store.output_folder import task_folders
 from coeval.store.rundir import now, refuse_foreign
@@ -87,10 +87,10 @@ def evaluated_steps(
         )
     chosen = sorted(found.keys() & set(found if steps is None else steps))
     if not chosen:
-        none = f"{root} has no results for the steps {listed(map(str, steps or ()))}"
-        raise UsageError(f"{none}; it has {listed(map(str, sorted(found)))}")
+        none = f"{root} has no results for the steps {join_names(map(str, steps or ()))}"
+        raise UsageError(f"{none}; it has {join_names(map(str, sorted(found)))}")
     if base is not None and base not in chosen:
-        there = listed(map(str, chosen))
+        there = join_names(map(str, chosen))
         raise UsageError(f"--base {base}: {root} has no results for this step; it has {there}")
     return tuple(EvaluatedStep(step, found[step]) for step in chosen)
 

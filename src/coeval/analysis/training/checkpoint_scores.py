@@ -15,7 +15,7 @@ from coeval.analysis.intervals import Floats, Scale, scale_of
 from coeval.analysis.readers.output_reader import OutputReader, has_scores, task_summary
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
-from coeval.core.text import canonical, digest, listed, numbered
+from coeval.core.text import canonical_json, digest, join_names, pluralize
 from coeval.store.jsonl import read_json_if_whole
 from coeval.store.output_folder import output_tasks, sample_of
 
@@ -172,7 +172,7 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None, others: Abst
         elif found.task in others:
             out[run] = _of_another(found)
         elif expected is not None and run >= expected:
-            out[run] = f"{numbered(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
+            out[run] = f"{pluralize(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
         elif run in gone and len(gone) < len(paths):
             out[run] = "its scores.jsonl is missing"
         else:
@@ -249,12 +249,12 @@ def judged_otherwise(a: RunFacts, b: RunFacts, joined: str = " and by ") -> str:
     one, other = ("rules" if facts.judge is None else facts.judge.model for facts in (a, b))
     if one != other:
         return f"judged by {one}{joined}{other}"
-    return f"judged by {one} with other settings ({listed(_differing(a.judge, b.judge))})"
+    return f"judged by {one} with other settings ({join_names(_differing(a.judge, b.judge))})"
 
 
 def made_otherwise(a: RunFacts, b: RunFacts) -> str:
     """In which settings the sampling of b's answers differs from a's; empty where in none."""
-    return "" if a.made == b.made else listed(_differing(a.inference, b.inference))
+    return "" if a.made == b.made else join_names(_differing(a.inference, b.inference))
 
 
 def _differing(one: _Requested | None, other: _Requested | None) -> Iterator[str]:
@@ -269,12 +269,12 @@ def _shortcomings(kept: dict[int, RunFacts]) -> Iterator[str]:
         if facts.not_made:
             yield f"run_{run} is unfinished: {facts.not_made:,} answers or judgments are not there yet"
         if failures := facts.failures or facts.n_failed:
-            reasons = listed(f"{count:,} {reason}" for reason, count in failures.items())
+            reasons = join_names(f"{count:,} {reason}" for reason, count in failures.items())
             yield f"run_{run}: without a value, of {facts.n_expected:,} {facts.counted}: {reasons}"
 
 
 def _how(requested: _Requested | None, without: set[str]) -> str:
-    return digest(canonical(_what(requested, without)))
+    return digest(canonical_json(_what(requested, without)))
 
 
 def _what(requested: _Requested | None, without: set[str]) -> dict[str, str]:
@@ -405,11 +405,11 @@ def common_items(columns: Mapping[int, ItemColumn], lacking_at_most: float = _MO
     kept = [at for at, count in enumerate(counts) if count and count >= (1 - lacking_at_most) * most]
     notes = []
     if few := [f"step {step} ({counts[at]:,})" for at, step in enumerate(steps) if at not in kept]:
-        notes.append(f"left out of the conclusions, with too few of {most:,} items: {listed(few)}")
+        notes.append(f"left out of the conclusions, with too few of {most:,} items: {join_names(few)}")
     whole = there[:, kept].all(axis=1)
     if lacking := int(there[:, kept].any(axis=1).sum()) - int(whole.sum()):
         notes.append(
-            f"conclusions rest on {numbered(int(whole.sum()), 'item')} that all checkpoints have; "
+            f"conclusions rest on {pluralize(int(whole.sum()), 'item')} that all checkpoints have; "
             f"{lacking:,} more are scored at some only"
         )
     least, most_of_scale = scale_of(first.unit)

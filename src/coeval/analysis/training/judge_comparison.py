@@ -28,8 +28,8 @@ from coeval.analysis.training.checkpoint_scores import (
     common_items,
 )
 from coeval.core.errors import UsageError
-from coeval.core.figures import figure_text
-from coeval.core.text import listed
+from coeval.core.figures import figure_with_interval
+from coeval.core.text import join_names
 from coeval.store.output_folder import output_tasks
 
 # --- Contents of a judge's folder, and what two judges share
@@ -135,7 +135,7 @@ def _shared_steps(
     """The steps that both judged, in order, and notes of what does not fit."""
     found, notes = [], []
     if alone := [str(step) for step in {**a, **b} if step not in a or step not in b]:
-        notes.append(f"only one of them judged step {listed(alone)}")
+        notes.append(f"only one of them judged step {join_names(alone)}")
     alike = []
     for step in (step for step in a if step in b):
         of_a, of_b = a[step], b[step]
@@ -241,7 +241,7 @@ def compare_judges(
         of_two: dict[str, Sequence[_SharedStep]] = {}
         for task in tasks or sorted({*read[a], *read[b]}):
             if lacking := [label for label in (a, b) if task not in read[label]]:
-                notes.append(f"{task}: nothing was judged in the folder of {listed(lacking)}")
+                notes.append(f"{task}: nothing was judged in the folder of {join_names(lacking)}")
                 continue
             shared, of_task = _shared_steps(read[a][task], read[b][task])
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
@@ -330,5 +330,5 @@ def _sentences(one: TaskJudges) -> Iterator[str]:
     if one.ranks is not None:
         yield (
             f"they order the {one.ranks.checkpoints} checkpoints with Kendall τ-b "
-            f"{figure_text('coefficient', one.ranks.kendall, *one.ranks.ci95)}"
+            f"{figure_with_interval('coefficient', one.ranks.kendall, *one.ranks.ci95)}"
         )

@@ -19,7 +19,7 @@ from coeval.analysis.training.checkpoint_scores import (
 )
 from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 
 
 class TrainedCheckpoint(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ def side_by_side_runs(runs: Sequence[TrainingRun]) -> RunsTogether:
     for task in dict.fromkeys(task for run in runs for task in run.curves):
         curves = {run.label: run.curves[task] for run in runs if task in run.curves}
         if lacking := [run.label for run in runs if run.label not in curves]:
-            notes.append(f"{task} is not compared: {listed(lacking)} lacks it")
+            notes.append(f"{task} is not compared: {join_names(lacking)} lacks it")
             continue
         if why := _apart(curves):
             notes.append(f"{task} is not compared: {why}")
@@ -148,7 +148,7 @@ def _of_task(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> Check
         return None
     common = common_items(columns, 1.0)
     if len(common.scores) < 2:
-        notes.append(f"{task} is not compared: the runs share {numbered(len(common.scores), 'item')} of it")
+        notes.append(f"{task} is not compared: the runs share {pluralize(len(common.scores), 'item')} of it")
         return None
     if len(curves) > 1:  # a curve has the same note of its own run
         notes += (f"{task}: {note}" for note in common.notes)

@@ -29,7 +29,7 @@ from coeval.analysis.training.training_curves import TrainingRun, training_curve
 from coeval.core.errors import UsageError
 from coeval.core.figures import metric_text
 from coeval.core.shown_names import short_paths
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 
 # Names in a sentence; the table has all.
 _MOST_NAMED = 4
@@ -288,8 +288,8 @@ def _sentences(found: SweepComparison, left_out: Sequence[TrainedCheckpoint]) ->
     if main and left_out:
         names = [checkpoint_text(one, several=several) for one in left_out]
         why = "Not compared, since items or tasks are missing or were made otherwise"
-        texts = (f"{why}: {listed(names, most)}." for most in range(_MOST_NAMED, 0, -1))
-        yield _fitting(texts) or f"{why}: {numbered(len(names), 'checkpoint')}."
+        texts = (f"{why}: {join_names(names, most)}." for most in range(_MOST_NAMED, 0, -1))
+        yield _fitting(texts) or f"{why}: {pluralize(len(names), 'checkpoint')}."
     tasks = {one.task for one in main}
     for task in dict.fromkeys(one.task for one in main):
         if said := rising_sentence([one for one in found.changes if one.task == task], several=several):
@@ -325,7 +325,7 @@ def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
         if (peers := peers_text(one, several=several, most=most))
     )
     return _fitting(texts) or (
-        f"Ship {name}, {where}, or one of the {numbered(len(one.peers), 'checkpoint')} tied with it."
+        f"Ship {name}, {where}, or one of the {pluralize(len(one.peers), 'checkpoint')} tied with it."
     )
 
 
@@ -363,8 +363,8 @@ def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> 
     parts = [f"{one.b.run} {one.trend} ({shown_difference(one, one.unit)} points)" for one in found]
     head = f"Last step against the one before{where}"
     rising = sum(one.trend == "rising" for one in found)
-    return _fitting(f"{head}: {listed(parts, most)}." for most in range(len(parts), 0, -1)) or (
-        f"{head}: {rising} of {numbered(len(found), 'run')} still rising."
+    return _fitting(f"{head}: {join_names(parts, most)}." for most in range(len(parts), 0, -1)) or (
+        f"{head}: {rising} of {pluralize(len(found), 'run')} still rising."
     )
 
 
@@ -381,7 +381,7 @@ def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
     gap = f"{b} − {a} is {by} at step {largest.b.step}, the largest gap"
     better, worse = sorted(ahead, key=lambda run: -sum(ahead[run]))
     if not any(ahead[better]):
-        every = f"all {numbered(len(rows), 'equal step')}" if len(rows) > 1 else f"step {steps[0]}"
+        every = f"all {pluralize(len(rows), 'equal step')}" if len(rows) > 1 else f"step {steps[0]}"
         if all(row.identical for row in rows):
             return f"{a} and {b} have identical scores at {every}{where}."
         return f"{a} and {b} are tied at {every}{where}: {gap}."
@@ -389,7 +389,7 @@ def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
     verdict = next(row.verdict for row in rows if row.significant)
     head = f"{better} {verdict} at {_spans(steps, ahead[better])}{also}{where}"
     return _fitting([f"{head}: {gap}.", f"{head}."]) or (
-        f"{better} {verdict} at {numbered(sum(ahead[better]), 'step')}{where}."
+        f"{better} {verdict} at {pluralize(sum(ahead[better]), 'step')}{where}."
     )
 
 
@@ -402,9 +402,9 @@ def _spans(steps: Sequence[int], which: Sequence[bool]) -> str:
         elif marked:
             spans.append([step])
     texts = ["–".join(map(str, span)) for span in spans]
-    return f"step{'s' * (sum(which) > 1)} {listed(texts)}"
+    return f"step{'s' * (sum(which) > 1)} {join_names(texts)}"
 
 
 def _steps(steps: Iterable[int]) -> str:
     shown = [str(step) for step in steps]
-    return f"step{'s' * (len(shown) > 1)} {listed(shown)}"
+    return f"step{'s' * (len(shown) > 1)} {join_names(shown)}"

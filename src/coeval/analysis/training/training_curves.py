@@ -29,7 +29,7 @@ from coeval.analysis.training.checkpoint_scores import (
 )
 from coeval.core.errors import UsageError
 from coeval.core.figures import gap_text
-from coeval.core.text import listed, numbered, p_text
+from coeval.core.text import join_names, p_value_text, pluralize
 
 # --- First checkpoint significantly better than the base
 
@@ -62,7 +62,7 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
     }
     tested = dict(zip(gaps, adjust_family([*gaps.values()]), strict=True))
     better = (step for step, gap in tested.items() if step > base and gap.significant and gap.difference > 0)
-    step, items = next(better, None), numbered(len(found.scores), "paired item")
+    step, items = next(better, None), pluralize(len(found.scores), "paired item")
     if step is None:
         least = float(np.median([gap.minimum_detectable or 0.0 for gap in tested.values()]))
         sentence = (
@@ -73,7 +73,7 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
         by = shown_difference(tested[step], found.unit)
         sentence = (
             f"step {step} is the first significantly better than step {base}: by {by} points "
-            f"({p_text(tested[step].p_adjusted or 0.0)} over all checkpoints), {items}"
+            f"({p_value_text(tested[step].p_adjusted or 0.0)} over all checkpoints), {items}"
         )
     return FirstBetter(base, step, len(found.scores), tested, found.unit, sentence)
 
@@ -155,9 +155,9 @@ def training_curves(
         checkpoints = evaluated_steps(root, (patterns or {}).get(label, PATTERN), steps, base)
         of_run = training_run(label, root, [aggregate(one, tasks) for one in checkpoints], tasks, base)
         if not of_run.curves:
-            raise UsageError(f"{root} holds no scores of {listed(tasks or ()) or 'any task'} yet")
+            raise UsageError(f"{root} holds no scores of {join_names(tasks or ()) or 'any task'} yet")
         if absent := sorted(set(steps or ()) - {checkpoint.step for checkpoint in checkpoints}):
-            note = f"{root} holds no results of step {listed(map(str, absent))}"
+            note = f"{root} holds no results of step {join_names(map(str, absent))}"
             of_run = replace(of_run, notes=(note, *of_run.notes))
         found.append(of_run)
     return tuple(found)

@@ -31,7 +31,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.foreign import convert
 from coeval.core.redaction import Redactor
 from coeval.core.regular_files import open_file
-from coeval.core.shown_url import url_secrets
+from coeval.core.shown_url import find_url_secrets
 from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json_if_whole, store_error, write_bytes_atomic, write_json_atomic
 
@@ -369,8 +369,8 @@ def _read_pip_error(log: Path) -> str:
 def _redact_index_urls(message: str) -> str:
     """Redact credentials of index URLs: an index may repeat them in its message."""
     named = f"{os.environ.get('PIP_INDEX_URL', '')} {os.environ.get('PIP_EXTRA_INDEX_URL', '')}"
-    secrets = (secret for url in named.split() for secret in url_secrets(url))
-    return Redactor(secrets).message(message)
+    secrets = (secret for url in named.split() for secret in find_url_secrets(url))
+    return Redactor(secrets).redact_message(message)
 
 
 # --- String constants of Python source

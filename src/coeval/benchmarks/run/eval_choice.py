@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import msgspec
 from yarl import URL
 
-from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, listed_names
+from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, split_names
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, benchmark_class
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec, judge_name
-from coeval.core.options import TASK_OPTION, setting
+from coeval.core.options import TASK_OPTION, spell
 from coeval.core.records import Purpose, SamplingParameters
-from coeval.core.settings import usual
+from coeval.core.settings import effective_defaults
 from coeval.engine.probing import Probing
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
@@ -39,23 +39,23 @@ class Address(NamedTuple):
     base_url: str | None
 
 
-def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
-    """Return the evaluation that the settings ask for.
+def make_evaluation(settings: EvalSettings, keys: Keys) -> EvalSpec:
+    """Make the evaluation that the settings describe.
 
-    Raises UsageError: settings contradict each other, or name an unknown task or a file that is not there.
+    Raises UsageError: settings contradict each other, or name an unknown task or an absent file.
     """
-    options = task_options(settings)
-    names = task_names(listed_names(settings.tasks) or _with_responses(options))
-    for problem in _problems(settings, names, options):
+    options = read_task_options(settings)
+    names = check_task_names(split_names(settings.tasks) or _response_files_by_task(options))
+    for problem in _find_problems(settings, names, options):
         raise UsageError(problem)
-    tested = _tested(settings)
+    tested = _tested_spec(settings)
     return EvalSpec(
         output=Path(settings.output_dir),
-        tasks=tuple(_request(name, settings, options) for name in names),
+        tasks=tuple(_make_request(name, settings, options) for name in names),
         tested=tested,
-        judge=_judge(settings, tested, keys),
-        sampling=_sampling(settings, tested),
-        droppable=tuple(name for name in usual(EvalSettings) if getattr(settings, name) is None),
+        judge=_judge_spec(settings, tested, keys),
+        sampling=_choose_sampling(settings, tested),
+        droppable=tuple(name for name in effective_defaults(EvalSettings) if getattr(settings, name) is None),
         judge_sampling=SamplingParameters.of(
             {name: getattr(settings, f"judge_{name}") for name in _SAMPLING}
         ),
@@ -73,55 +73,55 @@ def evaluation_of(settings: EvalSettings, keys: Keys) -> EvalSpec:
 # --- Tasks and their options
 
 
-def task_name(name: str) -> str:
+def normalise_task_name(name: str) -> str:
     """Normalise a task's name: ``arena_hard`` to ``arena-hard``; paths of runs are unchanged."""
     return name if name.startswith(PREFIX) else name.replace("_", "-")
 
 
-def task_names(given: Iterable[str]) -> tuple[str, ...]:
-    """Return the tasks by name, each once.
+def check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
+    """Return the tasks' normalised names, each once.
 
-    Raises UsageError: there is no such task, or none is named.
+    Raises UsageError: one is unknown, or none is named.
     """
-    names = tuple(dict.fromkeys(map(task_name, given)))
+    names = tuple(dict.fromkeys(map(normalise_task_name, requested)))
     if not names:
         raise UsageError(
-            f"name the tasks: {setting('tasks')} {','.join(TASKS)} (or some of them, or {PREFIX}PATH)"
+            f"name the tasks: {spell('tasks')} {','.join(TASKS)} (or some of them, or {PREFIX}PATH)"
         )
     for name in names:
         if name not in TASKS and not name.startswith(PREFIX):
             close = difflib.get_close_matches(name, TASKS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"tasks are {', '.join(TASKS)}, {PREFIX}PATH"
-            raise UsageError(f"{setting('tasks')}: there is no task {name!r}; {hint}")
+            raise UsageError(f"{spell('tasks')}: there is no task {name!r}; {hint}")
     return names
 
 
-def task_options(settings: SharedSettings) -> dict[str, Any]:
-    """Return the value of every option that a task has, by the option's name.
+def read_task_options(settings: SharedSettings) -> dict[str, Any]:
+    """Return the value of every task option, by its name.
 
-    Raises UsageError: no task has such an option, or its value is of another kind.
+    Raises UsageError: there is no such option, or its value is of another kind.
     """
-    known = {option.name: option for row in TASKS.values() for option in row.options}
-    given = settings.task_options or {}
-    if not isinstance(given, Mapping):
-        given = dict(part.partition("=")[::2] for part in given)
-    values = {name: option.default for name, option in known.items()}
-    for name, value in given.items():
-        option = known.get(name.replace("_", "-").removeprefix("--"))
+    options = {option.name: option for row in TASKS.values() for option in row.options}
+    texts = settings.task_options or {}
+    if not isinstance(texts, Mapping):
+        texts = dict(part.partition("=")[::2] for part in texts)
+    values = {name: option.default for name, option in options.items()}
+    for name, value in texts.items():
+        option = options.get(name.replace("_", "-").removeprefix("--"))
         if option is None:
-            near = closest_word(name, known)
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+            near = closest_word(name, options)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(options)}"
             raise UsageError(f"{TASK_OPTION} {name}: no task has such an option; {hint}")
-        values[option.name] = _option_value(option, value)
+        values[option.name] = _convert_option(option, value)
     return values
 
 
-def _option_value(option: TaskOption, value: Any) -> Any:
+def _convert_option(option: TaskOption, value: Any) -> Any:
     if option.kind is bool and not isinstance(value, bool):
-        said = {"true": True, "": True, "false": False}.get(str(value).lower())
-        if said is None:
+        switch = {"true": True, "": True, "false": False}.get(str(value).lower())
+        if switch is None:
             raise UsageError(f"{TASK_OPTION} {option.name}={value}: give true or false")
-        return said
+        return switch
     try:
         return value if value is None else option.kind(value)
     except (TypeError, ValueError):
@@ -129,69 +129,71 @@ def _option_value(option: TaskOption, value: Any) -> Any:
         raise UsageError(f"{TASK_OPTION} {option.name}={value}: give {kind}") from None
 
 
-def idle_options(settings: EvalSettings, names: Iterable[str]) -> str | None:
-    """Return a sentence about options of tasks that are not among ``names``, if any are set."""
-    values = task_options(settings)
+def describe_idle_options(settings: EvalSettings, names: Iterable[str]) -> str | None:
+    """Describe options of tasks that are not among ``names``, if any are set."""
+    values = read_task_options(settings)
     options = (option for task, row in TASKS.items() if task not in names for option in row.options)
     idle = [option.flag for option in options if values[option.name] != option.default]
     if not idle:
         return None
-    return f"without effect, since their tasks are not among {setting('tasks')}: {', '.join(idle)}"
+    return f"without effect, since their tasks are not among {spell('tasks')}: {', '.join(idle)}"
 
 
-def _taking_responses() -> dict[str, TaskOption]:
-    """Task → its option for answers that are there already."""
+def _response_options_by_task() -> dict[str, TaskOption]:
+    """Return task → its option for existing answers."""
     return {task: option for task, row in TASKS.items() if (option := row.responses) is not None}
 
 
-def _with_responses(options: Mapping[str, Any]) -> dict[str, Path]:
-    """Task → the file of answers that was named for it."""
+def _response_files_by_task(options: Mapping[str, Any]) -> dict[str, Path]:
+    """Return task → the file of answers that its option names."""
     return {
         task: options[option.name]
-        for task, option in _taking_responses().items()
+        for task, option in _response_options_by_task().items()
         if options[option.name] is not None
     }
 
 
-def _request(name: str, settings: EvalSettings, options: Mapping[str, Any]) -> TaskRequest:
+def _make_request(name: str, settings: EvalSettings, options: Mapping[str, Any]) -> TaskRequest:
     runs = tuple(range(settings.num_runs)) if settings.num_runs > 1 else (None,)
     request = TaskRequest(name=name, runs=runs, max_examples=settings.max_examples)
     if name.startswith(PREFIX):
         return request
     row = TASKS[name]
     values = {option.name: options[option.name] for option in row.options}
-    responses = _with_responses(options).get(name)
+    responses = _response_files_by_task(options).get(name)
     if responses is not None and not responses.is_file():
-        raise UsageError(f"{_taking_responses()[name].flag}: there is no file {responses}")
-    given = benchmark_class(name).find_files(values) | row.own_files(values)
-    return msgspec.structs.replace(request, given=given, options=values, responses=responses)
+        raise UsageError(f"{_response_options_by_task()[name].flag}: there is no file {responses}")
+    files = benchmark_class(name).find_files(values) | row.own_files(values)
+    return msgspec.structs.replace(request, given=files, options=values, responses=responses)
 
 
-def _problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str, Any]) -> Iterator[str]:
-    given = _with_responses(options)
+def _find_problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what in the settings contradicts itself or is missing, with the way out."""
+    response_files = _response_files_by_task(options)
     if settings.inference_only and settings.judge_only:
-        yield f"{setting('inference_only')} and {setting('judge_only')} exclude each other; give one of them"
+        yield f"{spell('inference_only')} and {spell('judge_only')} exclude each other; give one of them"
     if settings.local and settings.base_url is not None:
         yield (
-            f"{setting('local')} loads the model in this process and {setting('base_url')} names a server; "
+            f"{spell('local')} loads the model in this process and {spell('base_url')} names a server; "
             "give one of them"
         )
     ruled = [name for name in names if name in TASKS and not benchmark_class(name).needs_judge]
     if settings.judge_only and ruled:
         yield (
-            f"{setting('judge_only')}: {', '.join(ruled)} are scored by rules, without a judge; leave them "
-            f"out (given answers:  {' and '.join(o.flag for o in _taking_responses().values())})"
+            f"{spell('judge_only')}: {', '.join(ruled)} are scored by rules, without a judge; leave them "
+            f"out (given answers:  {' and '.join(o.flag for o in _response_options_by_task().values())})"
         )
-    asking = [name for name in names if name not in given]
+    asking = [name for name in names if name not in response_files]
     if settings.model is None and asking and not (settings.judge_only and settings.judge_model):
-        yield f"{setting('model')} is needed for {', '.join(asking)}"
-    for task in given.keys() - set(names):
-        yield f"{_taking_responses()[task].flag} is given, and {task} is not among {setting('tasks')}; add it"
+        yield f"{spell('model')} is needed for {', '.join(asking)}"
+    for task in response_files.keys() - set(names):
+        flag = _response_options_by_task()[task].flag
+        yield f"{flag} is given, and {task} is not among {spell('tasks')}; add it"
     if settings.checkpoint is not None and settings.model is None:
-        yield f"{setting('checkpoint')} says which one is served as {setting('model')}; give that too"
-    if given and settings.num_runs > 1:
+        yield f"{spell('checkpoint')} says which one is served as {spell('model')}; give that too"
+    if response_files and settings.num_runs > 1:
         yield (
-            f"{setting('num_runs')} asks for several samples, and given responses are one; leave one of them "
+            f"{spell('num_runs')} asks for several samples, and given responses are one; leave one of them "
             "out"
         )
 
@@ -199,36 +201,37 @@ def _problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str
 # --- Models, keys and sampling
 
 
-def _tested(settings: EvalSettings) -> ModelSpec | None:
+def _tested_spec(settings: EvalSettings) -> ModelSpec | None:
     if settings.model is None:
         return None
-    spec = _spec(settings, settings.model, _served(settings), settings.api_key)
+    spec = _model_spec(settings, settings.model, _tested_address(settings), settings.api_key)
     threads = settings.num_threads
     return msgspec.structs.replace(spec, max_concurrency=threads, start_concurrency=threads)
 
 
-def _judge(settings: EvalSettings, tested: ModelSpec | None, keys: Keys) -> ModelSpec | None:
-    """The judge, if it is another than the tested model; what is not said is as the model's."""
+def _judge_spec(settings: EvalSettings, tested: ModelSpec | None, keys: Keys) -> ModelSpec | None:
+    """Return the judge, if it is not the tested model; settings left out are the tested model's."""
     url, key = settings.judge_base_url, settings.judge_api_key
     if settings.judge_model is None and url is None and key is None:
         return None
     model = settings.judge_model or settings.model
     if model is None:
         raise UsageError(
-            f"{setting('judge_model')} is needed, since there is no {setting('model')} that could judge"
+            f"{spell('judge_model')} is needed, since there is no {spell('model')} that could judge"
         )
-    theirs = _served(settings)
-    at = theirs if url is None else _address(url)
+    theirs = _tested_address(settings)
+    at = theirs if url is None else _find_address(url)
     if key is None and (at == theirs or keys.credential(at.interface, None) is None):
         key = settings.api_key
-    spec = _spec(settings, model, at, key)
+    spec = _model_spec(settings, model, at, key)
     if tested is None or tested.name != spec.name:
         return spec
     same = (spec.base_url, spec.access_key) == (tested.base_url, tested.access_key)
     return None if same else msgspec.structs.replace(spec, name=judge_name(spec.name))
 
 
-def _spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> ModelSpec:
+def _model_spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> ModelSpec:
+    """Make the spec of a model at an address."""
     if at.interface == LOCAL and Path(model).is_dir():
         model = os.path.normpath(model)  # a folder is one model in any spelling
     local = {name: getattr(settings, name) for name in ("device", *ENGINE_OPTIONS)}
@@ -244,12 +247,13 @@ def _spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> M
     )
 
 
-def _served(settings: EvalSettings) -> Address:
-    return Address(LOCAL, None) if settings.local else _address(settings.base_url)
+def _tested_address(settings: EvalSettings) -> Address:
+    return Address(LOCAL, None) if settings.local else _find_address(settings.base_url)
 
 
-def _address(url: str | None) -> Address:
-    """The host that a URL is of, so that its key is found and its manners are known; else any server."""
+def _find_address(url: str | None) -> Address:
+    """Look up the known host of a URL, for its key and its manners; any other is an OpenAI-compatible
+    server."""
     if url is None:
         return Address("vllm", HOSTS["vllm"].url)
     try:
@@ -263,8 +267,12 @@ def _address(url: str | None) -> Address:
     return Address("vllm", url)
 
 
-def _sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
+def _choose_sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
     takes_top_k = tested is not None and tested.interface in _TAKES_TOP_K
-    assumed = {name: value for name, value in usual(EvalSettings).items() if takes_top_k or name != "top_k"}
-    given = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}
-    return SamplingParameters.of(assumed | given)
+    assumed = {
+        name: value
+        for name, value in effective_defaults(EvalSettings).items()
+        if takes_top_k or name != "top_k"
+    }
+    chosen = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}
+    return SamplingParameters.of(assumed | chosen)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from coeval.benchmarks.benchmark import Answer, Ask, Judgment
-from coeval.benchmarks.run.runner import Prepared, specs_of, usage_file
+from coeval.benchmarks.run.runner import Prepared, requested_specs, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.records import Request, is_good
 from coeval.engine.model_work import Asking
@@ -17,7 +17,7 @@ from coeval.pricing.lengths import LATIN_PER_TOKEN, RULE_OF_THUMB, Cell, Lengths
 from coeval.pricing.price_book import PriceBook
 
 # What stands in the place of an answer that is not there yet.
-_MARKS = {"answer": "\ue002"}
+_PLACEHOLDERS = {"answer": "\ue002"}
 # Prompts and records that are measured of each task: their mean is known to a few percent then.
 _SIZED = 150
 
@@ -30,21 +30,23 @@ def estimate_evaluation(prepared: Prepared, prices: PriceBook) -> Estimate:
         if task_run.given is None:
             task_run.read_answers()
         task_run.read_judgments()
-        _add_records(lengths, task_run)
+        _add_recorded_lengths(lengths, task_run)
         if task_run.tested is not None:
             cell = Cell(task_run.task, task_run.tested.name)
             rules[cell] = RULE_OF_THUMB.span_around(task_run.benchmark.answer_characters)
-    facts = ModelFacts(specs_of(prepared), {}, prices, lambda phase, _: phase in prepared.evaluation.batched)
+    facts = ModelFacts(
+        requested_specs(prepared), {}, prices, lambda phase, _: phase in prepared.evaluation.batched
+    )
     answers, met = lengths.predict("answer", rules), set[int]()
-    shapes = [shape for task_run in runs for shape in _shapes(task_run, facts, answers, met)]
+    shapes = [shape for task_run in runs for shape in _call_shapes(task_run, facts, answers, met)]
     phases = {phase for task_run in runs for phase in (task_run.label, task_run.judging)}
     return estimate_calls(shapes, lengths, [phases])
 
 
-def _shapes(
+def _call_shapes(
     task_run: TaskRun, facts: ModelFacts, answers: Mapping[Cell, Span], met: set[int]
 ) -> Iterator[CallShape]:
-    """The calls that a task owes: answers, and the judgments of those that are there and of those to come."""
+    """Yield the calls that a task owes: answers, and the judgments of present and future answers."""
     benchmark, tested, judge, asking = task_run.benchmark, task_run.tested, task_run.judge, Asking({}, 0)
     texts = {"answer": exact(0)}
     if tested is not None:
@@ -52,19 +54,19 @@ def _shapes(
         length = answers[Cell(task_run.task, tested.name)]
         texts = {"answer": length.cap_at(None if limit is None else limit * LATIN_PER_TOKEN)}
     asks = task_run.given is None and tested is not None
-    owed = [work.item for work in task_run.answer_works(asking)] if asks else []
+    owed = [work.item for work in task_run.list_answer_works(asking)] if asks else []
     if tested is not None and tested.name:
         requested, calls = facts.requested_in("response_collection", tested), exact(len(owed))
-        prompts = [Request(item.messages) for item in _some(owed or task_run.items)]
-        yield _shape(task_run, requested, calls, prompts, texts, texts["answer"])
+        prompts = [Request(item.messages) for item in _thin_out(owed or task_run.items)]
+        yield _make_call_shape(task_run, requested, calls, prompts, texts, texts["answer"])
     if judge is None:
         return
-    standing = [work.needed for work in task_run.judgment_works(asking, task_run.items)]
+    owed_asks = [work.needed for work in task_run.list_judgment_works(asking, task_run.items)]
     to_come: list[Ask] = []
-    with task_run.guarded():
+    with task_run.catch_errors():
         for item in owed:
-            to_come += benchmark.asks(item, Answer(id=item.id, response=_MARKS["answer"]))
-    needed = len(standing) + len(to_come)
+            to_come += benchmark.asks(item, Answer(id=item.id, response=_PLACEHOLDERS["answer"]))
+    needed = len(owed_asks) + len(to_come)
     least, most = benchmark.judge_calls(needed)
     if least and id(benchmark) in met:  # the samples of a task meet their judge once
         least, most = needed, most - (least - needed)
@@ -73,12 +75,12 @@ def _shapes(
         facts.requested_in("evaluation", judge),
         RULE_OF_THUMB.span_around(benchmark.judgment_characters),
     )
-    requests = [each.request() for each in _some([*standing, *to_come])]
-    shape = _shape(task_run, requested, Span(least, least, most), requests, texts, reply)
+    requests = [ask.request() for ask in _thin_out([*owed_asks, *to_come])]
+    shape = _make_call_shape(task_run, requested, Span(least, least, most), requests, texts, reply)
     yield shape._replace(together=len(to_come) / len(owed) if owed else 1.0)
 
 
-def _shape(
+def _make_call_shape(
     task_run: TaskRun,
     requested: PricedModel,
     calls: Span,
@@ -86,10 +88,10 @@ def _shape(
     texts: Mapping[str, Span],
     characters: Span,
 ) -> CallShape:
-    """``requests`` are some of those that are owed, ``texts`` what stands in them; replies have so many
-    ``characters``."""
+    """Measure a kind of call. ``requests`` are a sample of the owed ones, ``texts`` fill their placeholders;
+    replies have so many ``characters``."""
     phase = task_run.judging if requested.role == "judge" else task_run.label
-    size = measure_prompts(requests, _MARKS)
+    size = measure_prompts(requests, _PLACEHOLDERS)
     reply = characters * size.per_character + requested.thinking
     return CallShape(
         phase,
@@ -103,18 +105,18 @@ def _shape(
     )
 
 
-_ThingT = TypeVar("_ThingT")
+_RowT = TypeVar("_RowT")
 
 
-def _some(things: Sequence[_ThingT]) -> Sequence[_ThingT]:
-    """All of few, every second or tenth of many."""
-    return things[:: max(1, len(things) // _SIZED)]
+def _thin_out(rows: Sequence[_RowT]) -> Sequence[_RowT]:
+    """Return all of a few rows, every second or tenth of many."""
+    return rows[:: max(1, len(rows) // _SIZED)]
 
 
-def _add_records(lengths: Lengths, task_run: TaskRun) -> None:
-    """Add what the records of a task show."""
+def _add_recorded_lengths(lengths: Lengths, task_run: TaskRun) -> None:
+    """Add the lengths, usage and latencies of a task's records."""
     records: list[Answer | Judgment] = [*task_run.answers.values(), *task_run.judgments.values()]
-    for record in _some(records):
+    for record in _thin_out(records):
         role_model = task_run.tested if isinstance(record, Answer) else task_run.judge
         if role_model is None or not role_model.name or not is_good(record):
             continue
@@ -129,10 +131,10 @@ def _add_records(lengths: Lengths, task_run: TaskRun) -> None:
 
 
 def refuse_too_dear(prepared: Prepared) -> None:
-    """Check the estimate against the budget, while the folders are `held`. A resumed folder is not refused,
-    as with runs: it continues until the budget is spent.
+    """Raise UsageError if the low end of the estimate exceeds the remaining budget, with `lock_task_folders`
+    held.
 
-    Raises UsageError: the low end of the estimate does not fit into what is left of the budget.
+    A resumed folder is not refused, as with runs: it continues until the budget is spent.
     """
     evaluation = prepared.evaluation
     budget = evaluation.budget_usd

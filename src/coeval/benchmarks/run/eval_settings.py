@@ -185,8 +185,8 @@ class EvalSettings(SharedSettings, frozen=True, kw_only=True):
     ] = "abort"
 
 
-def listed_names(given: Iterable[str] | str) -> list[str]:
+def split_names(text: Iterable[str] | str) -> list[str]:
     """Split ``a,b``, or several such texts, into a list, each name once."""
-    parts = [given] if isinstance(given, str) else given
+    parts = [text] if isinstance(text, str) else text
     names = (name.strip() for part in parts for name in part.split(","))
     return list(dict.fromkeys(filter(None, names)))

@@ -11,14 +11,19 @@ import msgspec
 from coeval.benchmarks.assets.cache import Progress
 from coeval.benchmarks.assets.library import Library
 from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
-from coeval.benchmarks.run.task_folder import TaskFolder, first_answer, read_given, source_of
+from coeval.benchmarks.run.task_folder import (
+    TaskFolder,
+    normalise_source,
+    read_first_answer,
+    read_response_file,
+)
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.task_registry import benchmark_class
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import BATCH
 from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
-from coeval.core.regular_files import file_bytes
+from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest
 from coeval.engine.model_work import Recipe, RoleModel, base_seed, recipe
 from coeval.engine.probing import Probing
@@ -93,9 +98,9 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     batch_mode: BatchMode = BatchMode.WAIT
 
     def batching(self) -> Batching:
-        """Return the batching of the models.
+        """Return which phases of which models use batch jobs.
 
-        Raises UsageError: a model is to go by batch jobs whose interface has none.
+        Raises UsageError: a model's interface has no batch API.
         """
         phases: dict[str, frozenset[Purpose]] = {}
         requested: dict[Purpose, ModelSpec | None] = {
@@ -123,7 +128,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tested_as(self) -> str:
-        """Name of the tested model; empty where none is asked."""
+        """Return the tested model's name in records; empty if none is asked."""
         return self.checkpoint or (self.tested.model if self.tested is not None else "")
 
     def folder(self, task: str, run: int | None) -> TaskFolder:
@@ -134,38 +139,42 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
 def find_assets(
     requests: Sequence[TaskRequest], progress: Progress | None, note: Callable[[str], None]
 ) -> list[dict[str, Path]]:
-    """Find each task's assets, fetching missing ones; optional ones only where quickly available.
+    """Find each task's assets, fetching missing ones; optional ones only if quickly available.
 
-    Raises AssetMissing: naming what is not there, of all tasks, and how to get it.
+    Raises AssetMissing: names what all tasks lack, and how to get it.
     """
     library = Library()
     kinds = [benchmark_class(request.name) for request in requests]
     given = {name: path for request in requests for name, path in request.given.items()}
     needed = dict.fromkeys(name for kind in kinds for name in kind.assets)
-    found = library.ensure(needed, progress, given=given)
+    paths = library.ensure(needed, progress, given=given)
     optional = dict.fromkeys(name for kind in kinds for name in kind.optional_assets)
     reasons: dict[str, str] = {}
-    soon = library.fetch_optional(optional, progress, given=given, failed=reasons.__setitem__)
+    paths |= library.fetch_optional(optional, progress, given=given, failed=reasons.__setitem__)
     if reasons:  # of an earlier command's failures, that command has said so
         causes = dict.fromkeys(reason.rpartition(": ")[2] for reason in reasons.values())
         note(
             f"continuing without {', '.join(reasons)} ({'; '.join(causes)}); "
             f"`coeval datasets fetch {' '.join(reasons)}` tries again"
         )
-    found |= soon
     return [
-        {name: found[name] for name in (*kind.assets, *kind.optional_assets) if name in found}
+        {name: paths[name] for name in (*kind.assets, *kind.optional_assets) if name in paths}
         for kind in kinds
     ]
 
 
-def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]) -> Iterator[TaskRun]:
-    """Make the task runs of a task, one per sample."""
+def make_task_runs(
+    evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]
+) -> Iterator[TaskRun]:
+    """Make the runs of a task, one per sample.
+
+    Raises UsageError: it needs a judge, or two of its prompts share a key.
+    """
     kind, judging = benchmark_class(request.name), evaluation.judging
     may_judge = kind.needs_judge and evaluation.mode != "inference"
     tested = evaluation.tested
     settings = TaskSettings(
-        model=model_of(evaluation, request),
+        model=answering_model(evaluation, request),
         assets=assets,
         options={**request.options, "task": request.name},
         seed=evaluation.seed or 0,
@@ -190,27 +199,31 @@ def jobs_of(evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Pat
             folder = TaskFolder(folder.path / shard.folder, whole=folder)
         task_run = TaskRun(label, benchmark.label, run, benchmark, items, len(prompts), folder, None)
         if request.responses is not None:
-            written = digest(file_bytes(request.responses).decode(errors="replace"))
+            written = digest(read_file_bytes(request.responses).decode(errors="replace"))
             made = Recipe.of({"model": settings.model, "responses": written})
             task_run.tested = RoleModel(name="", model=settings.model, role="student", recipe=made)
-            task_run.answers, task_run.given = read_given(request.responses, prompts, items, task_run.tested)
+            task_run.answers, task_run.given = read_response_file(
+                request.responses, prompts, items, task_run.tested
+            )
         elif evaluation.mode != "judge" and tested is not None:
             parts = {} if evaluation.checkpoint is None else {"checkpoint": evaluation.checkpoint}
-            task_run.tested = _role_model(tested, "student", evaluation.sampling, evaluation, task_run, parts)
+            task_run.tested = _make_role_model(
+                tested, "student", evaluation.sampling, evaluation, task_run, parts
+            )
         if judged and judging is not None:
-            task_run.judge = judge_model(evaluation, judging, task_run)
+            task_run.judge = make_judge(evaluation, judging, task_run)
         yield task_run
 
 
-def judge_model(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> RoleModel:
+def make_judge(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> RoleModel:
     """Make the judge of a task; its recipe may depend on the judge's capabilities."""
     sampling = task_run.benchmark.judged_with()
     template = task_run.benchmark.judge_template()
     parts = {"template": digest(template)} if template else {}
-    return _role_model(judging, "judge", sampling, evaluation, task_run, parts)
+    return _make_role_model(judging, "judge", sampling, evaluation, task_run, parts)
 
 
-def _role_model(
+def _make_role_model(
     spec: ModelSpec,
     role: Role,
     sampling: SamplingParameters,
@@ -218,6 +231,7 @@ def _role_model(
     task_run: TaskRun,
     parts: Mapping[str, Any],
 ) -> RoleModel:
+    """Make a model in its role, with the recipe and seed of this sample."""
     sample, seed = task_run.run or 0, base_seed(spec, sampling, evaluation.seed)
     seeded = {} if seed is None else {"seed": sample_seed(seed, sample)}
     return RoleModel(
@@ -234,13 +248,13 @@ def _role_model(
     )
 
 
-def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:
-    """Name the model whose answers are scored; for those of a file without a name, its path."""
+def answering_model(evaluation: EvalSpec, request: TaskRequest) -> str:
+    """Return the model whose answers are scored; for a response file without a name, the file's path."""
     if evaluation.tested is not None:
         return evaluation.tested_as
     if request.responses is not None:
-        return source_of(request.responses)
-    return evaluation.folder(request.name, request.runs[0]).answered_by()
+        return normalise_source(request.responses)
+    return evaluation.folder(request.name, request.runs[0]).read_answering_model()
 
 
 # --- Ownership of an output folder
@@ -255,49 +269,54 @@ def model_of(evaluation: EvalSpec, request: TaskRequest) -> str:
 
 
 class _Claim(NamedTuple):
-    """Answers of a model that lie in a task's folder; ``unnamed``: it is known by its file only."""
+    """Stored answers of a model in a task's folder; ``unnamed``: known by its file only."""
 
-    place: Path
+    path: Path
     model: str
     unnamed: bool
 
 
 def refuse_another_model(evaluation: EvalSpec) -> None:
-    """Check that the output folder has no answers of another model. Changes nothing.
+    """Raise UsageError if the output folder has answers of another model; it names both models and the ways
+    out.
 
-    Raises UsageError: there are some; the message names both models and the ways out.
+    Changes nothing.
     """
     requests = {request.name: request for request in evaluation.tasks}
-    for claim in _claims(evaluation.output):
-        request = requests.get(claim.place.parent.name)
+    for claim in _find_claims(evaluation.output):
+        request = requests.get(claim.path.parent.name)
         if request is not None:
-            needed = model_of(evaluation, request)
+            needed = answering_model(evaluation, request)
         elif evaluation.tested is not None and not claim.unnamed:
             needed = evaluation.tested_as
         else:
             continue
         if needed not in ("", claim.model):  # empty: there are no answers to judge, which is said elsewhere
-            raise _refusal(claim, needed, evaluation)
+            raise _other_model_error(claim, needed, evaluation)
 
 
-def _refusal(claim: _Claim, needed: str, evaluation: EvalSpec) -> UsageError:
+def _other_model_error(claim: _Claim, needed: str, evaluation: EvalSpec) -> UsageError:
     ways = [f"another --output-dir for {needed}"]
     if not claim.unnamed:
         ways.append(f"{'--model' if evaluation.checkpoint is None else '--checkpoint'} {claim.model}")
     if evaluation.mode == "judge" and evaluation.judge is not None:
         ways.append("no --model beside --judge-model")
     return UsageError(
-        f"{claim.place} holds answers of {claim.model}, not of {needed}, and an output folder belongs to "
+        f"{claim.path} holds answers of {claim.model}, not of {needed}, and an output folder belongs to "
         f"one model; give {', or '.join(ways)}"
     )
 
 
-def _claims(output: Path) -> Iterator[_Claim]:
+def _find_claims(output: Path) -> Iterator[_Claim]:
     for folder in task_folders(output):
-        answers = ((path, first_answer(path)) for path in sorted(folder.glob("responses*.jsonl")))
-        found = [_Claim(path, one.model, one.model == one.source) for path, one in answers if one is not None]
-        summary = TaskFolder(folder).summarised()
-        # A summary does not say of given responses whether somebody named their model.
-        said = _Claim(TaskFolder(folder).summary, summary.model, summary.given is not None)
-        claims = [claim for claim in found if claim.model]
-        yield from claims or ([said] if said.model else ())
+        answers = ((path, read_first_answer(path)) for path in sorted(folder.glob("responses*.jsonl")))
+        claims = [
+            _Claim(path, answer.model, answer.model == answer.source)
+            for path, answer in answers
+            if answer is not None and answer.model
+        ]
+        summary = TaskFolder(folder).read_summary()
+        if not claims and summary.model:
+            # A summary does not say of given responses whether somebody named their model.
+            claims = [_Claim(TaskFolder(folder).summary, summary.model, summary.given is not None)]
+        yield from claims

@@ -26,13 +26,11 @@ Value = dict[str, Any]
 class Outcomes(msgspec.Struct, frozen=True):
     """Judgments by outcome. An item without an answer lacks all of its judgments.
 
-    ``values`` holds each item's judgment values in the order of its asks, None where missing. ``judges``
-    names the judges.
+    ``values`` holds each item's judgment values in the order of its asks, None where missing.
     """
 
     values: dict[str, tuple[Value | None, ...]]
     failed: dict[str, int]
-    judges: dict[str, str]
 
     @property
     def expected(self) -> int:
@@ -42,13 +40,13 @@ class Outcomes(msgspec.Struct, frozen=True):
     def scored(self) -> int:
         return self.expected - sum(self.failed.values())
 
-    def whole(self, item: str) -> tuple[Value, ...] | None:
-        """Return the item's values if complete."""
+    def complete_values(self, item: str) -> tuple[Value, ...] | None:
+        """Return an item's values if none is missing."""
         values = tuple(value for value in self.values[item] if value is not None)
         return values if len(values) == len(self.values[item]) else None
 
 
-def settle(
+def look_up_outcomes(
     benchmark: Benchmark,
     items: Sequence[Item],
     answers: Mapping[str, Answer],
@@ -61,26 +59,22 @@ def settle(
     """
     values: dict[str, tuple[Value | None, ...]] = {}
     failed: Counter[str] = Counter()
-    judges: dict[str, str] = {}
     for item in items:
         answer = answers.get(item.id)
         reason = why_missing(answer)
         asks = benchmark.asks(item, answer if reason is None and answer else Answer(id=item.id))
-        found: list[Value | None] = []
+        item_values: list[Value | None] = []
         for ask in asks:
             judgment = judgments.get(ask.id)
             why = why_missing(judgment) if reason is None else f"answer {reason}"
             if why is not None:
                 failed[why] += 1
-                found.append(None)
-            elif judgment is not None:
-                judges[item.id] = judgment.judge
-                found.append(judgment.value)
-        values[item.id] = tuple(found)
-    return Outcomes(values, dict(sorted(failed.items())), judges)
+            item_values.append(judgment.value if judgment is not None and why is None else None)
+        values[item.id] = tuple(item_values)
+    return Outcomes(values, dict(sorted(failed.items())))
 
 
-def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[tuple[Item, str]]:
+def pair_with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[tuple[Item, str]]:
     """Return the items with a response, even an empty one, and their responses."""
     return [
         (item, response) for item in items if (response := good_response(answers.get(item.id))) is not None
@@ -89,19 +83,19 @@ def with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list
 
 def mean_metric(values: Sequence[float], unit: Unit) -> Metric:
     """Return the mean of independent items, its standard error ``sd / √n`` and 95% interval."""
-    return mean_of_groups([[value] for value in values], unit)
+    return clustered_mean_metric([[value] for value in values], unit)
 
 
-def mean_of_groups(groups: Sequence[Sequence[float]], unit: Unit) -> Metric:
-    """Return the mean of all values; its standard error and interval let those of one group, which is an
-    item, depend on each other."""
+def clustered_mean_metric(groups: Sequence[Sequence[float]], unit: Unit) -> Metric:
+    """Return the mean of all values; its standard error and interval allow the values of one group, which is
+    an item, to depend on each other."""
     values = [value for group in groups for value in group]
     items = [number for number, group in enumerate(groups) for _ in group]
     mean = clustered_mean(values, items, scale_of(unit))
-    return metric_of(mean, unit, clustered_error(values, items))
+    return metric_from_interval(mean, unit, clustered_error(values, items))
 
 
-def metric_of(interval: Interval, unit: Unit, standard_error: float | None = None) -> Metric:
+def metric_from_interval(interval: Interval, unit: Unit, standard_error: float | None = None) -> Metric:
     """Make a metric of a mean; ``n`` counts its clusters, that is prompts."""
     both = interval.low is not None and interval.high is not None
     return Metric(

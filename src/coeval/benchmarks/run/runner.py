@@ -21,8 +21,8 @@ from coeval.benchmarks.benchmark import Answer, Judgment
 from coeval.benchmarks.run.eval_spec import (
     EvalSpec,
     find_assets,
-    jobs_of,
-    judge_model,
+    make_judge,
+    make_task_runs,
     refuse_another_model,
 )
 from coeval.benchmarks.run.task_folder import RETRIES, AnswerWork, JudgmentWork
@@ -76,21 +76,21 @@ class EndOfAsking:
     batches: Sequence[PendingJob] = ()
 
 
-def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
+def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
     """Prepare an evaluation: everything that can fail before a model is asked.
 
-    Raises UsageError: the output folder belongs to another model, or there is an unknown task, an asset that
-    cannot be had, wrong data, or no stored answers to judge.
+    Raises UsageError: the output folder belongs to another model, a task is unknown, an asset unavailable,
+    data wrong, or there are no stored answers to judge.
     """
     refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
     task_runs: list[TaskRun] = []
     library = Library()
     assets: dict[str, Mapping[str, AssetUsed]] = {}
-    for request, found in zip(evaluation.tasks, paths, strict=True):
-        mine = list(jobs_of(evaluation, request, found))
-        assets[mine[0].task] = {name: library.hash_asset(name, path) for name, path in found.items()}
-        task_runs += mine
+    for request, asset_paths in zip(evaluation.tasks, paths, strict=True):
+        of_task = list(make_task_runs(evaluation, request, asset_paths))
+        assets[of_task[0].task] = {name: library.hash_asset(name, path) for name, path in asset_paths.items()}
+        task_runs += of_task
     if evaluation.mode == "judge":
         for task_run in task_runs:
             if not task_run.folder.has_answers():
@@ -102,15 +102,15 @@ def prepare(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = 
 
 
 @contextmanager
-def held(prepared: Prepared) -> Iterator[None]:
+def lock_task_folders(prepared: Prepared) -> Iterator[None]:
     """Hold the lock of every task's folder, and merge answers made in shards.
 
-    Raises UsageError: another process is; it is named; StoreError: answers cannot be taken in.
+    Raises UsageError: another process, which it names, holds one; StoreError: answers cannot be merged.
     """
     with ExitStack() as stack:
         for task_run in prepared.task_runs:
-            stack.enter_context(task_run.folder.locked())
-            task_run.folder.take_in_shards()
+            stack.enter_context(task_run.folder.hold_lock())
+            task_run.folder.merge_shards()
         yield
 
 
@@ -121,14 +121,14 @@ async def ask_owed(
     interrupt: asyncio.Event | None = None,
     hosts: SharedHosts | None = None,
 ) -> EndOfAsking:
-    """Request and record everything that is missing, while the folders are `held`.
+    """Request and record everything that is missing, with `lock_task_folders` held.
 
-    Failures and gaps do not raise; they are in the records, and counted at the conclusion. Evaluations of one
-    event loop with the same ``hosts`` share connections and every limit of a host; each ends, and is
+    Failures and gaps do not raise; they are in the records, and counted at the conclusion. Evaluations of
+    one event loop with the same ``hosts`` share connections and every limit of a host; each ends, and is
     interrupted, on its own.
 
-    Raises UsageError: a model has no address or no key; ModelUnavailable: a model that is to be asked does
-    not answer; StoreError: a folder cannot be read or written; what was recorded stays.
+    Raises UsageError: a model has no address or no key; ModelUnavailable: a model to be asked does not
+    answer; StoreError: a folder cannot be read or written; what was recorded stays.
     """
     evaluation, task_runs = prepared.evaluation, prepared.task_runs
     tested = () if evaluation.tested is None else (evaluation.tested.name,)
@@ -140,24 +140,24 @@ async def ask_owed(
         evaluation.batching(),
         AnswerStore.named(None, os.environ, without=tested, seed=evaluation.seed or 0),
     )
-    accounts = accounts_of(evaluation, _recorded(evaluation, task_runs))
-    specs = specs_of(prepared)
+    accounts = locate_accounts(evaluation, _read_recorded_usage(evaluation, task_runs))
+    specs = requested_specs(prepared)
     prices = PriceBook()
     terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
     for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
         watcher.warn(sentence)
     for sentence in counted_as_free(specs, terms, evaluation.budget_usd):
         watcher.note(sentence)
-    refuse_boundless(_requested_under(specs, task_runs), terms, evaluation.budget_usd)
-    board = Board(owners(task_runs), {task_run.judging: task_run.label for task_run in task_runs})
+    refuse_boundless(_models_by_role(specs, task_runs), terms, evaluation.budget_usd)
+    board = Board(task_runs_by_phase(task_runs), {task_run.judging: task_run.label for task_run in task_runs})
     async with opened(accounts, specs, board, context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
         try:
-            await asking.meet(_requested_under(specs, task_runs))
+            await asking.probe(_models_by_role(specs, task_runs))
         except Draining:
             return EndOfAsking(begun=False, interrupted=True)
-        asking.take_up_folders(watcher.note)
+        asking.switch_folders(watcher.note)
         watcher.begin(session.board)
         await asking.carry_out()
         jobs = session.batches.jobs() if session.batches is not None else ()
@@ -176,8 +176,8 @@ async def ask_alone(
         return await ask_owed(prepared, keys, watcher, interrupt, hosts)
 
 
-def accounts_of(evaluation: EvalSpec, recorded: Mapping[str, Usage]) -> Accounts:
-    """Return where an evaluation's accounts lie; ``recorded`` is what the records took, by model."""
+def locate_accounts(evaluation: EvalSpec, recorded: Mapping[str, Usage]) -> Accounts:
+    """Return the paths of an evaluation's accounts; ``recorded`` is the usage on record, by model."""
     output = evaluation.accounts_folder
     return Accounts(
         usage_file(evaluation),
@@ -191,8 +191,8 @@ def accounts_of(evaluation: EvalSpec, recorded: Mapping[str, Usage]) -> Accounts
     )
 
 
-def _recorded(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, Usage]:
-    """What the records of the folders took, by model; nothing where several accounts share the folders."""
+def _read_recorded_usage(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, Usage]:
+    """Sum the usage in the folders' records, by model; nothing if several accounts share the folders."""
     if evaluation.account is not None:
         return {}
     folders = [task_run.folder.path for task_run in task_runs]
@@ -201,60 +201,60 @@ def _recorded(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> dict[str, U
     for spec, files in ((tested, "responses*.jsonl"), (judging, JUDGMENTS)):
         if spec is None:
             continue
-        called = evaluation.tested_as if spec is tested else spec.model
-        taken = usage_on_record(path for folder in folders for path in sorted(folder.glob(files)))
-        if (usage := taken.get(called)) is not None:
-            known = recorded.get(spec.name)
-            recorded[spec.name] = usage if known is None else known + usage
+        model = evaluation.tested_as if spec is tested else spec.model
+        by_model = usage_on_record(path for folder in folders for path in sorted(folder.glob(files)))
+        if (usage := by_model.get(model)) is not None:
+            earlier = recorded.get(spec.name)
+            recorded[spec.name] = usage if earlier is None else earlier + usage
     return recorded
 
 
-def _requested_under(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> Iterator[RequestedUnder]:
-    """The models in each of their roles."""
-    known = {spec.name: spec for spec in specs}
+def _models_by_role(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> Iterator[RequestedUnder]:
+    """Yield the models in each of their roles."""
+    spec_by_name = {spec.name: spec for spec in specs}
     for task_run in task_runs:
         for role_model in (task_run.tested, task_run.judge):
-            if role_model is not None and role_model.name in known:
+            if role_model is not None and role_model.name in spec_by_name:
                 judge = role_model.role == "judge"
-                yield RequestedUnder(known[role_model.name], role_model.sampling, judge)
+                yield RequestedUnder(spec_by_name[role_model.name], role_model.sampling, judge)
 
 
 def error_file(evaluation: EvalSpec) -> Path:
-    """Return the file of failures and torn lines of all tasks."""
+    """Return the path of the file of failures and torn lines of all tasks."""
     return evaluation.accounts_folder / "run_errors.jsonl"
 
 
 def usage_file(evaluation: EvalSpec) -> Path:
-    """Return the file of the models' usage in the output folder."""
+    """Return the path of the file of the models' usage."""
     return evaluation.accounts_folder / "usage.json"
 
 
-def specs_of(prepared: Prepared) -> list[ModelSpec]:
+def requested_specs(prepared: Prepared) -> list[ModelSpec]:
     """List the models that some task may ask, each once."""
     evaluation = prepared.evaluation
-    labels = {
+    names = {
         role_model.name
         for task_run in prepared.task_runs
         for role_model in (task_run.tested, task_run.judge)
         if role_model is not None
     }
     requested = (None if evaluation.mode == "conclude" else evaluation.tested, evaluation.judge)
-    known = {spec.name: spec for spec in requested if spec is not None}
-    return [spec for name, spec in known.items() if name in labels]
+    by_name = {spec.name: spec for spec in requested if spec is not None}
+    return [spec for name, spec in by_name.items() if name in names]
 
 
 log = logging.getLogger("coeval")
 
 
 class EvalSession:
-    """A session on the tasks of an evaluation."""
+    """Requests what an evaluation's tasks miss, in one session."""
 
     def __init__(self, evaluation: EvalSpec, task_runs: Sequence[TaskRun], session: Session) -> None:
         self._evaluation = evaluation
         self._task_runs = task_runs
         self._session = session
         self._asking = Asking(session.models, RETRIES)
-        self._owner = owners(task_runs)
+        self._run_by_phase = task_runs_by_phase(task_runs)
 
     def read_recorded(self) -> None:
         """Read the folders' records, and report unreadable lines."""
@@ -262,28 +262,28 @@ class EvalSession:
             if task_run.given is None:
                 task_run.read_answers()
             task_run.read_judgments()
-            for remark in task_run.folder.remarks():
+            for remark in task_run.folder.damage_remarks():
                 self._session.context.watcher.warn(remark)
 
-    def take_up_folders(self, note: Callable[[str], None]) -> None:
+    def switch_folders(self, note: Callable[[str], None]) -> None:
         """Switch each folder's files to this evaluation's recipe; store supplied responses as answers."""
         for task_run in self._task_runs:
             if task_run.tested is None:
                 continue
-            if (said := task_run.folder.take_up(task_run.tested)) is not None:
-                note(said)
+            if (message := task_run.folder.switch_recipe(task_run.tested)) is not None:
+                note(message)
             if task_run.given is not None:
-                recorded = task_run.folder.answers(task_run.tested)
+                recorded = task_run.folder.read_answers(task_run.tested)
                 for answer in task_run.answers.values():
                     if recorded.get(answer.id) != answer:
                         self._session.journal.append(task_run.folder.responses, answer)
 
-    async def meet(self, requested: Iterable[RequestedUnder]) -> None:
+    async def probe(self, requested: Iterable[RequestedUnder]) -> None:
         """Probe the models that are ``requested``, and let tasks probe their judge.
 
         Raises as `probe_models`.
         """
-        counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
+        counts = count_work(map(self._list_owed, self._task_runs))
         await probe_models(self._session, self._evaluation.probing, counts.owing(), requested)
         met: set[int] = set()  # the samples of a task share their benchmark
         for task_run in self._task_runs:
@@ -292,12 +292,12 @@ class EvalSession:
                 continue
             if counts.total(task=task_run.label, model=judge.name).owed:
                 met.add(id(task_run.benchmark))
-                meeting = self._introduce(task_run, judge)
+                meeting = self._probe_judge(task_run, judge)
                 await unless_interrupted(meeting, self._session.context.interrupt, "nothing was asked")
         for task_run in self._task_runs:
-            self._settle_judge(task_run)
+            self._update_judge_recipe(task_run)
 
-    async def _introduce(self, task_run: TaskRun, judge: RoleModel) -> None:
+    async def _probe_judge(self, task_run: TaskRun, judge: RoleModel) -> None:
         try:
             await task_run.benchmark.probe_judge(self._session.models[judge.name])
         except QuotaExhausted:
@@ -308,19 +308,19 @@ class EvalSession:
                 raise ModelUnavailable(message) from error
             self._session.context.watcher.warn(message)
 
-    def _settle_judge(self, task_run: TaskRun) -> None:
-        """What a task found out about its judge is part of the judge's recipe."""
+    def _update_judge_recipe(self, task_run: TaskRun) -> None:
+        """Rebuild the task's judge: what the probe found is part of its recipe."""
         spec = self._evaluation.judging
         if task_run.judge is None or spec is None:
             return
-        settled = judge_model(self._evaluation, spec, task_run)
+        settled = make_judge(self._evaluation, spec, task_run)
         if settled != task_run.judge:
             task_run.judge = settled
             task_run.read_judgments()
 
     async def carry_out(self) -> None:
         """Make all missing records possible, in as many rounds as batch jobs need."""
-        counts = work_counts([self._owed(task_run) for task_run in self._task_runs])
+        counts = count_work(map(self._list_owed, self._task_runs))
         for task_run in self._task_runs:  # show what is owed
             phases: Mapping[str, Purpose] = {
                 task_run.label: "response_collection",
@@ -330,52 +330,58 @@ class EvalSession:
                 count = counts.total(purpose, task=task_run.label)
                 recorded, calls = count.planned - count.owed, Calls(count.calls, count.calls)
                 self._session.board.expect(phase, recorded=recorded, owed=count.owed, calls=calls)
-        await self._round()
+        await self._run_round()
         while await self._session.another_round():
-            await self._round()
+            await self._run_round()
         self._session.clears_batches = True
 
-    async def _round(self) -> None:
+    async def _run_round(self) -> None:
         """Do what can be done now."""
-        async for done in self._session.carry_out(self._works(), self._keep, self._follow):
+        async for done in self._session.carry_out(
+            self._yield_works(), self._record_result, self._works_after
+        ):
             if done.pending:
                 continue
             if isinstance(done.work, AnswerWork) and (done.record is None or not is_good(done.record)):
-                task_run = self._owner[done.work.phase]
-                to_come = task_run.judgments_to_come(done.work.item)
+                task_run = self._run_by_phase[done.work.phase]
+                to_come = task_run.count_future_judgments(done.work.item)
                 self._session.board.cut_off(task_run.judging, to_come)
 
-    async def _works(self) -> AsyncIterator[Work]:
+    async def _yield_works(self) -> AsyncIterator[Work]:
         for task_run in self._task_runs:
-            of_task = self._owed(task_run)
-            works: Sequence[Work] = (*of_task.judgments, *of_task.answers)
+            owed = self._list_owed(task_run)
+            works: Sequence[Work] = (*owed.judgments, *owed.answers)
             for work in works:
                 yield work
                 await asyncio.sleep(0)
 
-    def _owed(self, task_run: TaskRun) -> Owed:
+    def _list_owed(self, task_run: TaskRun) -> Owed:
         asks = task_run.given is None and task_run.tested is not None and self._evaluation.mode != "conclude"
-        answers = task_run.answer_works(self._asking) if asks else []
-        judgments = [] if task_run.judge is None else task_run.judgment_works(self._asking, task_run.items)
+        answers = task_run.list_answer_works(self._asking) if asks else []
+        judgments = (
+            [] if task_run.judge is None else task_run.list_judgment_works(self._asking, task_run.items)
+        )
         return Owed(task_run, answers, judgments)
 
-    def _keep(self, work: Work, record: Kept) -> None:
-        task_run = self._owner[work.phase]
+    def _record_result(self, work: Work, record: Kept) -> None:
+        task_run = self._run_by_phase[work.phase]
         match record:
             case Answer():
                 self._session.journal.append(task_run.folder.responses, record)
                 task_run.answers[record.id] = record
             case Judgment() if task_run.judge is not None:
-                self._session.journal.append(task_run.folder.judgments(task_run.judge), record)
+                self._session.journal.append(task_run.folder.judgments_path(task_run.judge), record)
                 task_run.judgments[record.id] = record
 
-    def _follow(self, work: Work, _: Kept) -> Iterable[Work]:
-        task_run = self._owner[work.phase]
+    def _works_after(self, work: Work, _: Kept) -> Iterable[Work]:
+        task_run = self._run_by_phase[work.phase]
         if not isinstance(work, AnswerWork) or task_run.judge is None:
             return ()
-        works = task_run.judgment_works(self._asking, [work.item])
+        works = task_run.list_judgment_works(self._asking, [work.item])
         if is_good(task_run.answers[work.item.id]):
-            self._session.board.correct(task_run.judging, len(works) - task_run.judgments_to_come(work.item))
+            self._session.board.correct(
+                task_run.judging, len(works) - task_run.count_future_judgments(work.item)
+            )
         return works
 
 
@@ -387,7 +393,7 @@ class Owed(NamedTuple):
     judgments: Sequence[JudgmentWork]
 
 
-def work_counts(owed: Iterable[Owed]) -> WorkCounts:
+def count_work(owed: Iterable[Owed]) -> WorkCounts:
     """Count planned and missing records of each task by model, judgments of future answers included."""
     counts = WorkCounts()
     for task_run, answers, judgments in owed:
@@ -395,13 +401,13 @@ def work_counts(owed: Iterable[Owed]) -> WorkCounts:
         count = counts.of("response_collection", task_run.label, tested)
         count.planned, count.owed, count.calls = len(task_run.items), len(answers), len(answers)
         if task_run.judge is not None:
-            to_come = sum(task_run.judgments_to_come(work.item) for work in answers)
+            to_come = sum(task_run.count_future_judgments(work.item) for work in answers)
             count = counts.of("evaluation", task_run.label, task_run.judge.name)
             count.planned = len(task_run.needed) + to_come
             count.owed = count.calls = len(judgments) + to_come
     return counts
 
 
-def owners(task_runs: Iterable[TaskRun]) -> dict[str, TaskRun]:
-    """Return the phases of an evaluation, in order: each task's answers and its judgments."""
+def task_runs_by_phase(task_runs: Iterable[TaskRun]) -> dict[str, TaskRun]:
+    """Map the phases of an evaluation, in order, to task runs: each one's answers, then its judgments."""
     return {label: task_run for task_run in task_runs for label in (task_run.label, task_run.judging)}

@@ -19,10 +19,10 @@ import msgspec
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment, file_name
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, decoder
-from coeval.core.records import Completion, Kept, Message, Request, by_id, is_good
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import digest, listed, numbered
+from coeval.core.foreign import decode, make_decoder
+from coeval.core.records import Completion, Kept, Message, Request, choose_counting, is_good
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import digest, join_names, pluralize
 from coeval.engine.model_work import ModelWork, RoleModel, differences, spoken
 from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
@@ -34,7 +34,7 @@ RETRIES = 2
 JUDGMENTS_EACH = 12
 
 
-def requested_hash(messages: Sequence[Message]) -> str:
+def hash_messages(messages: Sequence[Message]) -> str:
     """Hash all that the model is shown: the ``input_hash`` of an answer or a judgment."""
     return digest(*(part for message in messages for part in (message.role, message.content)))
 
@@ -53,16 +53,16 @@ class AnswerWork(ModelWork[Answer]):
         return Request(self.item.messages, labels=self.item.labels)
 
     def read(self, completion: Completion) -> dict[str, Any]:
-        sent = self.role_model.sampling.without(completion.dropped).named()
+        sent = self.role_model.sampling.without(completion.dropped).to_dict()
         return {"response": completion.text or completion.refusal or "", "sampling": sent}
 
     def identity(self) -> dict[str, Any]:
         return {
             "id": self.key,
-            "prompt": prompt_of(self.item),
+            "prompt": last_message(self.item),
             "model": self.role_model.model,
             "recipe": self.role_model.recipe.hash,
-            "input_hash": requested_hash(self.item.messages),
+            "input_hash": hash_messages(self.item.messages),
         }
 
 
@@ -95,11 +95,11 @@ class JudgmentWork(ModelWork[Judgment]):
             "judge": self.role_model.model,
             "raw": None if last is None else last.refusal or last.text,
             "recipe": self.role_model.recipe.hash,
-            "input_hash": requested_hash(self.needed.request().messages),
+            "input_hash": hash_messages(self.needed.request().messages),
         }
 
 
-def prompt_of(item: Item) -> str:
+def last_message(item: Item) -> str:
     """Return the item's last message: the prompt of a single-turn benchmark."""
     return item.messages[-1].content
 
@@ -107,7 +107,7 @@ def prompt_of(item: Item) -> str:
 # --- Supplied responses
 
 
-class GivenCounts(msgspec.Struct, frozen=True):
+class SuppliedCounts(msgspec.Struct, frozen=True):
     """Coverage of a file of responses.
 
     ``doubled`` counts ``records`` that a later one of the same prompt replaces, ``unknown`` those of no
@@ -120,19 +120,21 @@ class GivenCounts(msgspec.Struct, frozen=True):
     missing: int
 
 
-class Given(NamedTuple):
+class SuppliedAnswers(NamedTuple):
     """Answers by item, and the coverage of their file."""
 
     answers: dict[str, Answer]
-    counts: GivenCounts
+    counts: SuppliedCounts
 
 
-def source_of(path: Path) -> str:
-    """Name a file of responses as in records: its path as given, normalised."""
+def normalise_source(path: Path) -> str:
+    """Normalise the path of a response file, as records name it."""
     return Path(os.path.normpath(path)).as_posix()
 
 
-def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], tested: RoleModel) -> Given:
+def read_response_file(
+    path: Path, prompts: Sequence[Item], items: Sequence[Item], tested: RoleModel
+) -> SuppliedAnswers:
     """Read the answers to ``items`` from a JSONL file of ``{key or prompt, response}``; an item's last line
     wins.
 
@@ -142,38 +144,38 @@ def read_given(path: Path, prompts: Sequence[Item], items: Sequence[Item], teste
     items.
     """
     by_id = {item.id: item for item in prompts}
-    by_prompt = {prompt_of(item).strip(): item for item in prompts}
-    found: dict[str, Answer] = {}
+    by_prompt = {last_message(item).strip(): item for item in prompts}
+    answers_by_id: dict[str, Answer] = {}
     records = unknown = 0
     for records, record in enumerate(read_records(path), 1):
         if "response" not in record or not isinstance(record["response"], str | None):
             raise UsageError(
                 f"{path}: record {records} has no text under `response`; it has {sorted(record)}"
             )
-        item = _item_of(record, by_id, by_prompt)
+        item = _find_item(record, by_id, by_prompt)
         if item is None:
             unknown += 1
         else:
-            found[item.id] = Answer(
+            answers_by_id[item.id] = Answer(
                 id=item.id,
-                prompt=prompt_of(item),
+                prompt=last_message(item),
                 response=record["response"] or "",
                 model=tested.model,
-                source=source_of(path),
+                source=normalise_source(path),
                 recipe=tested.recipe.hash,
-                input_hash=requested_hash(item.messages),
+                input_hash=hash_messages(item.messages),
             )
-    answers = {item.id: found[item.id] for item in items if item.id in found}
+    answers = {item.id: answers_by_id[item.id] for item in items if item.id in answers_by_id}
     if not answers:
         raise UsageError(
             f"{path}: none of its {records} records is about a prompt to be scored; each needs `key` (or "
             "`id`) or `prompt` as in the task's data, and `response`"
         )
-    doubled, missing = records - unknown - len(found), len(items) - len(answers)
-    return Given(answers, GivenCounts(records, doubled, unknown, missing))
+    doubled, missing = records - unknown - len(answers_by_id), len(items) - len(answers)
+    return SuppliedAnswers(answers, SuppliedCounts(records, doubled, unknown, missing))
 
 
-def _item_of(record: dict[str, Any], by_id: dict[str, Item], by_prompt: dict[str, Item]) -> Item | None:
+def _find_item(record: dict[str, Any], by_id: dict[str, Item], by_prompt: dict[str, Item]) -> Item | None:
     for name in ("key", "id"):
         if record.get(name) is not None and (item := by_id.get(str(record[name]))) is not None:
             return item
@@ -189,16 +191,16 @@ class _MadeBy(msgspec.Struct):
     parts: dict[str, str] = {}
 
 
-class Summarised(msgspec.Struct):
+class SummaryExcerpt(msgspec.Struct):
     """The part of a ``summary.json`` that is read again."""
 
     model: str = ""
-    given: GivenCounts | None = None
+    given: SuppliedCounts | None = None
     inference: _MadeBy | None = None
 
 
 class TaskFolder:
-    """Files of one task (of one sample, where there are several).
+    """The files of one task (of one sample, if there are several).
 
     With ``whole`` it is a shard's folder; prompts may be answered in the whole folder already.
     """
@@ -220,58 +222,58 @@ class TaskFolder:
     def summary(self) -> Path:
         return self.path / SUMMARY
 
-    def judgments(self, judge: RoleModel) -> Path:
+    def judgments_path(self, judge: RoleModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Hold the folder's lock; the UsageError names the process that has it."""
         with RunDir(self.path).locked():
             yield
 
-    def take_up(self, tested: RoleModel) -> str | None:
-        """Make ``responses.jsonl`` the file of this recipe; return a sentence if another's was set aside."""
-        aside = self._aside(tested.model, tested.recipe.hash)
-        first = first_answer(self.responses)
-        said = None
+    def switch_recipe(self, tested: RoleModel) -> str | None:
+        """Make ``responses.jsonl`` the file of this recipe; return a message if another's was set aside."""
+        aside = self._aside_path(tested.model, tested.recipe.hash)
+        first = read_first_answer(self.responses)
+        message = None
         try:
             if first is not None and first.recipe != tested.recipe.hash:
-                other = self._aside(first.model, first.recipe)
+                other = self._aside_path(first.model, first.recipe)
                 self.responses.replace(other)
-                how = self._differently(first, tested)
-                said = f"{self.path}: answers made with {how} are kept in {other.name}"
+                difference = self._describe_difference(first, tested)
+                message = f"{self.path}: answers made with {difference} are kept in {other.name}"
             if aside.exists() and not self.responses.exists():
                 aside.replace(self.responses)
         except OSError as error:
             raise store_error("move", self.responses, error) from error
-        return said
+        return message
 
-    def _differently(self, answer: Answer, tested: RoleModel) -> str:
-        parts = self.parts_of(answer.recipe)
+    def _describe_difference(self, answer: Answer, tested: RoleModel) -> str:
+        parts = self.recipe_parts(answer.recipe)
         names = differences(parts, tested.recipe.parts) if parts else []
-        shown = [name.removeprefix("parameters.").removesuffix(" (student)") for name in names]
-        return f"other settings ({listed(shown)})" if shown else "other settings"
+        keys = [name.removeprefix("parameters.").removesuffix(" (student)") for name in names]
+        return f"other settings ({join_names(keys)})" if keys else "other settings"
 
-    def parts_of(self, recipe: str) -> dict[str, str]:
+    def recipe_parts(self, recipe: str) -> dict[str, str]:
         """Return the recipe's parts from the last summary, if known."""
-        made = self.summarised().inference
+        made = self.read_summary().inference
         return made.parts if made is not None and made.recipe == recipe else {}
 
-    def summarised(self) -> Summarised:
+    def read_summary(self) -> SummaryExcerpt:
         """Read the last summary; empty where it is missing, damaged or another program's."""
         try:
-            return decode(file_bytes(self.summary), Summarised)
+            return decode(read_file_bytes(self.summary), SummaryExcerpt)
         except (FileNotFoundError, Undecodable):
-            return Summarised()
+            return SummaryExcerpt()
         except OSError as error:
             raise store_error("read", self.summary, error) from error
 
     def has_answers(self) -> bool:
         return self.responses.exists() or any(self.path.glob(f"{SHARDS}/*/{RESPONSES}"))
 
-    def take_in_shards(self) -> None:
-        """Merge the answers made in shards, while the folder is `locked`, and remove the shards' folders. A
-        shard in use is left; an interrupted merge is completed by the next.
+    def merge_shards(self) -> None:
+        """Merge the answers made in shards, with the folder's lock held, and remove the shards' folders. A
+        shard in use is left; the next merge completes an interrupted one.
 
         Raises StoreError: a file cannot be read or written; no answer is lost.
         """
@@ -280,7 +282,7 @@ class TaskFolder:
             try:
                 with lock.locked():
                     for file in sorted(part.glob("responses*.jsonl")):
-                        self._take_in(file)
+                        self._merge_file(file)
                         file.unlink()
             except UsageError:  # another process holds it
                 continue
@@ -291,82 +293,83 @@ class TaskFolder:
         with suppress(OSError):  # there are none, or some are left
             (self.path / SHARDS).rmdir()
 
-    def _take_in(self, file: Path) -> None:
-        first = first_answer(file)
+    def _merge_file(self, file: Path) -> None:
+        first = read_first_answer(file)
         if first is None:
             return
-        mine = first_answer(self.responses)
-        same = mine is None or mine.recipe == first.recipe
-        into = self.responses if same else self._aside(first.model, first.recipe)
-        if torn_tail(into):
-            cut_torn_tail(into)
-        known = self._read(into, Answer)
-        appender = Appender(into)
+        own = read_first_answer(self.responses)
+        same = own is None or own.recipe == first.recipe
+        target = self.responses if same else self._aside_path(first.model, first.recipe)
+        if torn_tail(target):
+            cut_torn_tail(target)
+        present = self._read_records(target, Answer)
+        appender = Appender(target)
         try:
-            for record in self._read(file, Answer).values():
-                earlier = known.get(record.id)
+            for record in self._read_records(file, Answer).values():
+                earlier = present.get(record.id)
                 if earlier is None or (is_good(record) and not is_good(earlier)):
                     appender.append(record)
             appender.sync()  # before the file that they came from goes
         finally:
             appender.close()
 
-    def answered_by(self) -> str:
-        """Return the model whose answers are here; empty if there are none."""
-        first = first_answer(self.responses)
+    def read_answering_model(self) -> str:
+        """Return the model whose answers are stored; empty if there are none."""
+        first = read_first_answer(self.responses)
         return first.model if first is not None else ""
 
-    def answers(self, tested: RoleModel | None) -> dict[str, Answer]:
-        """Read the answers by item, failed ones where no good one exists.
+    def read_answers(self, tested: RoleModel | None) -> dict[str, Answer]:
+        """Read the answers by item, failed ones if no good one exists.
 
-        Those of ``tested``, also while set aside; None: those of ``responses.jsonl``.
+        Those of ``tested``, even if set aside; None: those of ``responses.jsonl``.
         """
-        mine = self._read(self.responses if tested is None else self._holding(tested), Answer)
+        mine = self._read_records(self.responses if tested is None else self._answers_path(tested), Answer)
         if self.whole is None:
             return mine
-        return by_id((*self.whole.answers(tested).values(), *mine.values()))
+        return choose_counting((*self.whole.read_answers(tested).values(), *mine.values()))
 
-    def _holding(self, tested: RoleModel) -> Path:
-        """Where answers of this recipe lie, if there are any: what `take_up` makes ``responses.jsonl``."""
-        first = first_answer(self.responses)
+    def _answers_path(self, tested: RoleModel) -> Path:
+        """Return the file with answers of this recipe, if any: the one that `switch_recipe` makes
+        ``responses.jsonl``."""
+        first = read_first_answer(self.responses)
         others = first.recipe != tested.recipe.hash if first is not None else not self.responses.exists()
-        return self._aside(tested.model, tested.recipe.hash) if others else self.responses
+        return self._aside_path(tested.model, tested.recipe.hash) if others else self.responses
 
-    def judgments_of(self, judge: RoleModel) -> dict[str, Judgment]:
-        """Read the judgments of this judge's recipe by ask, failed ones as in `answers`."""
-        return self._read(self.judgments(judge), Judgment)
+    def read_judgments(self, judge: RoleModel) -> dict[str, Judgment]:
+        """Read the judgments of this judge's recipe by ask, failed ones as in `read_answers`."""
+        return self._read_records(self.judgments_path(judge), Judgment)
 
-    def _read(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
-        records = list(_records(path, kind))
+    def _read_records(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
+        records = list(_yield_records(path, kind))
         self._damaged[path] = records.count(None)
-        return by_id(record for record in records if record is not None)
+        return choose_counting(record for record in records if record is not None)
 
-    def remarks(self) -> Iterator[str]:
-        """Return a sentence on each file with damaged lines."""
+    def damage_remarks(self) -> Iterator[str]:
+        """Yield a sentence on each file with damaged lines."""
         for path, lines in self._damaged.items():
             if lines:
-                said = numbered(lines, "damaged line")
-                yield f"{path} has {said}; what is lost by that is asked for again"
+                damage = pluralize(lines, "damaged line")
+                yield f"{path} has {damage}; what is lost by that is asked for again"
 
-    def _aside(self, model: str, recipe: str) -> Path:
+    def _aside_path(self, model: str, recipe: str) -> Path:
         return self.path / f"responses.{file_name(model)}-{recipe[:8]}.jsonl"
 
 
-def first_answer(path: Path) -> Answer | None:
+def read_first_answer(path: Path) -> Answer | None:
     """Return the first whole record of an answer file, which has one recipe."""
-    return next((answer for answer in _records(path, Answer) if answer is not None), None)
+    return next((answer for answer in _yield_records(path, Answer) if answer is not None), None)
 
 
-def stands(record: Kept | None, recipe: str, input_hash: str) -> bool:
-    """Check whether a record is there, good, and up to date."""
+def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
+    """Check whether a record exists, is good, and up to date."""
     return (
         record is not None and is_good(record) and record.recipe == recipe and record.input_hash == input_hash
     )
 
 
-def _records(path: Path, kind: type[RecordT]) -> Iterator[RecordT | None]:
-    """The whole records of a file; None for a line that is none: it is owed again, like one never written."""
-    read = decoder(kind)
+def _yield_records(path: Path, kind: type[RecordT]) -> Iterator[RecordT | None]:
+    """Yield a file's records; None for a damaged line: it is owed again, like one never written."""
+    read = make_decoder(kind)
     for _, line in whole_lines(path):
         try:
             yield read(line)

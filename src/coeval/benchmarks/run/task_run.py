@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,13 +26,13 @@ from coeval.benchmarks.benchmark import (
 from coeval.benchmarks.run.task_folder import (
     JUDGMENTS_EACH,
     AnswerWork,
-    GivenCounts,
     JudgmentWork,
+    SuppliedCounts,
     TaskFolder,
-    requested_hash,
-    stands,
+    hash_messages,
+    is_current,
 )
-from coeval.core.errors import OF_MODEL, CoevalError, named
+from coeval.core.errors import MODEL_FAILURE_KINDS, CoevalError, describe_error
 from coeval.core.model import WINDOW
 from coeval.core.records import is_good
 from coeval.engine.model_work import Asking, RoleModel
@@ -47,6 +48,14 @@ class RecordCounts(msgspec.Struct, frozen=True):
     prompts: int
     judgments: int
     judgments_needed: int
+
+
+class OwedJudgment(NamedTuple):
+    """A judgment to make; ``earlier`` is its failed or outdated record, if any."""
+
+    item: Item
+    ask: Ask
+    earlier: Judgment | None
 
 
 @dataclass(slots=True)
@@ -66,7 +75,7 @@ class TaskRun:
     folder: TaskFolder
     tested: RoleModel | None
     judge: RoleModel | None = None
-    given: GivenCounts | None = None
+    given: SuppliedCounts | None = None
     problem: str | None = None
     answers: dict[str, Answer] = field(default_factory=dict)
     judgments: dict[str, Judgment] = field(default_factory=dict)
@@ -74,24 +83,24 @@ class TaskRun:
 
     @property
     def judging(self) -> str:
-        """Name of the judgments' phase in a progress display."""
+        """Return the name of the judgments' phase in a progress display."""
         return f"{self.label} judging"
 
     def read_answers(self) -> None:
         """Read the recorded answers that are up to date, and the failed ones."""
-        recorded = self.folder.answers(self.tested)
+        recorded = self.folder.read_answers(self.tested)
         for item in self.items:
             record = recorded.get(item.id)
-            if record is not None and (not is_good(record) or self._answer_stands(item, record)):
+            # Without a tested model, stored answers are judged whatever they were asked with.
+            if record is not None and (
+                not is_good(record)
+                or self.tested is None
+                or is_current(record, self.tested.recipe.hash, hash_messages(item.messages))
+            ):
                 self.answers[item.id] = record
 
-    def _answer_stands(self, item: Item, record: Answer) -> bool:
-        if self.tested is None:  # stored answers are judged whatever they were asked with
-            return is_good(record)
-        return stands(record, self.tested.recipe.hash, requested_hash(item.messages))
-
-    def answer_works(self, asking: Asking) -> list[AnswerWork]:
-        """Yield the works of missing answers."""
+    def list_answer_works(self, asking: Asking) -> list[AnswerWork]:
+        """List the works of missing answers."""
         if self.tested is None:
             return []
         weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
@@ -102,15 +111,15 @@ class TaskRun:
         ]
 
     def read_judgments(self) -> None:
-        self.judgments = {} if self.judge is None else self.folder.judgments_of(self.judge)
+        self.judgments = {} if self.judge is None else self.folder.read_judgments(self.judge)
         self.needed = {}
 
-    def judgment_works(self, asking: Asking, items: Sequence[Item]) -> list[JudgmentWork]:
-        """Yield the works of missing judgments of these items; outdated ones are forgotten."""
+    def list_judgment_works(self, asking: Asking, items: Sequence[Item]) -> list[JudgmentWork]:
+        """List the works of missing judgments of these items; outdated judgments are forgotten."""
         if self.judge is None:
             return []
-        owed = self._owed_judgments(self.judge, items)
-        owed_of = Counter(item.id for item, _, _ in owed)
+        owed = self._find_owed_judgments(self.judge, items)
+        n_owed = Counter(judgment.item.id for judgment in owed)
         return [
             JudgmentWork(
                 phase=self.judging,
@@ -120,15 +129,13 @@ class TaskRun:
                 tried=attempts_of(record),
                 item=item.id,
                 needed=needed,
-                alone=owed_of[item.id] == 1,
+                alone=n_owed[item.id] == 1,
             )
             for item, needed, record in owed
         ]
 
-    def _owed_judgments(
-        self, judge: RoleModel, items: Sequence[Item]
-    ) -> list[tuple[Item, Ask, Judgment | None]]:
-        """Each with its earlier record, if there is one; what is needed, owed or not, becomes ``needed``."""
+    def _find_owed_judgments(self, judge: RoleModel, items: Sequence[Item]) -> list[OwedJudgment]:
+        """Find judgments that are missing or outdated; add every needed one, owed or not, to ``needed``."""
         if self.problem is not None:
             return []
         owed = []
@@ -136,25 +143,25 @@ class TaskRun:
             answer = self.answers.get(item.id)
             if answer is None or not is_good(answer):
                 continue
-            for needed in self._asks(item, answer):
+            for needed in self._list_asks(item, answer):
                 self.needed[needed.id] = None
                 record = self.judgments.get(needed.id)
-                if stands(record, judge.recipe.hash, requested_hash(needed.request().messages)):
+                if is_current(record, judge.recipe.hash, hash_messages(needed.request().messages)):
                     continue
                 if record is not None and is_good(record):
                     del self.judgments[needed.id]
-                owed.append((item, needed, record))
+                owed.append(OwedJudgment(item, needed, record))
         return owed
 
-    def judgments_to_come(self, item: Item) -> int:
-        """Estimate the judgments of an answer not there yet."""
+    def count_future_judgments(self, item: Item) -> int:
+        """Estimate the judgments of an answer not made yet."""
         if self.judge is None or self.problem is not None:
             return 0
-        return len(self._asks(item, Answer(id=item.id)))
+        return len(self._list_asks(item, Answer(id=item.id)))
 
-    def _asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
+    def _list_asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         asks: list[Ask] = []
-        with self.guarded():
+        with self.catch_errors():
             asks += self.benchmark.asks(item, answer)
         return asks
 
@@ -166,14 +173,14 @@ class TaskRun:
         """Return the records of the required judgments, failed ones included."""
         return [record for key in self.needed if (record := self.judgments.get(key)) is not None]
 
-    def cut_off(self) -> CutOffAnswers:
-        """Number of good answers that are cut off, by max_tokens or their server's window."""
+    def count_cut_off(self) -> CutOffAnswers:
+        """Count good answers that are cut off, by max_tokens or their server's window."""
         good = self._good_answers()
         by_window = sum(record.truncated and record.finish_reason == WINDOW for record in good)
         return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good), by_window)
 
-    def empty_answers(self) -> EmptyAnswers:
-        """Number of good answers that are empty."""
+    def count_empty(self) -> EmptyAnswers:
+        """Count good answers that are empty."""
         good = self._good_answers()
         empty = [record for record in good if not (record.response or "").strip()]
         cut = sum(record.truncated for record in empty)
@@ -182,63 +189,67 @@ class TaskRun:
     def _good_answers(self) -> list[Answer]:
         return [record for record in self.recorded_answers() if is_good(record)]
 
-    def is_all_there(self) -> bool:
-        """Whether every planned record is on disk, good or failed."""
+    def has_all_records(self) -> bool:
+        """Check whether every planned record is on disk, good or failed."""
         answers = self.items if self.tested is not None and self.given is None else ()
         if any(item.id not in self.answers for item in answers):
             return False
         if self.judge is not None:  # of the last answers, no judgment may have been begun
-            self._owed_judgments(self.judge, self.items)
+            self._find_owed_judgments(self.judge, self.items)
         return self.problem is not None or self.judgments.keys() >= self.needed.keys()
 
-    def counts(self) -> RecordCounts:
-        """Progress of the task."""
-        owed = [] if self.judge is None else self._owed_judgments(self.judge, self.items)
+    def count_records(self) -> RecordCounts:
+        """Count the task's present and planned records."""
+        owed = [] if self.judge is None else self._find_owed_judgments(self.judge, self.items)
         unanswered = [item for item in self.items if why_missing(self.answers.get(item.id)) is not None]
         return RecordCounts(
             answers=len(self.items) - len(unanswered),
             prompts=len(self.items),
             judgments=len(self.needed) - len(owed),
-            judgments_needed=len(self.needed) + sum(map(self.judgments_to_come, unanswered)),
+            judgments_needed=len(self.needed) + sum(map(self.count_future_judgments, unanswered)),
         )
 
-    def missing(self) -> dict[str, int]:
+    def count_missing(self) -> dict[str, int]:
         """Count records without a value by reason: answers, and judgments known to be required."""
         answers = (self.answers.get(item.id) for item in self.items)
         return count_failures(chain(answers, map(self.judgments.get, self.needed)))
 
-    def not_measured(self) -> str:
-        """Count, by reason, the failures of settings and connection, where more than half of the answers or
-        of the required judgments have failed by them; else return an empty text."""
+    def why_not_measured(self) -> str:
+        """Count, by reason, the failures of settings and connection, if more than half of the answers or of
+        the required judgments have failed by them; else return an empty text."""
         answers = {item.id: self.answers.get(item.id) for item in self.items if self.given is None}
         judgments = {key: self.judgments.get(key) for key in self.needed}
         for what, records in (("", answers), (" judgments", judgments)):
-            failed = {why: n for why, n in count_failures(records.values()).items() if why not in OF_MODEL}
+            failed = {
+                why: n
+                for why, n in count_failures(records.values()).items()
+                if why not in MODEL_FAILURE_KINDS
+            }
             if 2 * sum(failed.values()) > len(records):
                 return ", ".join(f"{count:,} {why}" for why, count in failed.items()) + what
         return ""
 
     def score(self) -> Scored | None:
-        """Compute the figures and write the benchmark's own files; None where there is a ``problem``. What
-        is `not_measured` has no figures: half an outage is no score."""
+        """Compute the figures and write the benchmark's own files; None if there is a ``problem``. A task
+        with `why_not_measured` has no figures: half an outage is no score."""
         judgments: Mapping[str, Judgment] = {
             key: self.judgments[key] for key in self.needed if key in self.judgments
         }
         scored: Scored | None = None
-        with self.guarded():
+        with self.catch_errors():
             scored = self.benchmark.score(self.items, self.answers, judgments)
-            if self.not_measured():
+            if self.why_not_measured():
                 return scored.without_figures()
             self.benchmark.write_extra(self.folder.path, self.items, self.answers, judgments, scored)
         return scored if self.problem is None else None
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def catch_errors(self) -> Iterator[None]:
         """Turn an error of the benchmark's own code into this task's ``problem``."""
         try:
             yield
         except CoevalError as error:
             self.problem = str(error)
         except Exception as bug:  # one task's bug must not cost the others their scores
-            self.problem = f"internal error: {named(bug)}"
+            self.problem = f"internal error: {describe_error(bug)}"
             log.warning("%s: %s", self.label, self.problem, exc_info=bug)

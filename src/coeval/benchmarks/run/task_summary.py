@@ -16,15 +16,15 @@ from coeval import __version__
 from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, served_models
 from coeval.analysis.run_results import ModelCost, model_costs
 from coeval.benchmarks.assets.library import AssetOrigin, AssetUsed
-from coeval.benchmarks.benchmark import Answer, Judgment, Metric, Scored
+from coeval.benchmarks.benchmark import Metric, Scored
 from coeval.benchmarks.run.eval_estimate import refuse_too_dear
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, held, usage_file
-from coeval.benchmarks.run.task_folder import GivenCounts
+from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, lock_task_folders, usage_file
+from coeval.benchmarks.run.task_folder import SuppliedCounts
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.core.errors import GAPS, INTERRUPTED
 from coeval.core.records import Kept, Usage, is_good
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.engine.model_work import Recipe
 from coeval.engine.session import logged
 from coeval.models.batch.job_list import PendingJob
@@ -36,17 +36,19 @@ from coeval.store.rundir import now
 OF_INFERENCE = "only responses were asked for (--inference-only); judge them with --judge-only"
 
 
-def reasons(
+def list_incomparable_reasons(
     task_run: TaskRun, scored: Scored | None, assets: Mapping[str, AssetUsed], cut: CutOffAnswers
 ) -> tuple[str, ...]:
     """List why figures are not comparable, as clauses; empty if they are.
 
     Common reasons come first, then the benchmark's own.
     """
-    found = [] if scored is not None else [task_run.problem or OF_INFERENCE]
-    found += [f"not measured: {why}" for why in (task_run.not_measured(),) if why and scored is not None]
-    found += [*_of_data(task_run, assets), *_of_judge(task_run), *_of_records(task_run, cut)]
-    return (*found, *(scored.reasons if scored is not None else ()))
+    if scored is None:
+        first = [task_run.problem or OF_INFERENCE]
+    else:
+        first = [f"not measured: {why}"] if (why := task_run.why_not_measured()) else []
+    common = (*_data_reasons(task_run, assets), *_judge_reasons(task_run), *_record_reasons(task_run, cut))
+    return (*first, *common, *(scored.reasons if scored is not None else ()))
 
 
 def count_dropped(records: Iterable[Kept]) -> Counter[str]:
@@ -54,7 +56,7 @@ def count_dropped(records: Iterable[Kept]) -> Counter[str]:
     return Counter(name for record in records if is_good(record) for name in record.dropped)
 
 
-def _of_data(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str]:
+def _data_reasons(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str]:
     if len(task_run.items) < task_run.n_prompts:
         yield f"only the first {len(task_run.items):,} of {task_run.n_prompts:,} prompts (--max-examples)"
     for name, used in assets.items():
@@ -70,7 +72,7 @@ def _of_data(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterator[str
                 assert_never(used.origin)
 
 
-def _of_judge(task_run: TaskRun) -> Iterator[str]:
+def _judge_reasons(task_run: TaskRun) -> Iterator[str]:
     benchmark, judge, settings = task_run.benchmark, task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return
@@ -78,30 +80,34 @@ def _of_judge(task_run: TaskRun) -> Iterator[str]:
         yield "the tested model judged itself; name a judge with --judge-model"
     elif benchmark.official_judge and judge.model != benchmark.official_judge:
         yield f"judged by {judge.model}; published numbers are by {benchmark.official_judge}"
-    sampling, official = judge.sampling.named(), benchmark.judge_sampling().named()
+    sampling, official = judge.sampling.to_dict(), benchmark.judge_sampling().to_dict()
     if sampling != official:
         names = sorted(n for n in {*sampling, *official} if sampling.get(n) != official.get(n))
         yield f"the judge's sampling is not the official one: {', '.join(names)}"
 
 
-def _of_records(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
+def _record_reasons(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
     if cut.too_many:
         yield cut.reason
-    for what, records in (
-        ("answers", task_run.recorded_answers()),
-        ("judgments", task_run.recorded_judgments()),
-    ):
-        yield from _refused(what, records)
-    yield from (served.clause for served in _served(task_run) if served.others)
-    if missing := task_run.missing():
-        shown = ", ".join(f"{count} {reason}" for reason, count in missing.items())
-        yield f"records without a value: {shown}"
+    records_by_kind: dict[str, Sequence[Kept]] = {
+        "answers": task_run.recorded_answers(),
+        "judgments": task_run.recorded_judgments(),
+    }
+    for kind, records in records_by_kind.items():
+        good = sum(map(is_good, records))
+        for name, count in sorted(count_dropped(records).items()):
+            if name != "seed":  # no benchmark prescribes one
+                yield f"the host refused {name}: {count:,} of {good:,} {kind} were made without it"
+    yield from (served.clause for served in _find_served_models(task_run) if served.others)
+    if missing := task_run.count_missing():
+        counts = ", ".join(f"{count} {reason}" for reason, count in missing.items())
+        yield f"records without a value: {counts}"
 
 
-def _served(task_run: TaskRun) -> Iterator[ServedModel]:
-    """The tested model and the judge, where other models, or several, answered in their place."""
-    answers = [("student", one.model, one) for one in task_run.recorded_answers()]
-    judgments = [("judge", one.judge, one) for one in task_run.recorded_judgments()]
+def _find_served_models(task_run: TaskRun) -> Iterator[ServedModel]:
+    """Find cases where other models, or several, answered in place of the tested model or the judge."""
+    answers = [("student", answer.model, answer) for answer in task_run.recorded_answers()]
+    judgments = [("judge", judgment.judge, judgment) for judgment in task_run.recorded_judgments()]
     rows = [
         (role, task_run.task, name, record.served_by, record.served_as, 1)
         for role, name, record in (*answers, *judgments)
@@ -109,13 +115,6 @@ def _served(task_run: TaskRun) -> Iterator[ServedModel]:
     ]
     requested = {role.name: (role.name, role.model) for role in (task_run.tested, task_run.judge) if role}
     return served_models(rows, requested)
-
-
-def _refused(what: str, records: Sequence[Answer] | Sequence[Judgment]) -> Iterator[str]:
-    good = sum(map(is_good, records))
-    for name, count in sorted(count_dropped(records).items()):
-        if name != "seed":  # no benchmark prescribes one
-            yield f"the host refused {name}: {count:,} of {good:,} {what} were made without it"
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -180,7 +179,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     missing: dict[str, int]
     not_measured: str
-    given: GivenCounts | None
+    given: SuppliedCounts | None
     inference: Requested | None
     judge: Requested | None
     seed: int | None
@@ -193,19 +192,19 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
     written_at: str
 
     @property
-    def to_ask(self) -> Counter[str]:
-        """Of what is missing, what the same command asks for: all but the responses that a file lacks."""
-        unanswered = self.given.missing if self.given is not None else 0
-        return Counter(self.missing) - Counter(missing=unanswered)
+    def requestable_missing(self) -> Counter[str]:
+        """Count, by reason, what the same command will request: all but the responses that a file lacks."""
+        without_response = self.given.missing if self.given is not None else 0
+        return Counter(self.missing) - Counter(missing=without_response)
 
     @property
     def gap(self) -> str | None:
-        """What is missing and how that counts, in words."""
+        """Return what is missing and how that counts, in words; None if nothing is."""
         if not self.missing:
             return None
         if self.not_measured:
             return f"not measured: {self.not_measured}"
-        counts = [f"{count:,} {reason}" for reason, count in self.to_ask.items()]
+        counts = [f"{count:,} {reason}" for reason, count in self.requestable_missing.items()]
         if self.given is not None and self.given.missing:
             counts.insert(0, f"{self.given.missing:,} missing (add the responses to the file)")
         counted = "counted as not followed" if self.task in ("ifeval", "ifbench") else "without a value"
@@ -215,11 +214,11 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
 def summarise(
     task_run: TaskRun, scored: Scored | None, evaluation: EvalSpec, assets: Mapping[str, AssetUsed]
 ) -> TaskSummary:
-    """Make the task's summary; ``scored`` is None where answers are still to be judged."""
-    missing = task_run.missing()
+    """Make the task's summary; ``scored`` is None while answers are still to be judged."""
+    missing = task_run.count_missing()
     answers = task_run.recorded_answers()
-    cut, empty = task_run.cut_off(), task_run.empty_answers()
-    why = reasons(task_run, scored, assets, cut)
+    cut, empty = task_run.count_cut_off(), task_run.count_empty()
+    why = list_incomparable_reasons(task_run, scored, assets, cut)
     return TaskSummary(
         task=task_run.task,
         model=next((record.model for record in answers), task_run.benchmark.settings.model),
@@ -234,10 +233,10 @@ def summarise(
         remarks=scored.remarks if scored is not None else (),
         complete=not missing and scored is not None,
         missing=missing,
-        not_measured=task_run.not_measured() if scored is not None else "",
+        not_measured=task_run.why_not_measured() if scored is not None else "",
         given=task_run.given,
-        inference=_inference(task_run),
-        judge=_judge(task_run),
+        inference=_inference_usage(task_run),
+        judge=_judge_usage(task_run),
         seed=evaluation.seed,
         run=task_run.run,
         truncated=Truncated(cut.cut, cut.answers, _share(cut.cut, cut.answers), cut.by_window),
@@ -249,20 +248,20 @@ def summarise(
     )
 
 
-def _share(count: int, of: int) -> float | None:
-    return count / of if of else None
+def _share(count: int, total: int) -> float | None:
+    return count / total if total else None
 
 
-def write(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> None:
+def write_scores_and_summary(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> None:
     """Write ``scores.jsonl`` (a line per item, with its judgments) and ``summary.json``, each atomically."""
     if scored is not None:
         judgments: dict[str, list[dict[str, Any]]] = {}
         for key in task_run.needed:
             if (record := task_run.judgments.get(key)) is not None:
-                shown = {"id": key, "judge": record.judge, "value": record.value, "raw": record.raw}
+                row = {"id": key, "judge": record.judge, "value": record.value, "raw": record.raw}
                 if record.error is not None:
-                    shown["error"] = msgspec.to_builtins(record.error)
-                judgments.setdefault(record.item, []).append(shown)
+                    row["error"] = msgspec.to_builtins(record.error)
+                judgments.setdefault(record.item, []).append(row)
         lines = []
         for item in task_run.items:
             line: dict[str, Any] = {"id": item.id, "scores": scored.items.get(item.id, {})}
@@ -275,29 +274,29 @@ def write(task_run: TaskRun, scored: Scored | None, summary: TaskSummary) -> Non
     write_json_atomic(task_run.folder.summary, summary)
 
 
-def _inference(task_run: TaskRun) -> Requested | None:
+def _inference_usage(task_run: TaskRun) -> Requested | None:
     records = task_run.recorded_answers()
     if not records:
         return None
     good = [record for record in records if is_good(record)]
     last = (good or records)[-1]
-    requested = task_run.tested.sampling.named() if task_run.tested is not None else {}
+    requested = task_run.tested.sampling.to_dict() if task_run.tested is not None else {}
     if task_run.tested is not None and task_run.tested.recipe.hash == last.recipe:
         made = task_run.tested.recipe
     else:
-        made = Recipe(last.recipe, task_run.folder.parts_of(last.recipe))
-    return _requested(last.model, requested if last.sampling is None else last.sampling, made, records)
+        made = Recipe(last.recipe, task_run.folder.recipe_parts(last.recipe))
+    return _sum_usage(last.model, requested if last.sampling is None else last.sampling, made, records)
 
 
-def _judge(task_run: TaskRun) -> Requested | None:
+def _judge_usage(task_run: TaskRun) -> Requested | None:
     judge, settings = task_run.judge, task_run.benchmark.settings.judge
     if judge is None or settings is None:
         return None
-    requested = _requested(judge.model, judge.sampling.named(), judge.recipe, task_run.recorded_judgments())
+    requested = _sum_usage(judge.model, judge.sampling.to_dict(), judge.recipe, task_run.recorded_judgments())
     return msgspec.structs.replace(requested, is_tested_model=settings.is_tested_model)
 
 
-def _requested(model: str, sampling: dict[str, Any], recipe: Recipe, records: Sequence[Kept]) -> Requested:
+def _sum_usage(model: str, sampling: dict[str, Any], recipe: Recipe, records: Sequence[Kept]) -> Requested:
     calls = sum(record.attempts for record in records)
     usages = (record.usage for record in records if record.usage is not None)
     used = sum(usages, start=Usage(cost_usd=0.0))
@@ -325,7 +324,7 @@ class TaskOutcome:
 
     @property
     def gap(self) -> str | None:
-        """What it lacks, in words."""
+        """Return what it lacks, in words."""
         if self.problem is not None:
             return self.problem
         if (counts := self.left_at) is not None:
@@ -352,14 +351,14 @@ class Outcome:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is not there, task by task; models that were given up, and batch jobs that go on."""
+        """List what is missing, task by task; models that were given up, and batch jobs still at work."""
         lacking = (f"{task.label}: {gap}" for task in self.tasks if (gap := task.gap) is not None)
-        jobs = [f"{numbered(len(self.batches), 'batch job')} at work"] if self.batches else []
+        jobs = [f"{pluralize(len(self.batches), 'batch job')} at work"] if self.batches else []
         return (*lacking, *self.stopped.values(), *jobs)
 
     @property
     def exit_code(self) -> int:
-        """0 complete, 3 with gaps or a failed task, 130 interrupted."""
+        """Return 0 if complete, 3 with gaps or a failed task, 130 if interrupted."""
         if self.interrupted:
             return INTERRUPTED
         gaps = (task.problem or (task.summary is not None and task.summary.missing) for task in self.tasks)
@@ -367,16 +366,16 @@ class Outcome:
 
 
 @contextmanager
-def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
-    """Create the output folder, write its log and hold its tasks; a new folder that stays empty is removed.
+def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
+    """Create the output folder, write its log and lock its tasks; a new folder that stays empty is removed.
 
-    Raises UsageError: another process is at work in it, or the cost is surely beyond the budget.
+    Raises UsageError: another process is at work in it, or even the least cost exceeds the budget.
     """
     output = prepared.evaluation.output
     made = [path for path in (output, *output.parents) if not path.exists()]
     output.mkdir(parents=True, exist_ok=True)
     try:
-        with logged(output / "run.log", log_level), held(prepared):
+        with logged(output / "run.log", log_level), lock_task_folders(prepared):
             refuse_too_dear(prepared)
             yield
     finally:
@@ -386,7 +385,7 @@ def entered(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
 
 
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
-    """Score complete tasks, write their files, and count what the others miss, while the folders are `held`.
+    """Score complete tasks, write their files, and count what the others miss, with `lock_task_folders` held.
 
     Raises StoreError: a file cannot be written; what was recorded stays.
     """
@@ -396,21 +395,21 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
         [], ended.stopped, ended.interrupted, errors if errors.exists() else None, costs, ended.batches
     )
     for task_run in prepared.task_runs if ended.begun else ():
-        whole = not ended.interrupted or task_run.is_all_there()
+        whole = not ended.interrupted or task_run.has_all_records()
         outcome.tasks.append(
-            _scored(task_run, prepared)
+            _score_and_write(task_run, prepared)
             if whole
-            else TaskOutcome(task_run.label, task_run.folder.path, None, left_at=task_run.counts())
+            else TaskOutcome(task_run.label, task_run.folder.path, None, left_at=task_run.count_records())
         )
     return outcome
 
 
-def _scored(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
+def _score_and_write(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
     evaluation = prepared.evaluation
     waits = evaluation.mode == "inference" and task_run.benchmark.is_judged
     scored = None if waits else task_run.score()
     if scored is None and not waits:
         return TaskOutcome(task_run.label, task_run.folder.path, None, task_run.problem)
     summary = summarise(task_run, scored, evaluation, prepared.assets[task_run.task])
-    write(task_run, scored, summary)
+    write_scores_and_summary(task_run, scored, summary)
     return TaskOutcome(task_run.label, task_run.folder.path, summary)

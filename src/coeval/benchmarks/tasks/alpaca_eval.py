@@ -27,13 +27,13 @@ from coeval.analysis.pairwise.alpaca import (
 )
 from coeval.benchmarks.assets.library import Library, fetch_from_hub, read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
-from coeval.benchmarks.run.judgment_outcomes import mean_metric, settle, with_responses
+from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes, mean_metric, pair_with_responses
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
 from coeval.core.errors import AskError, BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
 from coeval.core.model import Model
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
-from coeval.core.text import fill
+from coeval.core.text import fill_template
 from coeval.judging.verdict import (
     ORDERS,
     Order,
@@ -59,21 +59,21 @@ class PublishedLengths(NamedTuple):
     difficulties: dict[int, float]
 
 
-def published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
-    """Load the published data; nothing for other instructions than the official ones.
+def read_published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
+    """Read the published data; none for instructions other than the official ones.
 
-    The table of gamed baselines holds the difficulties too; the other one has a row per instruction,
-    in the benchmark's order.
+    The table of gamed baselines holds the difficulties too; the other one has a row per instruction, in
+    the benchmark's order.
     """
-    known = [name for name in (GAMED, DIFFICULTY) if name in assets]
-    if not known or not Library().is_official(BASELINE, assets[BASELINE]):
+    source = next((name for name in (GAMED, DIFFICULTY) if name in assets), None)
+    if source is None or not Library().is_official(BASELINE, assets[BASELINE]):
         return PublishedLengths(None, {})
-    rows = list(read_records(assets[known[0]]))
+    rows = list(read_records(assets[source]))
     difficulties = {
-        int(row["index"]) if known[0] == GAMED else number: float(row["instruction_difficulty"])
+        int(row["index"]) if source == GAMED else number: float(row["instruction_difficulty"])
         for number, row in enumerate(rows)
     }
-    if known[0] == DIFFICULTY:
+    if source == DIFFICULTY:
         return PublishedLengths(None, difficulties)
     gamed = GamedAnnotations(
         tuple(float(row["preference"]) for row in rows),
@@ -83,8 +83,8 @@ def published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
     return PublishedLengths(gamed, difficulties)
 
 
-def remarks_on(control: LengthControl | None) -> tuple[str, ...]:
-    """Say why a length-controlled rate has no interval."""
+def explain_missing_interval(control: LengthControl | None) -> tuple[str, ...]:
+    """Explain why a length-controlled rate has no interval; empty if it has one."""
     if control is None or control.has_interval:
         return ()
     return (
@@ -122,7 +122,7 @@ class AlpacaEval(Benchmark):
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
         self._template = self.text("alpaca-eval/judge")
-        self._messages = chatml(self._template)
+        self._messages = parse_chatml(self._template)
         self.manner: Manner = "logprobs"
         self._reasons_first = True
 
@@ -155,10 +155,10 @@ class AlpacaEval(Benchmark):
     async def probe_judge(self, judge: Model) -> None:
         """Decide for the whole task how preferences are read, by one test comparison.
 
-        A host without log-probabilities answers 400, or leaves them out. Any other failure is raised: every
-        judgment would meet it too.
+        A host without log-probabilities answers 400, or leaves them out. Any other failure is raised:
+        every judgment would meet it too.
         """
-        request = self._request("Greet me.", Shown("Hello!", "Goodbye."))
+        request = self._make_request("Greet me.", Shown("Hello!", "Goodbye."))
         requested = msgspec.structs.replace(
             request,
             sampling=self.judged_with(),
@@ -181,8 +181,8 @@ class AlpacaEval(Benchmark):
                 await self._try_whole_reply(judge, requested)
 
     async def _try_whole_reply(self, judge: Model, requested: Request) -> None:
-        """Return to the official way if the judge does not reason, and a server's reasoning parser only takes
-        what it says for reasoning: a whole reply shows that, one token does not."""
+        """Return to the official way if the judge does not reason, and only a server's reasoning parser takes
+        its reply for reasoning: a whole reply shows that, one token does not."""
         try:
             whole = await judge.complete(msgspec.structs.replace(requested, sampling=self.judged_with()))
         except AskError:
@@ -191,16 +191,17 @@ class AlpacaEval(Benchmark):
             self.manner, self._reasons_first = "logprobs", False
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """One or two calls to probe the judge, and both orders where it has no log-probabilities."""
+        """Return the range: one or two calls to probe the judge, and both orders if it has no
+        log-probabilities."""
         return (judgments + 1, 2 * judgments + 2) if judgments else (0, 0)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
-        """Return one comparison, or two in words; none where the outputs are equal, which is a draw."""
+        """Return one comparison, or two in words; none for equal outputs, which are a draw."""
         response, baseline = answer.response or "", item.fields["output"]
         if answer.response == baseline:
             return ()
         if self.manner == "words":
-            return [self._in_words(item, order, shown(order, response, baseline)) for order in ORDERS]
+            return [self._make_verdict_ask(item, order, shown(order, response, baseline)) for order in ORDERS]
         switched = switched_order(item.fields["instruction"])
         pair = shown("model-first" if switched else "baseline-first", response, baseline)
 
@@ -211,54 +212,57 @@ class AlpacaEval(Benchmark):
         return [
             Ask(
                 judgment_id(item.id, "preference"),
-                lambda: self._request(item.fields["instruction"], pair),
+                lambda: self._make_request(item.fields["instruction"], pair),
                 parse,
             )
         ]
 
-    def _in_words(self, item: Item, order: Order, pair: Shown) -> Ask:
+    def _make_verdict_ask(self, item: Item, order: Order, pair: Shown) -> Ask:
         def parse(completion: Completion) -> dict[str, Any]:
             named = parse_identifier(completion.text)
             model = "M" if order == "baseline-first" else "m"
             return {"preference": 2.0 if named == model else 1.0, "order": order, "named": named}
 
         key = judgment_id(item.id, f"words-{order}")
-        return Ask(key, lambda: self._request(item.fields["instruction"], pair), parse)
+        return Ask(key, lambda: self._make_request(item.fields["instruction"], pair), parse)
 
-    def _request(self, instruction: str, pair: Shown) -> Request:
+    def _make_request(self, instruction: str, pair: Shown) -> Request:
         values = {"instruction": instruction, "output_1": pair.first, "output_2": pair.second}
         return Request(
-            tuple(Message(message.role, fill(message.content, values)) for message in self._messages),
+            tuple(
+                Message(message.role, fill_template(message.content, values)) for message in self._messages
+            ),
             top_logprobs=None if self.manner == "words" else TOP_LOGPROBS,
         )
 
     def score(
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
-        outcomes = settle(self, items, answers, judgments)
+        """Compute the win rates; prompts without a comparison are failures."""
+        outcomes = look_up_outcomes(self, items, answers, judgments)
         preferences: dict[str, float | None] = {}
         for item in items:
-            values = outcomes.whole(item.id)
-            preferences[item.id] = None if values is None else _preference(values)
-        known = [preference for preference in preferences.values() if preference is not None]
+            values = outcomes.complete_values(item.id)
+            preferences[item.id] = None if values is None else _mean_preference(values)
+        present = [preference for preference in preferences.values() if preference is not None]
         draws = sum(values == () for values in outcomes.values.values())  # made without asking
-        control = self._length_control(items, answers, preferences)
+        control = self._fit_length_control(items, answers, preferences)
         return Scored(
-            metrics=_metrics(known, control),
+            metrics=_make_metrics(present, control),
             n_expected=outcomes.expected + draws,
             n_scored=outcomes.scored + draws,
             n_failed=outcomes.failed,
-            reasons=self._reasons(control),
-            remarks=remarks_on(control),
-            tables=_tables(items, answers, preferences, control),
+            reasons=self._incomparable_reasons(control),
+            remarks=explain_missing_interval(control),
+            tables=_make_tables(items, answers, preferences, control),
             items={
-                item: {"win_rate": 100 * (preference - 1), "discrete_win_rate": _discrete(preference)}
+                item: {"win_rate": 100 * (preference - 1), "discrete_win_rate": _discrete_percent(preference)}
                 for item, preference in preferences.items()
                 if preference is not None
             },
         )
 
-    def _reasons(self, control: LengthControl | None) -> tuple[str, ...]:
+    def _incomparable_reasons(self, control: LengthControl | None) -> tuple[str, ...]:
         reasons = []
         if self.manner == "words":
             reasons.append("the judge gives no log-probabilities: verdicts in words, in both orders")
@@ -270,18 +274,20 @@ class AlpacaEval(Benchmark):
             reasons.append(f"length control by {control.formula}: the published data are not all there")
         return tuple(reasons)
 
-    def _length_control(
+    def _fit_length_control(
         self, items: Sequence[Item], answers: Mapping[str, Answer], preferences: Mapping[str, float | None]
     ) -> LengthControl | None:
-        """Of the items that have an output: those without have no length."""
-        given = with_responses(items, answers)
-        known = published_lengths(self.settings.assets)
+        """Fit the length control to the items that have an output: those without have no length."""
+        answered = pair_with_responses(items, answers)
+        published = read_published_lengths(self.settings.assets)
         return fit_length_control(
-            [preferences[item.id] for item, _ in given],
-            [len(response) for _, response in given],
-            [len(item.fields["output"]) for item, _ in given],
-            [known.difficulties[int(item.id)] for item, _ in given] if known.difficulties else None,
-            gamed=known.gamed,
+            [preferences[item.id] for item, _ in answered],
+            [len(response) for _, response in answered],
+            [len(item.fields["output"]) for item, _ in answered],
+            [published.difficulties[int(item.id)] for item, _ in answered]
+            if published.difficulties
+            else None,
+            gamed=published.gamed,
             seed=self.settings.seed,
         )
 
@@ -294,7 +300,7 @@ class AlpacaEval(Benchmark):
         scored: Scored,  # noqa: ARG002 - other tasks write them
     ) -> None:
         """Write ``model_answer/`` as official model outputs, ``model_judgment/`` as official annotations."""
-        given = with_responses(items, answers)
+        answered = pair_with_responses(items, answers)
         outputs = [
             {
                 "dataset": item.fields.get("dataset"),
@@ -302,9 +308,9 @@ class AlpacaEval(Benchmark):
                 "output": response,
                 "generator": self.settings.model,
             }
-            for item, response in given
+            for item, response in answered
         ]
-        outcomes = settle(self, items, answers, judgments)
+        outcomes = look_up_outcomes(self, items, answers, judgments)
         annotations = [
             {
                 "dataset": item.fields.get("dataset"),
@@ -314,76 +320,83 @@ class AlpacaEval(Benchmark):
                 "output_2": response,
                 "generator_2": self.settings.model,
                 "annotator": self.judge,
-                "preference": None if (values := outcomes.whole(item.id)) is None else _preference(values),
+                "preference": None
+                if (values := outcomes.complete_values(item.id)) is None
+                else _mean_preference(values),
                 "judgments": values,
             }
-            for item, response in given
+            for item, response in answered
         ]
         self.write_official(folder, outputs, annotations if judgments else ())
 
 
-def chatml(template: str) -> tuple[Message, ...]:
+def parse_chatml(template: str) -> tuple[Message, ...]:
     """Format the messages of a template as ChatML, each trimmed."""
     messages = []
     for part in template.split(_MARK)[1:]:
         role, _, content = part.partition("\n")
-        said = {"role": role.strip(), "content": content.partition(_END)[0].strip()}
-        messages.append(convert(said, Message))
+        fields = {"role": role.strip(), "content": content.partition(_END)[0].strip()}
+        messages.append(convert(fields, Message))
     return tuple(messages)
 
 
-def _preference(values: Sequence[Mapping[str, Any]]) -> float:
-    """The mean of the item's comparisons; without any, its outputs are equal."""
+def _mean_preference(values: Sequence[Mapping[str, Any]]) -> float:
+    """Average an item's comparisons; without any, its outputs are equal."""
     if not values:
         return DRAW
     return sum(float(value["preference"]) for value in values) / len(values)
 
 
-def _metrics(known: Sequence[float], control: LengthControl | None) -> dict[str, Metric]:
-    rate = alpaca_win_rate(known)
-    interval = mean_metric([100 * (preference - 1) for preference in known], "percent").ci95
+def _make_metrics(preferences: Sequence[float], control: LengthControl | None) -> dict[str, Metric]:
+    """Make the three win rates, the headline first."""
+    rate = alpaca_win_rate(preferences)
+    interval = mean_metric([100 * (preference - 1) for preference in preferences], "percent").ci95
     controlled = Metric(None, unit="percent")
     if control is not None:
-        found = control.win_rate
-        controlled = Metric(found.value, n=control.n, unit="percent")
+        controlled_rate = control.win_rate
+        controlled = Metric(controlled_rate.value, n=control.n, unit="percent")
         if control.has_interval:
-            bounds = (found.low_95, found.high_95)
-            controlled = Metric(found.value, found.standard_error, bounds, control.n, "percent")
+            bounds = (controlled_rate.low_95, controlled_rate.high_95)
+            error = controlled_rate.standard_error
+            controlled = Metric(controlled_rate.value, error, bounds, control.n, "percent")
     plain = {
-        "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(known), "percent"),
-        "discrete_win_rate": mean_metric([_discrete(preference) for preference in known], "percent"),
+        "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(preferences), "percent"),
+        "discrete_win_rate": mean_metric(list(map(_discrete_percent, preferences)), "percent"),
     }
     fitted = {LENGTH_CONTROLLED: controlled}
     # The first one with a value is the headline. A rate without an interval is no estimate.
     return fitted | plain if controlled.ci95 is not None else plain | fitted
 
 
-def _discrete(preference: float) -> float:
-    """A win, a loss or a draw, in percent."""
+def _discrete_percent(preference: float) -> float:
+    """Convert a preference to a win, a loss or a draw, in percent."""
     return 100.0 if preference > DRAW else 0.0 if preference < DRAW else 50.0
 
 
-def _tables(
+def _make_tables(
     items: Sequence[Item],
     answers: Mapping[str, Answer],
     preferences: Mapping[str, float | None],
     control: LengthControl | None,
 ) -> dict[str, Any]:
-    """Counts under their official names, win rates by data set, and the length control's fit."""
-    known = [preference for preference in preferences.values() if preference is not None]
-    lengths = [len(response) for _, response in with_responses(items, answers)]
+    """Tabulate counts under their official names, win rates by data set, and the length control's fit."""
+    present = [preference for preference in preferences.values() if preference is not None]
+    lengths = [len(response) for _, response in pair_with_responses(items, answers)]
     by_dataset: dict[str, list[float]] = {}
     for item in items:
         if (preference := preferences[item.id]) is not None:
             by_dataset.setdefault(str(item.fields.get("dataset")), []).append(preference)
     return {
         "counts": {
-            "n_wins": sum(preference > DRAW for preference in known),
-            "n_wins_base": sum(preference < DRAW for preference in known),
-            "n_draws": sum(preference == DRAW for preference in known),
-            "n_total": len(known),
+            "n_wins": sum(preference > DRAW for preference in present),
+            "n_wins_base": sum(preference < DRAW for preference in present),
+            "n_draws": sum(preference == DRAW for preference in present),
+            "n_total": len(present),
             "avg_length": int(sum(lengths) / len(lengths)) if lengths else None,
         },
-        "dataset": {name: {"n": len(of), **alpaca_win_rate(of)._asdict()} for name, of in by_dataset.items()},
+        "dataset": {
+            name: {"n": len(values), **alpaca_win_rate(values)._asdict()}
+            for name, values in by_dataset.items()
+        },
         "length_control": None if control is None else control.as_plain(),
     }

@@ -35,11 +35,11 @@ from coeval.benchmarks.benchmark import (
     TaskSettings,
     good_response,
 )
-from coeval.benchmarks.run.judgment_outcomes import settle, with_responses
+from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes, pair_with_responses
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
-from coeval.core.text import fill
+from coeval.core.text import fill_template
 from coeval.judging.verdict import ORDERS, Order, parse_label, shown
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
@@ -82,7 +82,7 @@ class ArenaHard(Benchmark):
 
     @classmethod
     def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
-        """Find the files of a checkout; without one, those the cache lacks in ``.external/``."""
+        """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         benchmark, folder = values[ARENA_BENCHMARK.name], values[ARENA_FOLDER.name]
         if benchmark != ARENA_BENCHMARK.default and folder is None:
             if not _CHECKOUT.is_dir():
@@ -101,7 +101,7 @@ class ArenaHard(Benchmark):
 
         Raises UsageError: a category has no baseline, or the baseline did not answer a question.
         """
-        answers = {model: self._answers(asset) for model, asset in _ANSWERS.items()}
+        answers = {model: self._read_baseline_answers(asset) for model, asset in _ANSWERS.items()}
         items = []
         for record in read_records(self.settings.assets["arena-hard/questions"]):
             baseline = BASELINES.get(record["category"], "")
@@ -115,12 +115,14 @@ class ArenaHard(Benchmark):
             items.append(Item(record["uid"], (Message("user", record["prompt"]),), fields))
         return items
 
-    def _answers(self, asset: str) -> dict[str, str]:
+    def _read_baseline_answers(self, asset: str) -> dict[str, str]:
         contents = {
             record["uid"]: record["messages"][-1]["content"]
             for record in read_records(self.settings.assets[asset])
         }
-        return {uid: str(one["answer"] if isinstance(one, dict) else one) for uid, one in contents.items()}
+        return {
+            uid: str(text["answer"] if isinstance(text, dict) else text) for uid, text in contents.items()
+        }
 
     def judge_sampling(self) -> SamplingParameters:
         return SamplingParameters(temperature=0.0, max_tokens=16_000)
@@ -130,15 +132,15 @@ class ArenaHard(Benchmark):
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """Return both games; an empty answer is compared like any other."""
-        return [self._game(item, order, answer.response or "") for order in ORDERS]
+        return [self._make_game_ask(item, order, answer.response or "") for order in ORDERS]
 
-    def _game(self, item: Item, order: Order, response: str) -> Ask:
+    def _make_game_ask(self, item: Item, order: Order, response: str) -> Ask:
         first, second = shown(order, response, item.fields["baseline_answer"])
         system = self._creative if item.fields["category"] == _CREATIVE else self._system
 
         def request() -> Request:
             values = {"QUESTION": item.fields["prompt"], "ANSWER_A": first, "ANSWER_B": second}
-            return Request((Message("system", system), Message("user", fill(self._prompt, values))))
+            return Request((Message("system", system), Message("user", fill_template(self._prompt, values))))
 
         def parse(completion: Completion) -> dict[str, Any]:
             return {"verdict": parse_label(completion.text, VERDICTS)}
@@ -149,7 +151,7 @@ class ArenaHard(Benchmark):
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
         """Score the prompts with verdicts of both games."""
-        outcomes = settle(self, items, answers, judgments)
+        outcomes = look_up_outcomes(self, items, answers, judgments)
         games = []
         for item in items:
             verdicts = (None if value is None else value["verdict"] for value in outcomes.values[item.id])
@@ -163,9 +165,9 @@ class ArenaHard(Benchmark):
             for item in items
         }
         scores = arena_scores(games, styles=styles, seed=self.settings.seed)
-        rates = {game.prompt: _win_rate(game) for game in games if game.prompt in answered}
+        rates = {game.prompt: _prompt_win_rate(game) for game in games if game.prompt in answered}
         return Scored(
-            metrics=_metrics(scores),
+            metrics=_make_metrics(scores),
             n_expected=outcomes.expected,
             n_scored=outcomes.scored,
             n_failed=outcomes.failed,
@@ -183,13 +185,13 @@ class ArenaHard(Benchmark):
         scored: Scored,  # noqa: ARG002 - other tasks write them
     ) -> None:
         """Write ``model_answer/`` and ``model_judgment/`` in the official repository's shape."""
-        given = with_responses(items, answers)
-        lines = [_answer_line(item, self.settings.model, response) for item, response in given]
-        judged = [self._judgment_line(item, judgments) for item, _ in given] if judgments else ()
+        answered = pair_with_responses(items, answers)
+        lines = [_answer_line(item, self.settings.model, response) for item, response in answered]
+        judged = [self._judgment_line(item, judgments) for item, _ in answered] if judgments else ()
         self.write_official(folder, lines, judged)
 
     def _judgment_line(self, item: Item, judgments: Mapping[str, Judgment]) -> dict[str, Any]:
-        found = [judgments.get(judgment_id(item.id, order)) for order in ORDERS]
+        games = [judgments.get(judgment_id(item.id, order)) for order in ORDERS]
         return {
             "uid": item.id,
             "category": item.fields["category"],
@@ -197,52 +199,56 @@ class ArenaHard(Benchmark):
             "model": self.settings.model,
             "baseline": item.fields["baseline"],
             "games": [
-                {"score": (one.value or {}).get("verdict"), "judgment": {"answer": one.raw}} if one else None
-                for one in found
+                {"score": (game.value or {}).get("verdict"), "judgment": {"answer": game.raw}}
+                if game
+                else None
+                for game in games
             ],
         }
 
 
 class _PromptRate(NamedTuple):
-    """The model's share of wins in both games, in percent; how many verdicts that is, of which metrics."""
+    """The model's share of wins in both games of a prompt, in percent; of how many verdicts, and in which
+    metrics."""
 
     value: float
     verdicts: int
     metrics: tuple[str, str]
 
 
-def _win_rate(games: ArenaJudgment) -> _PromptRate:
+def _prompt_win_rate(games: ArenaJudgment) -> _PromptRate:
     lost, first_counts = VERDICTS[games.baseline_first or ""]
     won, second_counts = VERDICTS[games.model_first or ""]
     wins, verdicts = (1 - lost) * first_counts + won * second_counts, first_counts + second_counts
     return _PromptRate(100 * wins / verdicts, verdicts, ("win_rate", games.category))
 
 
-def _metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:
-    """``win_rate`` of all prompts first, then each category's, plain and style-controlled.
+def _make_metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:
+    """Make ``win_rate`` of all prompts, then each category's, plain and style-controlled.
 
-    With one category it is all prompts.
+    With a single category it is that of all prompts.
     """
-    nothing = Metric(None, unit="percent")
-    found = {"win_rate": nothing, "win_rate_style_controlled": nothing}
+    unknown = Metric(None, unit="percent")
+    metrics = {"win_rate": unknown, "win_rate_style_controlled": unknown}
     for score in scores:
         style = score.style.win_rate if score.style else None
         if score.category is None or len(scores) == 1:
-            found["win_rate"] = _metric(score.win_rate, score.n)
-            found["win_rate_style_controlled"] = _metric(style, score.n)
+            metrics["win_rate"] = _rate_metric(score.win_rate, score.n)
+            metrics["win_rate_style_controlled"] = _rate_metric(style, score.n)
         if score.category is not None:
-            found[score.category] = _metric(score.win_rate, score.n)
-            found[f"{score.category}_style_controlled"] = _metric(style, score.n)
-    return found
+            metrics[score.category] = _rate_metric(score.win_rate, score.n)
+            metrics[f"{score.category}_style_controlled"] = _rate_metric(style, score.n)
+    return metrics
 
 
-def _metric(rate: Rate | None, n: int) -> Metric:
+def _rate_metric(rate: Rate | None, n: int) -> Metric:
     if rate is None:
         return Metric(None, unit="percent")
     return Metric(rate.value, rate.standard_error, (rate.low_95, rate.high_95), n, "percent")
 
 
 def _answer_line(item: Item, model: str, response: str) -> dict[str, Any]:
+    """Make a line of ``model_answer/``, with the style counts of the official code."""
     style = markdown_style(response)
     return {
         "uid": item.id,

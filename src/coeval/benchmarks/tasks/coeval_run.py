@@ -31,7 +31,7 @@ from coeval.benchmarks.benchmark import (
     TaskSettings,
     why_missing,
 )
-from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_of
+from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_from_interval
 from coeval.benchmarks.task_registry import PREFIX
 from coeval.core.errors import CheckFailed, Undecodable, Unparsable, UsageError
 from coeval.core.foreign import decode
@@ -45,16 +45,15 @@ from coeval.core.records import (
     Request,
     SamplingParameters,
     Schema,
-    by_id,
+    choose_counting,
     is_good,
     judgment_id,
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
-from coeval.core.text import canonical, fill, listed
+from coeval.core.text import canonical_json, fill_template, join_names
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
 from coeval.judging.labels import score_labels
-from coeval.judging.verdict import Levels
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
@@ -87,30 +86,30 @@ class RunTask(NamedTuple):
 
     @property
     def scores(self) -> int:
-        """How many scores an answer is to have, labels aside."""
+        """Return the number of scores due an answer, labels aside."""
         return len(self.rubric) + len(self.computed)
 
     def mean(self, scores: Mapping[str, float]) -> float | None:
-        """Return the score of an answer that has these scores, by factor; None where it has none, or, in a
-        task with weights or checks, not all."""
+        """Return an answer's weighted mean of its scores by factor; None without any or, in a task with
+        weights or checks, unless all are present."""
         if not scores or ((self.config.weights or self.config.checks) and len(scores) != self.scores):
             return None
         weights = [self.config.weights.get(factor, 1.0) for factor in scores]
         weighed = zip(scores.values(), weights, strict=True)
         return sum(score * weight for score, weight in weighed) / sum(weights)
 
-    def checked(self, item: Datapoint, answer: Answer | None) -> CheckedItem:
+    def compute_checks(self, item: Datapoint, answer: Answer | None) -> CheckedItem:
         """Compute all checks of one answer; without an answer all are missing."""
         reason = why_missing(answer)
         if answer is None or reason is not None:
             return CheckedItem({}, Counter({reason or "missing": len(self.computed)}))
-        found, checked = CheckedItem({}, Counter()), checked_answer(item, answer)
+        outcome, checked = CheckedItem({}, Counter()), checked_answer(item, answer)
         for factor, check in self.computed.items():
             try:
-                found.scores[factor] = check.score(checked).value
+                outcome.scores[factor] = check.score(checked).value
             except CheckFailed as failure:
-                found.failed[failure.kind] += 1
-        return found
+                outcome.failed[failure.kind] += 1
+        return outcome
 
 
 class CheckedItem(NamedTuple):
@@ -128,7 +127,7 @@ class PosedItem(NamedTuple):
     values: Mapping[str, str]
 
 
-def posed_as(item: Item) -> PosedItem:
+def posed_item(item: Item) -> PosedItem:
     posed: PosedItem = item.fields["posed"]
     return posed
 
@@ -136,8 +135,9 @@ def posed_as(item: Item) -> PosedItem:
 # --- Labels of a teacher-made benchmark
 
 
-class Compared(NamedTuple):
-    """Comparisons by task and label, then item; ``failed`` counts those without an answer, by reason."""
+class LabelComparison(NamedTuple):
+    """Labels of answers compared with those due, by task and label, then item; ``failed`` counts those
+    without an answer, by reason."""
 
     scores: dict[tuple[str, str], dict[str, LabelScore]]
     failed: Counter[str]
@@ -148,18 +148,18 @@ class Compared(NamedTuple):
 
     def metrics(self) -> dict[str, Metric]:
         """Return each label's accuracy with its Wilson interval."""
-        return {_metric_name(*place): _accuracy(scores) for place, scores in self.scores.items()}
+        return {_metric_name(*key): _accuracy(scores) for key, scores in self.scores.items()}
 
-    def of_item(self, item: str) -> dict[str, float | None]:
-        """Return 1 for each right label and 0 for each wrong one, by metric."""
+    def item_scores(self, item_id: str) -> dict[str, float | None]:
+        """Return 1 for each right label of an item and 0 for each wrong one, by metric."""
         return {
-            _metric_name(*place): float(scores[item].match)
-            for place, scores in self.scores.items()
-            if item in scores
+            _metric_name(*key): float(scores[item_id].match)
+            for key, scores in self.scores.items()
+            if item_id in scores
         }
 
     def tables(self) -> dict[str, Any]:
-        """Return accuracies, and answers that are none of the labels, by task and label."""
+        """Tabulate accuracies, and answers that state none of the labels, by task and label."""
         accuracies: dict[str, dict[str, Metric]] = {}
         none: dict[str, dict[str, int]] = {}
         for (task, label), scores in self.scores.items():
@@ -168,11 +168,11 @@ class Compared(NamedTuple):
         return {"label_accuracy": accuracies, "none_of_the_labels": none}
 
 
-def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> Compared:
+def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> LabelComparison:
     """Compare every answer with its item's labels."""
-    compared = Compared({}, Counter())
+    compared = LabelComparison({}, Counter())
     for item in items:
-        task, datapoint, _ = posed_as(item)
+        task, datapoint, _ = posed_item(item)
         attributes = datapoint.sampled_target_attributes
         expected = {name: attributes[name] for name in item.labels if name in attributes}
         answer = answers.get(item.id)
@@ -189,8 +189,7 @@ def _metric_name(task: str, label: str) -> str:
 
 
 def _accuracy(scores: Mapping[str, LabelScore]) -> Metric:
-    share = wilson(sum(score.match for score in scores.values()), len(scores))
-    return metric_of(share, "share")
+    return metric_from_interval(wilson(sum(score.match for score in scores.values()), len(scores)), "share")
 
 
 class CoevalRun(Benchmark):
@@ -214,13 +213,13 @@ class CoevalRun(Benchmark):
         in_pairs = [task.name for task in self._config.tasks if task.judging == "pairwise"]
         if in_pairs:
             raise UsageError(
-                f"{self._run.path} compares answers two by two in {listed(in_pairs)}, and here one model "
+                f"{self._run.path} compares answers two by two in {join_names(in_pairs)}, and here one model "
                 "answers by itself; name a run with judging: scores, or make the checkpoints its students"
             )
         planned = planned_names(self._run)
         self._planned = planned.tasks if planned is not None else {}
         self._blueprint = Blueprint(self._config, self._run, follow_file=False)
-        self._tasks = {task.name: self._read(task) for task in self._config.tasks}
+        self._tasks = {task.name: self._prepare_task(task) for task in self._config.tasks}
         self._unchecked = tuple(
             f"{name}: {', '.join(sorted(task.elsewhere))} not scored; only `coeval run` starts the processes "
             "of such checks"
@@ -230,11 +229,12 @@ class CoevalRun(Benchmark):
         self._is_scored = any(task.scores for task in self._tasks.values())
         """Whether there is more than labels."""
         if not self._is_scored and not any(task.labels for task in self._tasks.values()):
-            raise UsageError(f"nothing of {self._run.path} can be scored here: {listed(self._unchecked)}")
+            raise UsageError(f"nothing of {self._run.path} can be scored here: {join_names(self._unchecked)}")
 
-    def _read(self, task: TaskConfig) -> RunTask:
-        rubric = self._rubric(task)
-        settled = {"rationale": self._config.reasons(task, len(rubric)).given}
+    def _prepare_task(self, task: TaskConfig) -> RunTask:
+        """Collect what scores an answer to a task: rubric, judge's form, checks and labels."""
+        rubric = self._read_rubric(task)
+        settled = {"rationale": self._config.decide_reasons(task, len(rubric)).are_given}
         checks = {  # a factor named like a label is compared, not checked
             factor: read_check(options)
             for factor, options in task.checks.items()
@@ -261,10 +261,14 @@ class CoevalRun(Benchmark):
 
     @property
     def counted(self) -> str:
-        """Scores: a judgment gives one per factor, a check one, a comparison one per label."""
+        """Return "scores": a judgment gives one per factor, a check one, a comparison one per label."""
         return "scores"
 
     def items(self) -> Sequence[Item]:
+        """Return the run's good planned items, each with its ``test`` prompt.
+
+        Raises UsageError: there are none.
+        """
         nuances = {
             task.name: KnownNuance(task, self._blueprint.known_part(task, "nuanced") or {})
             for task in self._config.tasks
@@ -278,7 +282,7 @@ class CoevalRun(Benchmark):
                     config.prompt_library, "test", self.settings.model, described=described
                 )
                 values = PreparedItem(datapoint, nuances[config.name].of(datapoint)).values
-                text = fill(template, {**task_fields(config), **values})
+                text = fill_template(template, {**task_fields(config), **values})
                 fields = {"posed": PosedItem(task, datapoint, values)}
                 items.append(Item(datapoint.id, (Message("user", text),), fields, task.labels))
         if not items:
@@ -288,8 +292,8 @@ class CoevalRun(Benchmark):
             )
         return items
 
-    def _rubric(self, task: TaskConfig) -> dict[str, str]:
-        """The factors that judges score: all but labels, checks, and those that were removed."""
+    def _read_rubric(self, task: TaskConfig) -> dict[str, str]:
+        """Read the factors that judges score: all but labels, checks, and removed ones."""
         rubric = task.declared_rubric
         with suppress(FileNotFoundError):
             rubric = read_json(self._run.rubric(task.name), dict[str, str])
@@ -300,36 +304,36 @@ class CoevalRun(Benchmark):
         return {name: text for name, text in rubric.items() if name in planned}
 
     def judge_sampling(self) -> SamplingParameters:
-        """Temperature 0, and room for every factor."""
+        """Return temperature 0, and room for every factor."""
         return SamplingParameters(temperature=0.0, max_tokens=1024)
 
     def judge_template(self) -> str:
         templates: dict[str, Any] = {name: self._template(task.config) for name, task in self._tasks.items()}
         for name, task in self._tasks.items():
             scales = task.form.scales.items()
-            own = {factor: scale.written() for factor, scale in scales if scale != HIGH_MEDIUM_LOW}
+            own = {factor: scale.to_config() for factor, scale in scales if scale != HIGH_MEDIUM_LOW}
             if own:  # judgments keep values, which follow from the numbers of a scale
                 templates[f"scales of {name}"] = own
-        return canonical(templates)
+        return canonical_json(templates)
 
     def _template(self, task: TaskConfig) -> str:
         return find_template(task.prompt_library, f"evaluate_{task.evaluation_mode}", self.judge)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         """Return one judgment of all factors, or one per factor, by the run's ``evaluation_mode``."""
-        task, _, shown = posed_as(item)
+        task, _, template_values = posed_item(item)
         config, form = task.config, task.form
-        values = {**task_fields(config), **shown, "response": answer.response or ""}
+        values = {**task_fields(config), **template_values, "response": answer.response or ""}
         single = config.evaluation_mode == "single"
         asks = []
-        for key, factors in _ask_ids(item).items():
+        for key, factors in _factors_by_ask(item).items():
             requested = form.of_all(factors) if single else form.of_one(*factors)
-            request = partial(self._request, config, {**values, **requested.values}, requested.schema)
-            asks.append(Ask(key, request, partial(_levels, form, factors, single)))
+            request = partial(self._make_request, config, {**values, **requested.values}, requested.schema)
+            asks.append(Ask(key, request, partial(_parse_levels, form, factors, single)))
         return tuple(asks)
 
-    def _request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
-        return Request((Message("user", fill(self._template(task), values)),), schema=schema)
+    def _make_request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
+        return Request((Message("user", fill_template(self._template(task), values)),), schema=schema)
 
     def score(
         self,
@@ -337,16 +341,17 @@ class CoevalRun(Benchmark):
         answers: Mapping[str, Answer],
         judgments: Mapping[str, Judgment],
     ) -> Scored:
+        """Compute the mean score, label accuracies, and tables by task and factor."""
         units: dict[str, dict[str, float]] = {}
         means: dict[str, float | None] = {}
         failed: Counter[str] = Counter()
         by_task: dict[str, list[float]] = {}
         by_factor: dict[str, dict[str, list[float]]] = {}
         for item in items:
-            (task, datapoint, _), answer = posed_as(item), answers.get(item.id)
-            checked = task.checked(datapoint, answer)
-            scores = units[item.id] = _units(item, judgments) | checked.scores
-            failed += _failures(item, answer, judgments, scores) + checked.failed
+            (task, datapoint, _), answer = posed_item(item), answers.get(item.id)
+            checked = task.compute_checks(datapoint, answer)
+            scores = units[item.id] = _read_units(item, judgments) | checked.scores
+            failed += _count_failures(item, answer, judgments, scores) + checked.failed
             means[item.id] = mean = task.mean(scores)
             if mean is not None:
                 by_task.setdefault(task.config.name, []).append(mean)
@@ -354,39 +359,43 @@ class CoevalRun(Benchmark):
             for factor, value in scores.items():
                 of_task.setdefault(factor, []).append(value)
         overall = mean_over_strata(list(by_task.values()))
-        headline = {"mean_score": metric_of(overall, "share", _error(by_task))} if self._is_scored else {}
+        headline = (
+            {"mean_score": metric_from_interval(overall, "share", _stratified_error(by_task))}
+            if self._is_scored
+            else {}
+        )
         labels = compare_labels(items, answers)
         n_labels = labels.compared + labels.failed.total()
         return Scored(
             metrics=headline | labels.metrics(),
-            n_expected=sum(posed_as(item).task.scores for item in items) + n_labels,
+            n_expected=sum(posed_item(item).task.scores for item in items) + n_labels,
             n_scored=sum(map(len, units.values())) + labels.compared,
             n_failed=dict(failed + labels.failed),
-            reasons=(*self._reasons(), *self._unchecked),
+            reasons=(*self._incomparable_reasons(), *self._unchecked),
             remarks=() if self._is_scored else (ONLY_LABELS,),
             tables={
                 "by_task": {name: mean_metric(v, "share") for name, v in by_task.items()},
                 "by_factor": {
-                    task: {factor: mean_metric(v, "share") for factor, v in of.items()}
-                    for task, of in by_factor.items()
+                    task: {factor: mean_metric(values, "share") for factor, values in by_name.items()}
+                    for task, by_name in by_factor.items()
                 },
                 **labels.tables(),
             },
             items={
-                item.id: ({"mean_score": means[item.id]} if posed_as(item).task.scores else {})
+                item.id: ({"mean_score": means[item.id]} if posed_item(item).task.scores else {})
                 | units[item.id]
-                | labels.of_item(item.id)
+                | labels.item_scores(item.id)
                 for item in items
             },
             weights={
-                item.id: {"mean_score": 1 / len(by_task[posed_as(item).task.config.name])}
+                item.id: {"mean_score": 1 / len(by_task[posed_item(item).task.config.name])}
                 for item in items
                 if means[item.id] is not None
             },
         )
 
-    def _reasons(self) -> tuple[str, ...]:
-        """The run's own scores are what these are compared with."""
+    def _incomparable_reasons(self) -> tuple[str, ...]:
+        """Return why scores are not those of the run itself: its judges were others."""
         judges = {model.spec().model for model in self._config.with_role("judge")}
         judge = self.settings.judge
         if not self.is_judged or judge is None or judges == {judge.model}:
@@ -395,18 +404,17 @@ class CoevalRun(Benchmark):
 
 
 def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
-    """The planned ones, by file and line."""
-    found = by_id(_datapoints(run))
-    places: Counter[tuple[str, str]] = Counter()
-    for datapoint in found.values():
+    """Yield the good planned items, by file and line."""
+    positions: Counter[tuple[str, str]] = Counter()
+    for datapoint in choose_counting(_read_datapoints(run)).values():
         task, teacher = datapoint.task_id, datapoint.teacher_model_id
-        places[task, teacher] += 1
-        held = task in planned and planned[task].holds(teacher, datapoint.id, places[task, teacher])
-        if held and is_good(datapoint):
+        positions[task, teacher] += 1
+        is_planned = task in planned and planned[task].holds(teacher, datapoint.id, positions[task, teacher])
+        if is_planned and is_good(datapoint):
             yield datapoint
 
 
-def _datapoints(run: RunDir) -> Iterator[Datapoint]:
+def _read_datapoints(run: RunDir) -> Iterator[Datapoint]:
     for path in run.files("data_generation"):
         for _, line in whole_lines(path):
             try:
@@ -418,52 +426,48 @@ def _datapoints(run: RunDir) -> Iterator[Datapoint]:
                 ) from error
 
 
-def _levels(
+def _parse_levels(
     form: JudgeForm, factors: Sequence[str], single: bool, reply: Completion
 ) -> dict[str, Level | float]:
     verdict = form.read_all(reply.text, factors) if single else form.read_one(reply.text, *factors)
     if verdict.missing:
         raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=reply.text)
-    return _scored(form, verdict)
-
-
-def _scored(form: JudgeForm, verdict: Levels) -> dict[str, Level | float]:
     words, numbers = form.scored(verdict.scores)
     return {**words, **numbers}
 
 
-def _ask_ids(item: Item) -> dict[str, tuple[str, ...]]:
-    """The ids of an item's judgments, each with its factors."""
-    task = posed_as(item).task
+def _factors_by_ask(item: Item) -> dict[str, tuple[str, ...]]:
+    """Return the ids of an item's judgments, each with the factors it scores."""
+    task = posed_item(item).task
     rubric = task.rubric
     if task.config.evaluation_mode == "single":
         return {judgment_id(item.id, "rubric"): tuple(rubric)} if rubric else {}
     return {judgment_id(item.id, factor): (factor,) for factor in rubric}
 
 
-def _units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
-    """Factor → value, of the factors that have a score."""
-    given: dict[str, Level | float] = {}
-    for key in _ask_ids(item):
+def _read_units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
+    """Return factor → value, of the factors with a score."""
+    levels: dict[str, Level | float] = {}
+    for key in _factors_by_ask(item):
         if (judgment := judgments.get(key)) is not None and is_good(judgment):
-            given |= judgment.value or {}
-    return {factor: LEVEL_VALUE[one] if isinstance(one, str) else one for factor, one in given.items()}
+            levels |= judgment.value or {}
+    return {factor: LEVEL_VALUE[v] if isinstance(v, str) else v for factor, v in levels.items()}
 
 
-def _failures(
+def _count_failures(
     item: Item, answer: Answer | None, judgments: Mapping[str, Judgment], scored: Mapping[str, float]
 ) -> Counter[str]:
     reasons: Counter[str] = Counter()
     unanswered = why_missing(answer)
-    for key, factors in _ask_ids(item).items():
+    for key, factors in _factors_by_ask(item).items():
         reason = unanswered or why_missing(judgments.get(key))
         if reason is not None:
             reasons[reason] += sum(factor not in scored for factor in factors)
     return reasons
 
 
-def _error(by_task: Mapping[str, Sequence[float]]) -> float | None:
-    """``√(Σ s_t²/n_t) / T``."""
+def _stratified_error(by_task: Mapping[str, Sequence[float]]) -> float | None:
+    """Compute the standard error ``√(Σ s_t²/n_t) / T`` over tasks; None if a task has one score."""
     if not by_task or min(map(len, by_task.values())) < 2:
         return None
     return math.sqrt(sum(variance(values) / len(values) for values in by_task.values())) / len(by_task)

@@ -29,7 +29,7 @@ from coeval.benchmarks.benchmark import (
     count_failures,
     good_response,
 )
-from coeval.benchmarks.run.judgment_outcomes import mean_of_groups, metric_of
+from coeval.benchmarks.run.judgment_outcomes import clustered_mean_metric, metric_from_interval
 from coeval.benchmarks.task_registry import IFBENCH_FOLDER
 from coeval.benchmarks.tasks import ifbench_formats, ifbench_words, ifeval_checks
 from coeval.benchmarks.tasks.ifeval_checks import Instruction, InstructionType
@@ -189,8 +189,11 @@ class FollowingTask(Benchmark):
             prompts = [followed.verdicts(reading) for followed in self._verdicts.values()]
             n, followed = len(prompts), sum(map(all, prompts))
             error = sqrt(followed / n * (1 - followed / n) / n) if n else None
-            yield f"prompt_level_{reading}_accuracy", metric_of(wilson(followed, n), "share", error)
-            clustered = mean_of_groups(prompts, "share")
+            yield (
+                f"prompt_level_{reading}_accuracy",
+                metric_from_interval(wilson(followed, n), "share", error),
+            )
+            clustered = clustered_mean_metric(prompts, "share")
             count = sum(map(len, prompts))
             yield f"instruction_level_{reading}_accuracy", msgspec.structs.replace(clustered, n=count)
 
@@ -319,7 +322,7 @@ class IFBench(FollowingTask):
 
     @classmethod
     def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
-        """Find the files of a checkout; without one, those the cache lacks in ``.external/``."""
+        """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         if (folder := values[IFBENCH_FOLDER.name]) is None:
             return find_in_checkout(_IFBENCH_CHECKOUT, _IFBENCH_FILES)
         return {asset: IFBENCH_FOLDER.require_file(folder / path) for asset, path in _IFBENCH_FILES.items()}

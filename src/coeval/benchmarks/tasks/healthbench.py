@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 from coeval.analysis.pairwise.rates import clipped_mean, healthbench_score
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
-from coeval.benchmarks.run.judgment_outcomes import settle
+from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, judgment_id
 from coeval.judging.verdict import parse_criteria_met
 from coeval.pipeline.prompts import object_schema
@@ -105,11 +105,11 @@ class HealthBench(Benchmark):
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
         """Score the examples all of whose rubric items were graded."""
-        outcomes = settle(self, items, answers, judgments)
+        outcomes = look_up_outcomes(self, items, answers, judgments)
         by_item: dict[str, float | None] = {}
         scores_by_name: dict[str, list[_Score]] = {"overall_score": []}
         for item in items:
-            if (values := outcomes.whole(item.id)) is None:
+            if (values := outcomes.complete_values(item.id)) is None:
                 continue
             scores = example_scores(item.fields, [value["criteria_met"] for value in values])
             least = example_scores(item.fields, [rubric["points"] < 0 for rubric in item.fields["rubrics"]])

@@ -18,10 +18,15 @@ from xlsxwriter.worksheet import Worksheet
 
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
-from coeval.benchmarks.run.judgment_outcomes import Outcomes, mean_metric, mean_of_groups, settle
+from coeval.benchmarks.run.judgment_outcomes import (
+    Outcomes,
+    clustered_mean_metric,
+    look_up_outcomes,
+    mean_metric,
+)
 from coeval.benchmarks.task_registry import WRITE_EXCEL
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, judgment_id
-from coeval.core.text import fill, head_length
+from coeval.core.text import fill_template, shared_prefix_length
 from coeval.judging.verdict import parse_criterion_score
 from coeval.pipeline.prompts import object_schema
 
@@ -31,7 +36,7 @@ REQUIREMENTS = ("style", "format", "length")
 
 
 class _Scores(NamedTuple):
-    """Of one query: its scores by criterion, in the criteria's order."""
+    """A query's scores by criterion, in the criteria's order."""
 
     item: Item
     by_criterion: dict[str, int]
@@ -42,10 +47,18 @@ class _Scores(NamedTuple):
 
 
 class _Required(NamedTuple):
-    """What asks for a requirement. R: the means of these queries. C: their criteria's scores about it."""
+    """A requirement's queries, by item id. R: their means. C: their scores on criteria about it."""
 
     queries: dict[str, float]
     criteria: dict[str, list[int]]
+
+
+class _CriterionLine(NamedTuple):
+    """A query's score on a criterion; None without a judgment."""
+
+    query: str
+    criterion: str
+    score: int | None
 
 
 class WritingBench(Benchmark):
@@ -80,86 +93,88 @@ class WritingBench(Benchmark):
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
         return [
-            self._ask(item, number, criterion, answer.response or "")
+            self._make_ask(item, number, criterion, answer.response or "")
             for number, criterion in enumerate(item.fields["checklist"], 1)
         ]
 
-    def _ask(self, item: Item, number: int, criterion: dict[str, str], response: str) -> Ask:
+    def _make_ask(self, item: Item, number: int, criterion: dict[str, str], response: str) -> Ask:
         def request() -> Request:
             # The criterion goes in as the official code formats it: as Python writes a dict.
             values = {"query": item.fields["query"], "response": response, "criteria": str(criterion)}
-            messages = (Message("system", self._system), Message("user", fill(self._prompt, values)))
-            shared = head_length(self._prompt, values, ("criteria",))
+            messages = (Message("system", self._system), Message("user", fill_template(self._prompt, values)))
+            shared = shared_prefix_length(self._prompt, values, ("criteria",))
             return Request(messages, schema=_SCORE, shared=shared)
 
         def parse(completion: Completion) -> dict[str, Any]:
-            given = parse_criterion_score(completion.text)
-            value = {"criterion": criterion["name"], "score": given.value, "reason": given.reason}
-            return value | ({"repaired": True} if given.repaired else {})
+            verdict = parse_criterion_score(completion.text)
+            value = {"criterion": criterion["name"], "score": verdict.value, "reason": verdict.reason}
+            return value | ({"repaired": True} if verdict.repaired else {})
 
         return Ask(judgment_id(item.id, f"criterion-{number}"), request, parse)
 
     def score(
         self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
     ) -> Scored:
-        """Score queries, as officially, with those of their criteria that were scored."""
-        outcomes = settle(self, items, answers, judgments)
-        scored = _scored(items, outcomes)
-        overall = mean_of_groups([list(one.by_criterion.values()) for one in scored], "points")
-        domains = {field: self._by(field, scored) for field in ("domain1", "domain2")}
-        requested_for = self._requirements(scored)
-        of_requirements = {
+        """Score queries, as officially, by those of their criteria that were scored."""
+        outcomes = look_up_outcomes(self, items, answers, judgments)
+        scored = _collect_scores(items, outcomes)
+        overall = clustered_mean_metric([list(query.by_criterion.values()) for query in scored], "points")
+        domains = {field: self._domain_means(field, scored) for field in ("domain1", "domain2")}
+        by_requirement = self._read_requirements(scored)
+        requirement_metrics = {
             "R": {
-                name: mean_metric(list(of.queries.values()), "points") for name, of in requested_for.items()
+                name: mean_metric(list(required.queries.values()), "points")
+                for name, required in by_requirement.items()
             },
             "C": {
-                name: mean_of_groups(list(of.criteria.values()), "points")
-                for name, of in requested_for.items()
+                name: clustered_mean_metric(list(required.criteria.values()), "points")
+                for name, required in by_requirement.items()
             },
         }
         return Scored(
             metrics={
                 "overall": overall,
-                **{f"{name}_{kind}": of_requirements[kind][name] for name in REQUIREMENTS for kind in "RC"},
+                **{
+                    f"{name}_{kind}": requirement_metrics[kind][name]
+                    for name in REQUIREMENTS
+                    for kind in "RC"
+                },
             },
             n_expected=outcomes.expected,
             n_scored=outcomes.scored,
             n_failed=outcomes.failed,
             tables={
                 **domains,
-                **{f"requirement_{kind}": table for kind, table in of_requirements.items()},
+                **{f"requirement_{kind}": table for kind, table in requirement_metrics.items()},
             },
-            items={one.item.id: _item_scores(one, requested_for) for one in scored},
-            weights={one.item.id: _item_weights(one, requested_for) for one in scored},
+            items={query.item.id: _item_scores(query, by_requirement) for query in scored},
+            weights={query.item.id: _item_weights(query, by_requirement) for query in scored},
         )
 
-    def _by(self, field: str, scored: Sequence[_Scores]) -> dict[str, Metric]:
-        """The mean over a domain's queries, by domain in the order of the benchmark."""
+    def _domain_means(self, field: str, scored: Sequence[_Scores]) -> dict[str, Metric]:
+        """Average queries by domain, in the benchmark's order."""
         means: dict[str, list[float]] = {}
-        for one in scored:
-            if (domain := one.item.fields.get(field)) is not None:
-                means.setdefault(domain, []).append(one.mean)
+        for query in scored:
+            if (domain := query.item.fields.get(field)) is not None:
+                means.setdefault(domain, []).append(query.mean)
         return {domain: mean_metric(values, "points") for domain, values in means.items()}
 
-    def _requirements(self, scored: Sequence[_Scores]) -> dict[str, _Required]:
-        found = {}
-        for name in REQUIREMENTS:
-            queries = self._criteria_of(f"writingbench/{name}_R")
-            listed = self._criteria_of(f"writingbench/{name}_C")
-            chosen = [one for one in scored if one.item.id in queries]
-            about = {
-                one.item.id: [
-                    score
-                    for criterion, score in one.by_criterion.items()
-                    if criterion in listed.get(one.item.id, ())
-                ]
-                for one in chosen
-            }
-            found[name] = _Required({one.item.id: one.mean for one in chosen}, about)
-        return found
+    def _read_requirements(self, scored: Sequence[_Scores]) -> dict[str, _Required]:
+        """Collect each requirement's query means, and scores on the criteria about it."""
+        by_requirement = {}
+        for requirement in REQUIREMENTS:
+            with_requirement = self._read_criteria(f"writingbench/{requirement}_R")
+            criteria = self._read_criteria(f"writingbench/{requirement}_C")
+            means, about = dict[str, float](), dict[str, list[int]]()
+            for query in scored:
+                if (key := query.item.id) in with_requirement:
+                    own, scores = criteria.get(key, set()), query.by_criterion.items()
+                    means[key], about[key] = query.mean, [score for name, score in scores if name in own]
+            by_requirement[requirement] = _Required(means, about)
+        return by_requirement
 
-    def _criteria_of(self, asset: str) -> dict[str, set[str]]:
-        """Item id → the names of the criteria that a requirement's file lists for it."""
+    def _read_criteria(self, asset: str) -> dict[str, set[str]]:
+        """Read item id → names of the criteria that a requirement's file lists for it."""
         return {
             str(record["index"]): {criterion["name"] for criterion in record["checklist"]}
             for record in read_records(self.settings.assets[asset])
@@ -175,11 +190,13 @@ class WritingBench(Benchmark):
     ) -> None:
         """Write ``scores.xlsx`` where ``--writingbench-write-excel`` is set."""
         if self.settings.options.get(WRITE_EXCEL.name):
-            outcomes = settle(self, items, answers, judgments)
-            write_workbook(folder / "scores.xlsx", self._row(scored), _criteria_lines(items, outcomes))
+            outcomes = look_up_outcomes(self, items, answers, judgments)
+            write_workbook(
+                folder / "scores.xlsx", self._workbook_row(scored), _criteria_lines(items, outcomes)
+            )
 
-    def _row(self, scored: Scored) -> dict[str, str | float | None]:
-        """Heading → value, as in the official workbook."""
+    def _workbook_row(self, scored: Scored) -> dict[str, str | float | None]:
+        """Return heading → value, as in the official workbook."""
         overall = scored.metrics["overall"]
         row: dict[str, str | float | None] = {"Model": self.settings.model, "Overall": overall.value}
         row["Count"] = overall.n
@@ -188,55 +205,55 @@ class WritingBench(Benchmark):
         return row | {name: metric.value for name, metric in scored.metrics.items() if name != "overall"}
 
 
-def _scored(items: Sequence[Item], outcomes: Outcomes) -> list[_Scores]:
-    """The queries of which anything was scored."""
+def _collect_scores(items: Sequence[Item], outcomes: Outcomes) -> list[_Scores]:
+    """Collect the queries with at least one score."""
     scored = []
     for item in items:
-        given = {
-            value["criterion"]: value["score"] for value in outcomes.values[item.id] if value is not None
-        }
-        if given:
-            scored.append(_Scores(item, given))
+        values = outcomes.values[item.id]
+        if by_criterion := {value["criterion"]: value["score"] for value in values if value is not None}:
+            scored.append(_Scores(item, by_criterion))
     return scored
 
 
-def _item_scores(one: _Scores, requested_for: Mapping[str, _Required]) -> dict[str, float | None]:
-    scores: dict[str, float | None] = {"overall": one.mean}
-    for name, of in requested_for.items():
-        if one.item.id in of.queries:
-            about = of.criteria[one.item.id]
-            scores |= {f"{name}_R": one.mean, f"{name}_C": sum(about) / len(about) if about else None}
+def _item_scores(query: _Scores, by_requirement: Mapping[str, _Required]) -> dict[str, float | None]:
+    scores: dict[str, float | None] = {"overall": query.mean}
+    for name, required in by_requirement.items():
+        if query.item.id in required.queries:
+            about = required.criteria[query.item.id]
+            scores |= {f"{name}_R": query.mean, f"{name}_C": sum(about) / len(about) if about else None}
     return scores
 
 
-def _item_weights(one: _Scores, requested_for: Mapping[str, _Required]) -> dict[str, float]:
-    """Where all criteria are pooled, a query counts once for each of them."""
-    about = {f"{name}_C": float(len(of.criteria.get(one.item.id, ()))) for name, of in requested_for.items()}
-    return {"overall": len(one.by_criterion)} | {name: count for name, count in about.items() if count}
+def _item_weights(query: _Scores, by_requirement: Mapping[str, _Required]) -> dict[str, float]:
+    """Count a query once for each of its criteria, since all criteria are pooled."""
+    about = {name: len(required.criteria.get(query.item.id, ())) for name, required in by_requirement.items()}
+    return {"overall": len(query.by_criterion)} | {
+        f"{name}_C": float(count) for name, count in about.items() if count
+    }
 
 
-def _criteria_lines(items: Sequence[Item], outcomes: Outcomes) -> list[tuple[str, str, int | None]]:
-    """Query, criterion and score; None where the judgment is not there."""
+def _criteria_lines(items: Sequence[Item], outcomes: Outcomes) -> list[_CriterionLine]:
+    """Yield each query's criteria with their scores, None without a judgment."""
     return [
-        (item.id, criterion["name"], None if value is None else value["score"])
+        _CriterionLine(item.id, criterion["name"], None if value is None else value["score"])
         for item in items
         for criterion, value in zip(item.fields["checklist"], outcomes.values[item.id], strict=True)
     ]
 
 
 def write_workbook(
-    path: Path, row: Mapping[str, str | float | None], lines: Sequence[tuple[str, str, int | None]]
+    path: Path, row: Mapping[str, str | float | None], lines: Sequence[_CriterionLine]
 ) -> None:
     """Write a sheet with the model's row of scores, and one with every criterion.
 
-    Every text is written as text: what begins with ``=`` is no formula.
+    Text is written as text: what begins with ``=`` is no formula.
     """
     with xlsxwriter.Workbook(path) as book:
-        _fill(book.add_worksheet("scores"), [tuple(row), tuple(row.values())])
-        _fill(book.add_worksheet("criteria"), [("index", "criterion", "score"), *lines])
+        _write_sheet(book.add_worksheet("scores"), [tuple(row), tuple(row.values())])
+        _write_sheet(book.add_worksheet("criteria"), [("index", "criterion", "score"), *lines])
 
 
-def _fill(sheet: Worksheet, lines: Sequence[Sequence[str | float | None]]) -> None:
+def _write_sheet(sheet: Worksheet, lines: Sequence[Sequence[str | float | None]]) -> None:
     for row, line in enumerate(lines):
         for column, value in enumerate(line):
             if isinstance(value, str):

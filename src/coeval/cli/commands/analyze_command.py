@@ -15,13 +15,13 @@ from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import Measures, write_measures
 from coeval.analysis.readers.reader import Reader
 from coeval.cli import streams
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, require_folder
 from coeval.cli.views import measures_view
 from coeval.cli.views.gaps_view import tell_missing
 from coeval.cli.views.table_view import without_incomparable
 from coeval.core.errors import GAPS, UsageError
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.store.jsonl import write_bytes_atomic
@@ -152,7 +152,7 @@ def analyze(
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
     name, word = _named(what, word)
-    folder = existing_results(the_folder(word, run, "analyze"))
+    folder = existing_results(require_folder(word, run, "analyze"))
     if name == "export-benchmark":
         _export_items(folder, out, report_format)
         return
@@ -160,7 +160,9 @@ def analyze(
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].of_outputs:
-        need_run(folder, f"{name}; ask for {listed([each for each, of in NAMES.items() if of.of_outputs])}")
+        need_run(
+            folder, f"{name}; ask for {join_names([each for each, of in NAMES.items() if of.of_outputs])}"
+        )
     robust = RobustOptions(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
@@ -245,7 +247,7 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
             streams.warn(messages, note)
         items = benchmark_measures(reader, score_grid(reader)).items
         found = export_benchmark(reader, items, out)
-    rows = numbered(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
+    rows = pluralize(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 

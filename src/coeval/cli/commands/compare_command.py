@@ -12,7 +12,7 @@ import typer
 from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
 from coeval.cli import streams
-from coeval.cli.command_names import AsJson, ComparedStudents, names_in
+from coeval.cli.command_names import AsJson, ComparedStudents, split_names
 from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
@@ -97,7 +97,7 @@ def compare(
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     sure = not however_unsure
-    with sides_of(folders, names_in(students)) as (groups, notes):
+    with sides_of(folders, split_names(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
         policy = None if delta is None else GatePolicy(max_drop=100 * delta)
         held = None if policy is None else gate_sides(groups, policy, sure=sure)
@@ -168,7 +168,7 @@ def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
     if words and run:
         raise UsageError("write all folders after --run, or none: coeval compare A B, or --run A --run B")
     if not (folders := words or run):
-        raise UsageError("no folder is given: coeval compare A [B …], such as ./outputs/base ./outputs/tuned")
+        raise UsageError("name a folder: coeval compare A [B …], such as ./outputs/base ./outputs/tuned")
     return folders
 
 

@@ -10,7 +10,7 @@ from shlex import quote
 import msgspec
 from rich.console import Console
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
 from coeval.cli.views.progress_view import with_progress
@@ -18,7 +18,7 @@ from coeval.cli.views.results_view import write_json
 from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.models.answer_store import estimated_without
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
@@ -54,7 +54,7 @@ def estimate_and_report(
     prices.check_interfaces(HOSTS, HOSTS.own)
     for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
-    keys = find_keys(key_file)
+    keys = load_keys(key_file)
     start = preview_valid_start(config, options, keys, prices)
     for sentence in start.warnings:
         warn(messages, sentence)
@@ -104,7 +104,7 @@ def _labels_needed(folder: RunDir) -> Iterator[str]:
 def _shortfalls(start: PreviewedStart) -> Iterator[str]:
     """What the items of each task cannot cover, though it is declared; and that judges give reasons."""
     for setup in start.preview.plan.setups:
-        if setup.judges and setup.reasons.given and setup.reasons.limits:
+        if setup.judges and setup.reasons.are_given and setup.reasons.limits:
             yield f"{setup.task.name}: judges give reasons (`rationale`); their max_tokens is sent unchanged"
         yield from (f"{setup.task.name}: {sentence}" for sentence in setup.shortfalls())
 
@@ -115,8 +115,8 @@ def _in_jobs(config: Config) -> str:
     jobs = [job for job in read_jobs(folder.pending_batches) if job.state != "collected"]
     if not jobs:
         return ""
-    shown = listed([job.id or f"{job.tag[:8]}…" for job in jobs])
-    requests = numbered(sum(job.requests for job in jobs), "request")
+    shown = join_names([job.id or f"{job.tag[:8]}…" for job in jobs])
+    requests = pluralize(sum(job.requests for job in jobs), "request")
     return (
         f"Of these, {requests} are in batch jobs already ({shown}): they are asked and paid once, and "
         f"coeval status --run {quote(str(folder.path))} --fetch-batches collects them."
@@ -142,7 +142,7 @@ def print_estimate(estimate: Estimate, console: Console) -> None:
     """Tables, the sum in a sentence, where the money goes, what would save some, and whose words these
     are."""
     shown = ShownNames.of(estimate.by_model)
-    estimate = shown.renamed(estimate)
+    estimate = shown.shorten_in(estimate)
     *tables, savings = estimate_tables(estimate)
     say(console, "Estimate, in tokens and US dollars; [low, high] holds the cost in 95 of 100 cases")
     show_each(console, tables)

@@ -10,7 +10,7 @@ import typer
 
 from coeval.cli import streams
 from coeval.core.errors import UsageError
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.exchange.importing import USUAL_COLUMNS, import_results
 from coeval.exchange.trackers import log_results
 
@@ -53,7 +53,7 @@ def import_files(
     found = import_results(*files, out=out, model=model, columns=_columns(column or []), scale=_ends(scale))
     console, messages = streams.results(), streams.messages()
     streams.say(
-        console, f"{numbered(found.answers, 'answer')} of {numbered(len(found.folders), 'model')} imported"
+        console, f"{pluralize(found.answers, 'answer')} of {pluralize(len(found.folders), 'model')} imported"
     )
     for name, folder in found.folders.items():
         streams.say(console, f"  {name}: {folder}")
@@ -109,7 +109,7 @@ def export(
     from coeval.exchange.exporting import export_results
 
     paths = export_results(folder, to, out)
-    streams.say(streams.results(), f"{numbered(len(paths), 'file')} written to {out}")
+    streams.say(streams.results(), f"{pluralize(len(paths), 'file')} written to {out}")
 
 
 def log(
@@ -132,7 +132,7 @@ def log(
     """
     logged = log_results(folder, to, lambda news: streams.say(streams.messages(), news))
     for tracker, new in logged.items():
-        said = f"{numbered(new, 'figure')} logged" if new else "up to date"
+        said = f"{pluralize(new, 'figure')} logged" if new else "up to date"
         streams.say(streams.results(), f"{tracker}: {said}")
     if not logged:
         streams.say(streams.messages(), "WANDB_MODE=disabled: nothing was logged.")

@@ -12,7 +12,7 @@ import typer
 from coeval.analysis.comparison.noninferiority import GateReport
 from coeval.api import gate as gate_folders
 from coeval.cli import streams
-from coeval.cli.command_names import AsJson, ComparedStudents, names_in
+from coeval.cli.command_names import AsJson, ComparedStudents, split_names
 from coeval.cli.settings_flags import GroupedCommand
 from coeval.cli.views.gate_view import junit_xml, markdown, print_gate
 from coeval.cli.views.results_view import write_json
@@ -90,7 +90,7 @@ def gate(
     on_output = as_markdown is not None and str(as_markdown) == _STANDARD_OUTPUT
     if as_json and on_output:
         raise UsageError("--json and --markdown both write to standard output; give --markdown a file")
-    found = gate_folders(*folders, policy=policy, students=names_in(students))
+    found = gate_folders(*folders, policy=policy, students=split_names(students))
 
     if junit is not None:
         write_bytes_atomic(junit, junit_xml(found))

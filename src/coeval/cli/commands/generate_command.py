@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile, Probe, ProbeOnFail
 from coeval.cli.views.description_view import (
@@ -80,13 +80,13 @@ def generate(
     if out.exists() and (not overwrite or out.samefile(config)):
         ways = "name another file" if overwrite else "--overwrite replaces it, or name another file"
         raise UsageError(f"--out {out} already exists; {ways}")
-    loaded, found, messages = read_config(config), find_keys(keys), streams.messages()
+    loaded, found, messages = read_config(config), load_keys(keys), streams.messages()
     refuse_credentials_in_addresses(loaded)
     settled = loaded.with_settings(probe_mode=probe, probe_on_fail=probe_on_fail)
     experiment = settled.config.experiment
     probing = Probing(experiment.probe_mode, experiment.probe_on_fail)
     proposed = with_progress(
-        found, lambda context: request_proposals(settled.config, probing, context, anew=ask_again)
+        found, lambda context: request_proposals(settled.config, probing, context, ask_again=ask_again)
     )
     _tell(proposed, config, out, messages)
     if proposed.lacking or proposed.summary.interrupted:

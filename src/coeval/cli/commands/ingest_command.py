@@ -19,12 +19,12 @@ from rich.text import Text
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.ingest_flags import IngestFlags
-from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain, shortened
-from coeval.core.text import listed, numbered
+from coeval.core.plain import cut_middle, escape_line
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.names import find_name_problem
 from coeval.pipeline.upkeep.ingest import (
     IngestOptions,
@@ -63,7 +63,7 @@ def _place(flags: IngestFlags) -> IngestTarget | None:
     """Where the items go; None for a new experiment file, which takes them from the source itself."""
     given = [f"--{name}" for name in ("config", "run", "new") if getattr(flags, name) is not None]
     if len(given) != 1:
-        wrong = f"{listed(given)} exclude each other" if given else "where to put the items is not said"
+        wrong = f"{join_names(given)} exclude each other" if given else "where to put the items is not said"
         raise UsageError(
             f"{wrong}; give --config FILE (an experiment), --run DIR (its folder), or --new FILE (to be "
             "written)"
@@ -95,7 +95,7 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
     """Find the source of a name and the place, show the first items, ask, and put all of them there; those of
     a file that is yet to be written are returned."""
     console, needed = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
-    place, label = _place(flags), flags.one("label")
+    place, label = _place(flags), flags.single_value("label")
     before = _stamp(place.path) if place is not None else None
     choice = SourceChoice(
         name=name,
@@ -213,14 +213,14 @@ def _map(flags: IngestFlags, source: TableSource, first: Table, place: IngestTar
     """What the flags say, over what is known of a named benchmark; else by the usual names."""
     known, given, label, choices = (
         source.map or ItemMap(prompt=""),
-        *map(flags.one, ("prompt", "label", "choices")),
+        *map(flags.single_value, ("prompt", "label", "choices")),
     )
     usual = guess_columns(first.columns) if source.map is None and given is None else {}
     prompt = given or known.prompt or usual.get("prompt")
     if not prompt:
         raise UsageError(
             f"which column holds the prompts? Name it with --prompt COLUMN; {first.path} has "
-            f"{listed(first.columns, 30)}, and none is called {listed(USUAL['prompt'], 10)}"
+            f"{join_names(first.columns, 30)}, and none is called {join_names(USUAL['prompt'], 10)}"
         )
     attributes = dict(known.attributes) | dict(_pairs(flags.attribute, "--attribute"))
     if label is not None:
@@ -228,14 +228,14 @@ def _map(flags: IngestFlags, source: TableSource, first: Table, place: IngestTar
     guessed = usual.get("reference") if choices is None else None
     if guessed in dict(_pairs(flags.response, "--response")).values():
         guessed = None  # a column called `answer` that is a student's is no reference for its judges
-    reference = flags.one("reference") or known.reference or (guessed if guessed != label else None)
+    reference = flags.single_value("reference") or known.reference or (guessed if guessed != label else None)
     if choices is not None and reference is None:
         reference = label
     return ItemMap(
         prompt=prompt,
         reference=reference,
         attributes=attributes,
-        id=flags.one("id") or known.id,
+        id=flags.single_value("id") or known.id,
         choices=choices or known.choices,
         where=tuple(flags.where),
     )
@@ -276,7 +276,7 @@ def _show(console: Console, first: IngestPreview, item_map: ItemMap, source: Tab
     reported = [f"prompt: {item_map.prompt}"]
     reported += [f"reference: {item_map.reference}"] if item_map.reference else []
     reported += [f"{name}: {column}" for name, column in item_map.attributes.items()]
-    files = f" ({numbered(len(source.files), 'file')})" if len(source.files) > 1 else ""
+    files = f" ({pluralize(len(source.files), 'file')})" if len(source.files) > 1 else ""
     say(console, f"{source.name}{files}: {', '.join(reported)}", "bold")
     for number, item in enumerate(first.items, 1):
         _show_one(console, f"{number} prompt", item.prompt)
@@ -287,7 +287,7 @@ def _show(console: Console, first: IngestPreview, item_map: ItemMap, source: Tab
 
 
 def _show_one(console: Console, name: str, text: str) -> None:
-    shown = shortened(plain(" ⏎ ".join(text.splitlines())), _LONGEST)
+    shown = cut_middle(escape_line(" ⏎ ".join(text.splitlines())), _LONGEST)
     console.print(Text(f"  {name}: ", style="dim") + Text(shown), soft_wrap=True)
 
 
@@ -295,14 +295,14 @@ def _tell(console: Console, found: IngestOutcome, place: IngestTarget | None, fl
     for remark in found.remarks:
         warn(streams.messages(), remark)
     if found.skipped:
-        warn(streams.messages(), f"{numbered(found.skipped, 'row')} without an item left out")
-    rows = f"the first {numbered(found.rows, 'row')}" if found.cut else numbered(found.rows, "row")
-    counted = f"{numbered(found.items, 'item')} of {rows}"
+        warn(streams.messages(), f"{pluralize(found.skipped, 'row')} without an item left out")
+    rows = f"the first {pluralize(found.rows, 'row')}" if found.cut else pluralize(found.rows, "row")
+    counted = f"{pluralize(found.items, 'item')} of {rows}"
     if place is None or flags.dry_run:
         say(console, counted + (". Nothing was written." if flags.dry_run else "."))
         return
     if found.same:
-        these = numbered(found.items, "item")
+        these = pluralize(found.items, "item")
         say(console, f"{place.path} holds these {these} already; nothing was written.")
     else:
         say(console, f"{counted} are in {place.path}")
@@ -356,9 +356,9 @@ def ingest(
         return
     if source is None:
         raise UsageError("name a file, a folder, a benchmark or a data set; coeval ingest --help shows how")
-    given = IngestFlags(**set_flags(context, IngestFlags))
+    given = IngestFlags(**read_set_flags(context, IngestFlags))
     for name in ("prompt", "reference", "label", "id", "choices"):
-        given.one(name)
+        given.single_value(name)
     if given.new is not None and given.replace:
         raise UsageError("--replace is for items that stand in a run; --new puts none there")
     table = take_in(source, given)

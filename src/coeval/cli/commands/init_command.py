@@ -11,20 +11,20 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from coeval.api import find_keys
-from coeval.benchmarks.run.eval_settings import listed_names
+from coeval.api import load_keys
+from coeval.benchmarks.run.eval_settings import split_names
 from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
 from coeval.cli.commands.ingest_command import take_in
 from coeval.cli.commands.sweep.sweep_report import plan_of
 from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
-from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings
 from coeval.cli.streams import say, warn
 from coeval.cli.views.description_view import described_experiment
 from coeval.core.errors import UsageError
-from coeval.core.settings import declared
-from coeval.core.text import listed
+from coeval.core.settings import read_settings
+from coeval.core.text import join_names
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.models.local.callables import find_callable
@@ -158,7 +158,7 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
     if not is_template(prompt) and FieldPath.parse(prompt, columns).root not in columns:
         raise UsageError(
             f"which column of {source} holds the prompts? Name it with --answers-prompt COLUMN; there are "
-            f"{listed(columns, 30)}"
+            f"{join_names(columns, 30)}"
         )
     answers = {"path": source, "prompt": prompt, "response": response}
     encoding = {"encoding": flags.encoding} if flags.encoding else {}
@@ -173,7 +173,7 @@ def _answer_column(path: str, encoding: str | None) -> str:
     columns = _columns(path, encoding)
     if found := [name for name in _ANSWER_COLUMNS if name in columns]:
         return found[0]
-    known = listed(columns, 30)
+    known = join_names(columns, 30)
     raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {known}")
 
 
@@ -186,7 +186,7 @@ def _columns(path: str, encoding: str | None) -> Sequence[str]:
 def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
     tasks = flags.tasks or "ifeval"
     settings = {"checkpoints": checkpoints, "tasks": tasks, "out": f"outputs/{Path(checkpoints).name}"}
-    if any(kind_of_task(name).needs_judge for name in listed_names(tasks)):
+    if any(kind_of_task(name).needs_judge for name in split_names(tasks)):
         settings |= {"judge_model": "gpt-4.1", "judge_base_url": "https://api.openai.com/v1"}
     return settings
 
@@ -294,10 +294,10 @@ def init(
     \b
     Exit codes: 0 written, 1 wrong request, 130 interrupted (nothing is written).
     """
-    given = set_flags(context, InitFlags)
+    given = read_set_flags(context, InitFlags)
     for name in given:
-        if (field := declared(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
+        if (field := read_settings(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
             raise UsageError(f"{field.flags[0]} does not apply to {kind}; see --help")
     if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
         file, source = Path(source), None
-    write_new_file(kind, source, file, InitFlags(**given), find_keys(keys))
+    write_new_file(kind, source, file, InitFlags(**given), load_keys(keys))

@@ -17,8 +17,8 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.results_view import json_text
 from coeval.cli.views.table_view import show_table
 from coeval.core.errors import GAPS, WORSE, RecordsChanged, UsageError
-from coeval.core.figures import figure_text, points
-from coeval.core.text import listed, numbered
+from coeval.core.figures import figure_with_interval, format_points
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.judge_check import RESULT, CheckRequest, JudgeCheck, prepare_check
 from coeval.reports.content import ReportColumn, ReportTable, make_columns
@@ -104,7 +104,7 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
     if dry_run:
         with TemporaryDirectory() as nowhere:
             counted = prepare_check(request, Path(nowhere))
-            raise typer.Exit(count_calls(counted.config, RunOptions(only_asked=counted.judge), keys))
+            raise typer.Exit(count_calls(counted.config, RunOptions(checked_judge=counted.judge), keys))
     prepared = prepare_check(request)
     if prepared.continues:
         begun = prepared.folder.read_meta().created_at[:16].replace("T", " ")
@@ -113,7 +113,7 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
             f"{prepared.folder.path.name} is continued. Scores it has since {begun} are not requested again; "
             "--anew begins another one.",
         )
-    options = RunOptions(continue_run=prepared.continues, only_asked=prepared.judge)
+    options = RunOptions(continue_run=prepared.continues, checked_judge=prepared.judge)
     try:
         run = run_with_progress(prepared.config, options, keys)
     except RecordsChanged as error:
@@ -127,24 +127,28 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
 
 def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:
     shift, flips = found.shift, found.flips
-    gap = figure_text("gap", shift.difference, shift.low, shift.high)
+    gap = figure_with_interval("gap", shift.difference, shift.low, shift.high)
     if found.beyond(max_shift / 100):
         way = "higher" if shift.difference > 0 else "lower"
         say(console, f"{found.judge} judges {way} than the anchor: {gap} points.", "bold red")
     else:
         least = f" beyond {max_shift:g} points" if max_shift else ""
         say(console, f"{found.judge}: no shift{least} is shown ({gap} points).", "bold green")
-    rate = "not known" if flips.mean is None else figure_text("share", flips.mean, flips.low, flips.high)
+    rate = (
+        "not known"
+        if flips.mean is None
+        else figure_with_interval("share", flips.mean, flips.low, flips.high)
+    )
     say(
         console,
-        f"Changed scores: {rate} of {found.scores:,}, on {numbered(found.answers, 'answer')} to "
-        f"{numbered(found.items, 'item')}.",
+        f"Changed scores: {rate} of {found.scores:,}, on {pluralize(found.answers, 'answer')} to "
+        f"{pluralize(found.items, 'item')}.",
     )
     if shift.minimum_detectable is not None:
         say(
             console,
-            f"With this anchor, a true shift of {points(shift.minimum_detectable)} points would be detected "
-            "four times in five.",
+            f"With this anchor, a true shift of {format_points(shift.minimum_detectable)} points would be "
+            "detected four times in five.",
         )
     figures = (
         ReportColumn("scores", "scores", "count"),
@@ -161,16 +165,17 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
         "dim",
     )
     if found.missing:
-        warn(console, f"{numbered(found.missing, 'anchor score')} missing from the new check.")
+        warn(console, f"{pluralize(found.missing, 'anchor score')} missing from the new check.")
     then, now = found.served
     if then != now:
         warn(
             console,
-            f"Replies named {listed(then) or 'no other model'} then, {listed(now) or 'no other model'} now.",
+            f"Replies named {join_names(then) or 'no other model'} then, "
+            f"{join_names(now) or 'no other model'} now.",
         )
     elif now:
         warn(
             console,
-            f"The host serves this name as {listed(now)}. Use that name in the config to pin it.",
+            f"The host serves this name as {join_names(now)}. Use that name in the config to pin it.",
         )
     say(console, f"The check is the run {check.folder.path.name}, beside the anchor.", "dim")

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from coeval.cli import streams
-from coeval.cli.command_names import NoToken, OpenIt, Port, RunFolder, RunWord, names_in, the_folder
+from coeval.cli.command_names import NoToken, OpenIt, Port, RunFolder, RunWord, require_folder, split_names
 from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
 from coeval.reports.label_sheet import check_new_sheet, read_sheet, write_sheet
 from coeval.reports.view.label_app import make_label_app
@@ -74,7 +74,7 @@ def label(
         raise UsageError("--sheet and --read exclude each other; give one of them")
     if item and (n is not None or among):
         raise UsageError("--item picks answers by hand; leave out --n and --among, which draw them")
-    named = the_folder(word, run, "label")
+    named = require_folder(word, run, "label")
     if output_tasks(named):
         raise UsageError(
             f"{named} has no rubric to label by. To turn its answers into a run: coeval "
@@ -85,7 +85,7 @@ def label(
 
     if sheet is not None:  # before anything is drawn
         check_new_sheet(sheet, recorded_levels(folder, by))
-    chosen, people = tuple(factor or ()), names_in(among)
+    chosen, people = tuple(factor or ()), split_names(among)
     request = LabelRequest(by, n, chosen, seed, people, overlap, draws=read is None, items=tuple(item or ()))
     session = LabelSession(folder, request)
     if sheet is not None:
@@ -128,8 +128,8 @@ def _read(session: LabelSession, path: Path) -> None:
         streams.warn(streams.messages(), f"and {len(found.problems) - _MOST_SHOWN:,} more rows")
     streams.say(
         streams.messages(),
-        f"kept {numbered(len(found.labels), 'label')} of {session.by}; "
-        f"{numbered(found.empty, 'row')} without a level; "
+        f"kept {pluralize(len(found.labels), 'label')} of {session.by}; "
+        f"{pluralize(found.empty, 'row')} without a level; "
         f"{len(session.given):,} of {len(session.questions):,} are labelled",
     )
     if found.kept:

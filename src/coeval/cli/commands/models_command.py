@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, KeyFile
 from coeval.cli.views.host_view import credentials, hosts_as_data, print_credentials, print_hosts, served_by
@@ -21,7 +21,7 @@ from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.open_start import resolve_hosts
+from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
 
 
@@ -72,7 +72,7 @@ def models(
             "--base-url has no http:// or https:// before its host; write it as in "
             "--base-url http://127.0.0.1:8000/v1"
         )
-    found_keys, prices = find_keys(keys), PriceBook()
+    found_keys, prices = load_keys(keys), PriceBook()
     if providers:
         _show_providers(found_keys, config, interface, as_json)
         return
@@ -91,7 +91,7 @@ def _specs(
     """Whom to ask: the models of a file, or one for each interface."""
     if config is not None:
         settled = load_config(config)
-        options = RunOptions.so_far(settled)
+        options = RunOptions.continue_if_started(settled)
         resolved = resolve_hosts(settled, options, keys, prices).config
         return at_hosts(model.spec() for model in resolved.models)
     if interface is not None:

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile
 from coeval.cli.views.progress_view import with_progress
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.engine.probing import ProbeResult, Probing, silent
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import model_id_or_code
@@ -60,7 +60,7 @@ def probe(
         mode or experiment.probe_mode,
         on_fail or experiment.probe_on_fail,
     )
-    found_keys, messages = find_keys(keys), streams.messages()
+    found_keys, messages = load_keys(keys), streams.messages()
     resolved, results = with_progress(found_keys, lambda context: probe_config(settled, probing, context))
     if not results:
         streams.say(messages, "no model was probed")
@@ -70,7 +70,7 @@ def probe(
     for reason in reasons:
         streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":
-        raise ModelUnavailable(f"{len(reasons)} of {numbered(len(results), 'model')} cannot be asked.")
+        raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} cannot be asked.")
 
 
 def _show(config: Config, results: list[ProbeResult], console: Console) -> None:

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.cli import streams
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, require_folder
 from coeval.cli.views.gaps_view import tell_way_on
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
-from coeval.core.text import numbered
+from coeval.core.plain import escape_line
+from coeval.core.text import pluralize
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, RepairOptions, RepairReport
@@ -57,7 +57,7 @@ def repair(
       coeval repair --run ./runs/quickstart
     """
     phases = PHASES if phase is None else (_phase(phase),)
-    folder = existing_run(the_folder(word, run, "repair"), whole=dry_run)
+    folder = existing_run(require_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, RepairOptions(phases, dry_run, examples))
     console = streams.results()
     _show_phases(report, phases, console)
@@ -126,7 +126,7 @@ def _show_lines(lines: list[DamagedLine], folder: Path, console: Console) -> Non
         streams.say(console, f"{line.path.relative_to(folder)}:{line.number}  {why}")
         text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
         console.print(
-            Text("  " + plain(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
+            Text("  " + escape_line(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
         )
 
 
@@ -139,7 +139,7 @@ def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: 
     if report.unsettled:
         streams.say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
     invalid = sum(file.invalid for file in report.files)
-    counted = numbered(invalid, "invalid record")
+    counted = pluralize(invalid, "invalid record")
     if report.aside is not None:
         streams.say(console, f"{counted} set aside in {report.aside.relative_to(folder.path)}")
     elif invalid:

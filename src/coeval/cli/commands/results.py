@@ -15,7 +15,7 @@ from coeval.analysis.load import need_run
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import training_curves
 from coeval.cli import streams
-from coeval.cli.command_names import AsJson, RunFolder, RunWord, the_folder
+from coeval.cli.command_names import AsJson, RunFolder, RunWord, require_folder
 from coeval.cli.views import results_view
 from coeval.cli.views.gaps_view import tell_missing
 from coeval.cli.views.results_view import names_of
@@ -62,9 +62,9 @@ def results(
     if as_json + as_csv + as_markdown + as_latex > 1 or (paper and by is not None):
         raise UsageError("--json, --csv, --markdown and --latex exclude each other, the last two also --by")
     if paper:
-        print_paper(the_folder(word, run, "results"), latex=as_latex)
+        print_paper(require_folder(word, run, "results"), latex=as_latex)
         return
-    folder = existing_results(the_folder(word, run, "results"))
+    folder = existing_results(require_folder(word, run, "results"))
     parts = None
     if by is not None:
         with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
@@ -102,7 +102,7 @@ def print_paper(folder: Path, *, latex: bool) -> None:
             students = [one.student for one in found.students if one.task is None and one.score is not None]
             compared = compare_sides(line_up([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
-        table = names_of(found, labels).renamed(paper_table(found, compared))
+        table = names_of(found, labels).shorten_in(paper_table(found, compared))
         for note in found.notes:
             streams.warn(streams.messages(), note)
     sys.stdout.write((as_latex(table, "tab:scores") if latex else as_markdown(table)) + "\n")

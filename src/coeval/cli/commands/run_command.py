@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import Run, find_keys, run_checked
+from coeval.api import Run, load_keys, run_checked
 from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
@@ -22,7 +22,7 @@ from coeval.cli.command_names import (
     OnlyModels,
     Probe,
     ProbeOnFail,
-    names_in,
+    split_names,
 )
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
@@ -37,13 +37,13 @@ from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.load_file import LoadedConfig, read_config
-from coeval.pipeline.config.resolve import Resolved
+from coeval.pipeline.config.resolve import ResolvedConfig
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.preview import forecast_start
-from coeval.pipeline.run_options import RunOptions, Stance
+from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.start.checks import describe_check_code
-from coeval.pipeline.start.open_start import resolve_hosts
+from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import models_table, phases_table, tasks_table
 from coeval.store.rundir import RunDir
@@ -147,7 +147,7 @@ def run(
     """
     if log_level == "DEBUG":
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
-    stance, names = stance_of(redo_changed, keep_changed), names_in(only_models)
+    stance, names = stance_of(redo_changed, keep_changed), split_names(only_models)
     batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
     options = RunOptions(
         continue_run, overwrite, names, stance, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
@@ -166,7 +166,7 @@ def run(
         from coeval.cli.commands.estimate_report import estimate_and_report
 
         raise typer.Exit(estimate_and_report(settled.config, options, keys))
-    raise typer.Exit(run_and_report(settled.config, options, keys, config, trackers))
+    raise typer.Exit(evaluate_and_print(settled.config, options, keys, config, trackers))
 
 
 def plan(
@@ -202,7 +202,7 @@ def plan(
     from coeval.cli.commands.estimate_report import estimate_and_report
 
     stance = stance_of(redo_changed, keep_changed)
-    options = RunOptions(continue_run, overwrite, names_in(only_models), stance, phase_barriers)
+    options = RunOptions(continue_run, overwrite, split_names(only_models), stance, phase_barriers)
     settled = started_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
     raise typer.Exit(estimate_and_report(settled.config, options, keys, as_json=as_json))
 
@@ -248,7 +248,7 @@ def describe(
 
     if out is not None:
         refuse_place(out, config)
-    described = described_experiment(read_config(config).config, find_keys(keys))
+    described = described_experiment(read_config(config).config, load_keys(keys))
     report = description_report(described)
     print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
     messages = streams.messages()
@@ -259,11 +259,11 @@ def describe(
         streams.say(messages, f"written: {out}")
 
 
-def stance_of(redo_changed: bool, keep_changed: bool) -> Stance:
+def stance_of(redo_changed: bool, keep_changed: bool) -> ChangePolicy:
     """What to do with records of another configuration; raises UsageError where both flags say it."""
     if redo_changed and keep_changed:
         raise UsageError("--redo-changed and --keep-changed exclude each other; give one of them")
-    return Stance.REDO if redo_changed else Stance.KEEP if keep_changed else Stance.REFUSE
+    return ChangePolicy.REDO if redo_changed else ChangePolicy.KEEP if keep_changed else ChangePolicy.REFUSE
 
 
 def started_file(file: Path, options: RunOptions, resume: str | None) -> LoadedConfig:
@@ -285,12 +285,12 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     foreseen = forecast_start(config, options)
     for sentence in foreseen.warnings:
         warn(messages, sentence)
-    show_each(results, [models_table(config, options.opened(config))], above=False)
-    for sentence in (*choices, *describe_user_code(options.opened(config))):
+    show_each(results, [models_table(config, options.models_to_open(config))], above=False)
+    for sentence in (*choices, *describe_user_code(options.models_to_open(config))):
         say(results, sentence)
     show_each(results, [phases_table(config, foreseen, options), tasks_table(foreseen)])
     for task in config.tasks:
-        if scales := task.described_scales():
+        if scales := task.describe_custom_scales():
             say(results, f"Levels of {task.name}: {scales}")
     results.print()
     for sentence in describe_check_code(config):
@@ -302,18 +302,18 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
     return 0
 
 
-def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> Resolved:
+def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> ResolvedConfig:
     """A file can be checked without a credential; what is wrong in it ends a dry run as it ends a run."""
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
     try:
-        return resolve_hosts(config, options, find_keys(keys), prices)
+        return resolve_hosts(config, options, load_keys(keys), prices)
     except KeyMissing as error:
         warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
-        return Resolved(config)
+        return ResolvedConfig(config)
 
 
-def run_and_report(
+def evaluate_and_print(
     config: Config, options: RunOptions, key_file: Path | None, file: Path, log_to: Sequence[Destination] = ()
 ) -> int:
     """Run, with progress on the terminal, and print scores, gaps and the way on; the exit code."""
@@ -340,7 +340,7 @@ def run_with_progress(config: Config, options: RunOptions, key_file: Path | None
         finally:
             loading.cancel()
 
-    return with_progress(find_keys(key_file), work)
+    return with_progress(load_keys(key_file), work)
 
 
 async def _load_analysis() -> None:
@@ -353,8 +353,8 @@ async def _load_analysis() -> None:
 
 def _way_on(file: Path, options: RunOptions) -> str:
     """The command that goes on as this one began."""
-    stance = options.stance
-    changed = f" --{stance.value}-changed" if stance in (Stance.REDO, Stance.KEEP) else ""
+    stance = options.change_policy
+    changed = f" --{stance.value}-changed" if stance in (ChangePolicy.REDO, ChangePolicy.KEEP) else ""
     only = f" --only-models {quote(','.join(options.only_models))}" if options.only_models else ""
     free = " --allow-unsandboxed" if options.allow_unsandboxed else ""
     return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"

@@ -12,7 +12,7 @@ import typer
 from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.cli import streams
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, require_folder
 from coeval.cli.views.answer_view import AnswerView, answer_lines
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_run_reader
@@ -75,7 +75,7 @@ def show(
     """
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")
-    folder = existing_run(the_folder(word, run, "show"))
+    folder = existing_run(require_folder(word, run, "show"))
 
     most = min(filter(None, (worst, limit)), default=None if as_json or identity else _FEW)
     order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from coeval.analysis.load import writer_of
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
-from coeval.cli.command_names import KeyFile, RunFolder, RunWord, the_folder
+from coeval.cli.command_names import KeyFile, RunFolder, RunWord, require_folder
 from coeval.cli.loop import run_async
 from coeval.cli.views.folder_status import show_status, status_of, watch
 from coeval.cli.views.progress_view import with_progress
@@ -22,11 +22,11 @@ from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
 from coeval.core.model import judge_name
 from coeval.core.records import Usage
-from coeval.core.text import dollars, numbered
+from coeval.core.text import dollars, pluralize
 from coeval.models.batch.batches import cancel_jobs
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
-from coeval.pipeline.start.open_start import read_own_usage
+from coeval.pipeline.start.session_start import read_own_usage
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.output_folder import existing_results, output_tasks
 from coeval.store.record_index import usage_on_record
@@ -75,7 +75,7 @@ def status(
     \b
     Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
     """
-    path = existing_results(the_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
+    path = existing_results(require_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
     _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
     if settle:
@@ -196,7 +196,7 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
         raise UsageError(
             f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
         )
-    found = find_keys(keys)
+    found = load_keys(keys)
     with _all_locked(output.path):
         jobs = read_jobs(output.pending_batches)
         left = run_async(cancel_jobs(jobs, output, found, lambda sentence: streams.say(messages, sentence)))
@@ -215,11 +215,11 @@ def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
         streams.say(messages, "There are no batch jobs.")
         return 0
     summary = with_progress(
-        find_keys(keys),
+        load_keys(keys),
         lambda context: fetch_batches(
             folder, context.keys, context.watcher, context.interrupt, cancel=cancel
         ),
     )
     made = sum(outcome.made for outcome in summary.phases.values())
-    streams.say(messages, f"{numbered(made, 'record')} made of what batch jobs have brought.")
+    streams.say(messages, f"{pluralize(made, 'record')} made of what batch jobs have brought.")
     return sum(bool(job.note) for job in summary.batches)

@@ -13,10 +13,10 @@ from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at
 from coeval.analysis.planned_names import Planned, level_name
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import Undecodable
-from coeval.core.figures import points
+from coeval.core.figures import format_points
 from coeval.core.foreign import decode
 from coeval.core.model import WINDOW
-from coeval.core.plain import plain, plain_lines
+from coeval.core.plain import escape_line, escape_lines
 from coeval.core.records import (
     Datapoint,
     Evaluation,
@@ -26,7 +26,7 @@ from coeval.core.records import (
     Response,
     Winner,
     is_good,
-    valid_values,
+    keep_valid_values,
 )
 
 if TYPE_CHECKING:  # the analysis loads numpy and duckdb
@@ -81,17 +81,17 @@ class AnswerView:
     def _item(self, item: Datapoint, *, apart: bool) -> None:
         if apart:
             self._console.print()
-        self._line(Text(plain(item.id), style="bold"))
+        self._line(Text(escape_line(item.id), style="bold"))
         for name, values in (
             ("attributes", item.sampled_target_attributes),
             ("nuance", item.sampled_nuanced_attributes),
         ):
             if values:
                 pairs = ", ".join(f"{attribute}={value}" for attribute, value in values.items())
-                self._line(Text(plain(f"{name}: {pairs}"), style="dim"))
+                self._line(Text(escape_line(f"{name}: {pairs}"), style="dim"))
         self._failure(item)
         if item.source:
-            self._line(Text(plain(f"source: {item.source}"), style="dim"))
+            self._line(Text(escape_line(f"source: {item.source}"), style="dim"))
         self._texts("prompt", item.prompt)
         self._texts("reference", item.reference_response)
         self._texts("evidence", "\n".join(item.evidence) or None)
@@ -103,9 +103,9 @@ class AnswerView:
             return
         self._console.print()
         sample = f" (sample {answer.sample + 1})" if answer.sample else ""
-        name = plain(f"answer of {answer.student_model_id}{sample}")
+        name = escape_line(f"answer of {answer.student_model_id}{sample}")
         self._line(Text(name, style="bold") + _figures(judged, answer))
-        self._line(Text(plain(answer.id), style="dim"))
+        self._line(Text(escape_line(answer.id), style="dim"))
         self._failure(answer)
         self._texts("reasoning", answer.reasoning)
         if answer.response == "":
@@ -118,7 +118,7 @@ class AnswerView:
             self._comparison(compared)
 
     def _judgment(self, judgment: Evaluation) -> None:
-        head = Text(plain(f"{judgment.judge_model_id}: "), style="cyan")
+        head = Text(escape_line(f"{judgment.judge_model_id}: "), style="cyan")
         self._line(head + Text(", ").join(_scores(judgment, self._planned)))
         self._failure(judgment)
         for factor, reason in (judgment.reasons or {}).items():
@@ -128,10 +128,10 @@ class AnswerView:
 
     def _comparison(self, compared: Preference) -> None:
         """With another answer, which was shown after this one."""
-        head = Text(plain(f"{compared.judge_model_id}: "), style="cyan")
+        head = Text(escape_line(f"{compared.judge_model_id}: "), style="cyan")
         if compared.winner is not None:
             words, style = _VERDICT[compared.winner]
-            head += Text(words, style=style) + Text(plain(f" {compared.second_model_id}"))
+            head += Text(words, style=style) + Text(escape_line(f" {compared.second_model_id}"))
         self._line(head)
         self._failure(compared)
         if compared.reason:
@@ -140,7 +140,7 @@ class AnswerView:
     def _failure(self, record: Kept) -> None:
         if not is_good(record):
             reason = f" ({record.error.kind}): {record.error.message}" if record.error is not None else ""
-            self._line(Text(plain(f"failed{reason}"), style="red"), 2)
+            self._line(Text(escape_line(f"failed{reason}"), style="red"), 2)
 
     def _texts(self, name: str, text: str | None) -> None:
         if text is not None:
@@ -149,7 +149,7 @@ class AnswerView:
 
     def _text(self, text: str, style: str = "") -> None:
         shown = text if self._whole or len(text) <= _LONG else text[:_LONG]
-        for line in plain_lines(shown).split("\n"):
+        for line in escape_lines(shown).split("\n"):
             self._line(Text(line.rstrip(), style=style), 2)
         if left := len(text) - len(shown):
             self._line(Text(f"… {left:,} more characters (--full shows them)", style="yellow"), 2)
@@ -166,9 +166,9 @@ class AnswerView:
 
 
 def _figures(judged: JudgedAnswer, answer: Response) -> Text:
-    parts = [] if judged.score is None else [f"score {points(judged.score)}"]
+    parts = [] if judged.score is None else [f"score {format_points(judged.score)}"]
     if judged.disagreement is not None:
-        parts.append(f"disagreement {points(judged.disagreement)}")
+        parts.append(f"disagreement {format_points(judged.disagreement)}")
     if answer.truncated:
         by_window = int(answer.finish_reason == WINDOW)
         parts.append(cut_off_at([CutOffAnswers("", 1, 1, by_window)]))
@@ -187,17 +187,17 @@ def _is_read(judgment: Evaluation) -> bool:
 
 def _scores(judgment: Evaluation, planned: Planned | None) -> Iterator[Text]:
     for factor, level in judgment.scores.items():
-        yield Text(plain(f"{factor} ")) + Text(plain(level), style=_STYLE.get(level, "red"))
-    for factor, value in valid_values(judgment.values).items():
+        yield Text(escape_line(f"{factor} ")) + Text(escape_line(level), style=_STYLE.get(level, "red"))
+    for factor, value in keep_valid_values(judgment.values).items():
         style = "green" if value > _GOOD else "red" if value < 1 - _GOOD else "yellow"
         name = level_name(planned, judgment.task_id, factor, value)
-        yield Text(plain(f"{factor} ")) + Text(plain(name), style=style)
+        yield Text(escape_line(f"{factor} ")) + Text(escape_line(name), style=style)
     for factor in judgment.missing:
-        yield Text(plain(f"{factor} missing"), style="yellow")
+        yield Text(escape_line(f"{factor} missing"), style="yellow")
     for label, score in (judgment.label_scores or {}).items():
         given = score.predicted if score.predicted is not None else "none of the labels"
         verdict = "right" if score.match else "wrong"
         yield (
-            Text(plain(f"{label}: expected {score.expected}, given {given}, "))
+            Text(escape_line(f"{label}: expected {score.expected}, given {given}, "))
             + Text(verdict, style="green" if score.match else "red")
         )

@@ -27,7 +27,7 @@ from coeval.cli.views.table_view import (
     without_incomparable,
 )
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.reports.content import ReportColumn, ReportTable, make_columns
 from coeval.reports.writers.markup import as_markdown, escape_markdown
 
@@ -79,7 +79,7 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     """Sentences and what speaks against them, tables, and what else is to be known: of two sides a table, of
     three or more the leader against the others, overall and in tasks."""
     names = ShownNames.of(compared.sides)
-    compared = names.renamed(compared)
+    compared = names.shorten_in(compared)
     if compared.simulated:
         say(console, SIMULATED, "bold yellow")
     pairs = list(by_pair(compared.comparisons))
@@ -121,7 +121,7 @@ def _print_leader(compared: ComparisonReport, order: Sequence[str], console: Con
         title = f"{place[0].upper()}{place[1:]}" if place == "overall" else place
         found = [others[name] for name in names]
         show_each(console, [_table(f"{title}: the others less {order[0]}", headings, names, found)])
-    say(console, f"{numbered(len(compared.comparisons), 'difference')} were tested; {_ALL}")
+    say(console, f"{pluralize(len(compared.comparisons), 'difference')} were tested; {_ALL}")
 
 
 def _table(

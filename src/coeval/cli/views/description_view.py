@@ -11,8 +11,8 @@ from rich.text import Text
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_each
 from coeval.core.errors import UsageError
-from coeval.core.folding import folded
-from coeval.core.plain import plain, plain_lines
+from coeval.core.folding import wrap_lines
+from coeval.core.plain import escape_line, escape_lines
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
@@ -35,7 +35,7 @@ def print_report(
     report: Report, console: Console, *, without: Collection[str] = (), passages: bool = False
 ) -> None:
     """Print it; ``without`` names the tables that are left out."""
-    console.print(Text(plain(report.title), style="bold"))
+    console.print(Text(escape_line(report.title), style="bold"))
     if report.facts:
         say(console, " · ".join(report.facts), "dim")
     for alert in report.alerts:
@@ -51,7 +51,7 @@ def _print_section(
     section: ReportSection, console: Console, without: Collection[str], passages: bool
 ) -> None:
     console.print()
-    console.print(Text(plain(section.question), style="bold"))
+    console.print(Text(escape_line(section.question), style="bold"))
     for sentence in section.sentences:
         say(console, sentence.text)
     show_each(console, (table for table in section.tables if table.name not in without))
@@ -63,14 +63,14 @@ def _print_section(
 
 def _print_passage(passage: Passage, console: Console) -> None:
     """As it is written, indented; what stands in for a text to come is set off by signs and by colour."""
-    console.print(Text(plain(passage.title), style="italic"))
+    console.print(Text(escape_line(passage.title), style="italic"))
     text = Text()
     for part in passage.parts:
-        words = plain_lines(part.text)
+        words = escape_lines(part.text)
         text.append(words.join(_STAND_IN) if part.stand_in else words, "yellow" if part.stand_in else "")
     for line in text.split("\n", allow_blank=True):
         start = 0
-        for piece in folded(line.plain, max(20, console.width - len(_INDENT))):
+        for piece in wrap_lines(line.plain, max(20, console.width - len(_INDENT))):
             end = line.plain.find(piece, start) + len(piece)
             shown = Text(_INDENT) + line[end - len(piece) : end]
             shown.rstrip()
@@ -88,7 +88,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     """
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
-    options = RunOptions.so_far(config)
+    options = RunOptions.continue_if_started(config)
     start = preview_any_start(config, options, keys, prices)
     assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)

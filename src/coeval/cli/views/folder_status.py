@@ -24,7 +24,7 @@ from coeval.cli.views.progress_view import show_batches
 from coeval.cli.views.table_view import say_names, show_costs, show_rows
 from coeval.core.errors import StoreError
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import dollars, limit_in_dollars, numbered
+from coeval.core.text import dollars, limit_in_dollars, pluralize
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
@@ -393,7 +393,7 @@ def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console:
     """What is invalid, what is owed, and what to do about both."""
     if invalid := sum(file.invalid for file in report.files):
         mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
-        warn(console, f"{numbered(invalid, 'invalid record')}; see {mend}")
+        warn(console, f"{pluralize(invalid, 'invalid record')}; see {mend}")
     if report.no_plan:
         warn(console, f"what is missing cannot be counted: {report.no_plan}")
     if report.unsettled:
@@ -412,7 +412,7 @@ def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
         costs = model_costs(usage, at_work=at_work)
         shown = ShownNames.of(cost.model for cost in costs)
-        show_costs(shown.renamed(costs), console)
+        show_costs(shown.shorten_in(costs), console)
         say_names(console, shown)
     except StoreError as error:
         warn(console, f"its cost is unknown: {error}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import BatchLost
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.pipeline.upkeep.gaps import continue_command, read_unscored_checks
 from coeval.reports.content import make_columns
 
@@ -38,7 +38,7 @@ def tell_missing(missing: MissingRecords, folder: RunDir, console: Console) -> N
     most = _MOST_FILES if console.file.isatty() else None
     if left_out := show_lacking_files(missing.gaps.lacking, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
-        say(console, f"… and {numbered(left_out, 'more file')}; see {more}")
+        say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
     tell_way_on(console, missing.gaps.short, continue_command(folder), owed=missing.gaps.owed)
 
 
@@ -73,7 +73,7 @@ def checks_first(folder: RunDir, owed: int) -> str:
     if not unscored.records or owed > unscored.records:
         return ""
     (task, factor, why), count = unscored.reasons.most_common(1)[0]
-    more = numbered(len(unscored.reasons) - 1, "more reason")
+    more = pluralize(len(unscored.reasons) - 1, "more reason")
     also = f", and {more}" if len(unscored.reasons) > 1 else ""
     return f"Put right first why checks have no score: {task}, {factor}: {why} ({count:,}{also})."
 
@@ -87,7 +87,7 @@ def show_unscored_checks(folder: RunDir, console: Console) -> None:
     columns = (*make_columns("check"), *make_columns("answers", kind="count"), *make_columns("why"))
     show_rows(console, "Checks without a score", columns, rows)
     if len(reasons) > len(rows):
-        say(console, f"… and {numbered(len(reasons) - len(rows), 'more reason')}")
+        say(console, f"… and {pluralize(len(reasons) - len(rows), 'more reason')}")
 
 
 def tell_gaps(summary: RunSummary, messages: Console) -> None:

@@ -11,7 +11,7 @@ from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask,
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import say_names, show_table, without_incomparable
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import ReportTable, make_columns
 from coeval.reports.writers.markup import as_markdown, escape_markdown
@@ -37,7 +37,7 @@ def legend(found: GateReport) -> str:
 def print_gate(found: GateReport, console: Console) -> None:
     """The verdict on each candidate, its tasks in a table, in sentences what is not GO, and doubts."""
     names = ShownNames.of(side for one in found.candidates for side in (one.base, one.candidate))
-    found = names.renamed(found)
+    found = names.shorten_in(found)
     if found.simulated:
         say(console, SIMULATED, "bold yellow")
     for one in found.candidates:
@@ -76,15 +76,15 @@ def junit_xml(found: GateReport) -> bytes:
             "errors": sum(kind == "error" for _, kind in cases),
             "skipped": sum(kind == "skipped" for _, kind in cases),
         }
-        name = plain(f"{one.candidate} against {one.base}")
+        name = escape_line(f"{one.candidate} against {one.base}")
         suite = SubElement(root, "testsuite", {"name": name} | {key: str(n) for key, n in counts.items()})
         for task, kind in cases:
-            case = SubElement(suite, "testcase", classname=name, name=plain(task.place))
+            case = SubElement(suite, "testcase", classname=name, name=escape_line(task.place))
             if kind:
                 kept = {} if kind == "skipped" else {"type": task.verdict}
-                SubElement(case, kind, {"message": plain(task.sentence)} | kept)
+                SubElement(case, kind, {"message": escape_line(task.sentence)} | kept)
             else:
-                SubElement(case, "system-out").text = plain(task.sentence)
+                SubElement(case, "system-out").text = escape_line(task.sentence)
     indent(root)
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 

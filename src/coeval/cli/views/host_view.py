@@ -14,7 +14,7 @@ from coeval.cli.views.table_view import show_rows, show_table
 from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING
 from coeval.core.model import ModelSpec
-from coeval.core.text import dollar_rate, numbered
+from coeval.core.text import dollar_rate, pluralize
 from coeval.engine.probing import HostReport, OfferedModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
@@ -114,7 +114,7 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
             shown = f"{model.id} ({', '.join(names)})" if names else model.id
             rows.append((shown, *_cells(model, verbose)))
             priced |= dict.fromkeys(_sources(model))
-        title = f"{served_by(report)}: {numbered(len(rows), 'model')}"
+        title = f"{served_by(report)}: {pluralize(len(rows), 'model')}"
         if rows:
             bold = frozenset((at, 0) for at, model in enumerate(report.models) if model.id in report.names)
             columns = _MORE_COLUMNS if verbose else _COLUMNS

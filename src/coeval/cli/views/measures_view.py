@@ -16,7 +16,7 @@ from coeval.cli.streams import say
 from coeval.cli.views.results_view import json_text
 from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.figures import MISSING
-from coeval.core.plain import guarded
+from coeval.core.plain import guard_formula
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import ReportTable, Sentence, format_rows
 from coeval.reports.experiment.part_tables import output_tables, run_tables, scores_table
@@ -48,7 +48,7 @@ def as_csv(measures: Measures, analysis: Analysis) -> str:
     for name, part in select_parts(measures, analysis):
         for leaf in iterate_leaves(name, part):
             place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
-            writer.writerow([*map(guarded, place), *("" if v is None else v for v in leaf.measured)])
+            writer.writerow([*map(guard_formula, place), *("" if v is None else v for v in leaf.measured)])
     return text.getvalue()
 
 
@@ -107,7 +107,7 @@ def as_markdown(measures: Measures, analysis: Analysis) -> str:
 
 def print_measures(measures: Measures, analysis: Analysis, console: Console, names: ShownNames) -> None:
     """``names``: of models as they are shown."""
-    shown = _shown(names.renamed(measures), analysis)
+    shown = _shown(names.shorten_in(measures), analysis)
     if shown.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
     if shown.scores is not None:

@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.cli import streams
-from coeval.cli.loop import interruptible, run_async
+from coeval.cli.loop import run_async, run_interruptible
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import INTERRUPTED, Draining
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, figures, sentence
 from coeval.engine.session import SessionContext
 from coeval.models.keys import Keys
@@ -160,7 +160,7 @@ def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, hei
     if len(rows) >= height:
         rows = [row for row in rows if row[0].ended < row[0].owed][: height - 2]
     more = f"… {len(counts) - len(rows)} more" if len(rows) < len(counts) else ""
-    longest = max(map(cell_len, [more, *(plain(count.name) for count, _ in rows)]))
+    longest = max(map(cell_len, [more, *(escape_line(count.name) for count, _ in rows)]))
     columns = _columns([row for _, row in rows])
     before = len(columns)
     for needed, spared in ((longest, _SPARED), (min(longest, _SHORTEST_NAME), _SPARED_LAST)):
@@ -180,7 +180,9 @@ def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, hei
     for count, row in rows:
         done = count.recorded + count.ended
         drawing = [ProgressBar(total=max(count.planned, 1), completed=done, width=bar)] * drawn
-        table.add_row(Text(plain(count.name)), *drawing, *(Text(getattr(row, field)) for field in columns))
+        table.add_row(
+            Text(escape_line(count.name)), *drawing, *(Text(getattr(row, field)) for field in columns)
+        )
     if more:
         table.add_row(Text(more, style="dim"))
     return table
@@ -241,9 +243,9 @@ def with_progress(keys: Keys, work: Callable[[SessionContext], Coroutine[Any, An
     """Do work that asks models, with its progress on the terminal. Ctrl-C before it begins ends it."""
     messages = streams.messages()
     try:
-        with streams.kept_for_results(), Terminal(messages) as terminal:
+        with streams.redirect_user_output(), Terminal(messages) as terminal:
             return run_async(
-                interruptible(lambda event: work(SessionContext(keys, terminal, event)), terminal.note)
+                run_interruptible(lambda event: work(SessionContext(keys, terminal, event)), terminal.note)
             )
     except Draining as stopped:
         say(messages, str(stopped))

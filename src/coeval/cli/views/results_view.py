@@ -26,9 +26,9 @@ from coeval.analysis.run_results import (
 )
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import say_names, show_costs, show_each, without_incomparable
-from coeval.core.plain import guarded, is_shown, plain
+from coeval.core.plain import escape_line, guard_formula, is_displayable
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import By, Parts
@@ -55,7 +55,7 @@ def write_json(value: Any) -> None:
 
 def _escaped(found: re.Match[str]) -> str:
     character = found[0]
-    if is_shown(character):
+    if is_displayable(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
@@ -71,7 +71,7 @@ def print_tables(
         render(results, console, labels)
         return
     shown = names_of(results, labels)
-    results, parts = shown.renamed(results), shown.renamed(parts)
+    results, parts = shown.shorten_in(results), shown.shorten_in(parts)
     if results.simulated and any(parts):
         console.print(Text(SIMULATED, style="bold yellow"))
     tables = []
@@ -108,12 +108,12 @@ def render(results: Results, console: Console, labels: Mapping[str, str] | None 
     """Print scores, label accuracies and what they mean, within the console's width; ``labels`` as in
     `short_names`."""
     names = names_of(results, labels)
-    results = names.renamed(results)
+    results = names.shorten_in(results)
     if results.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
     for said in results.leads:
         say(console, said)
-    tables = map(names.renamed, results.tables())
+    tables = map(names.shorten_in, results.tables())
     if not show_each(console, tables, above=bool(results.simulated or results.leads)):
         say(console, "no scores yet: no answer has been scored")
     for note in without_incomparable(notes(results), console):
@@ -170,7 +170,7 @@ def _row(record: object) -> dict[str, Any]:
 
 def _cell(value: Any) -> Any:
     text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
-    return guarded(text) if isinstance(text, str) else text
+    return guard_formula(text) if isinstance(text, str) else text
 
 
 # --- What to know of results beside their tables, in sentences
@@ -192,7 +192,7 @@ def notes(results: Results) -> list[str]:
         notes.append(
             f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
         )
-    notes += map(plain, answer_notes(results.students))
+    notes += map(escape_line, answer_notes(results.students))
     notes += _of_labels(results)
     if results.sampled:
         notes.append(
@@ -205,20 +205,20 @@ def notes(results: Results) -> list[str]:
             "by k: coeval analyze students --run RUN --format json."
         )
     notes += _removed(results)
-    return notes + [plain(note) for note in results.notes]
+    return notes + [escape_line(note) for note in results.notes]
 
 
 def warnings(results: Results) -> Iterator[str]:
     """What speaks against trusting the scores as they are."""
-    yield from (plain(served.warning) for served in results.served if served.warning)
-    yield from map(plain, answer_warnings(results.students))
+    yield from (escape_line(served.warning) for served in results.served if served.warning)
+    yield from map(escape_line, answer_warnings(results.students))
     for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
         known = (
             Bounded(label.student, label.least, label.most)
             for label in of
             if not label.removed and label.least is not None and label.most is not None
         )
-        yield from map(plain, missing_label_sentences(place, known))
+        yield from map(escape_line, missing_label_sentences(place, known))
 
 
 def _of_labels(results: Results) -> list[str]:
@@ -238,15 +238,16 @@ def _removed(results: Results) -> list[str]:
     if any(s.removed for s in results.students) or any(label.removed for label in results.labels):
         notes.append("(removed): no longer in the configuration; a removed task is in no overall score.")
     names = [
-        f"{each.kind} {plain(each.name)}" + (f" of {plain(each.task)}" if each.kind == "factor" else "")
+        f"{each.kind} {escape_line(each.name)}"
+        + (f" of {escape_line(each.task)}" if each.kind == "factor" else "")
         for each in results.left_out
     ]
     if names:
-        notes.append(f"No longer in the configuration and in no mean: {listed(dict.fromkeys(names))}.")
+        notes.append(f"No longer in the configuration and in no mean: {join_names(dict.fromkeys(names))}.")
     beyond = [
-        f"{cut.items:,} {'item' if cut.items == 1 else 'items'} of {plain(cut.task)}"
+        f"{cut.items:,} {'item' if cut.items == 1 else 'items'} of {escape_line(cut.task)}"
         for cut in results.beyond_total
     ]
     if beyond:
-        notes.append(f"Beyond sampling.total and in no mean: {listed(beyond)}.")
+        notes.append(f"Beyond sampling.total and in no mean: {join_names(beyond)}.")
     return notes

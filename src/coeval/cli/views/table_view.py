@@ -11,7 +11,7 @@ from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
 from coeval.analysis.run_results import Bill, ModelCost, bill, perhaps_billed
 from coeval.cli.streams import say
 from coeval.core.figures import MISSING
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.pricing.tariff import join_price_sources
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
@@ -65,7 +65,7 @@ def pair_columns(a: str, b: str, difference: str) -> tuple[ReportColumn, ...]:
 def say_names(console: Console, shown: ShownNames) -> None:
     """Say what short names stand for, where there are any."""
     if shown.key:
-        full = "; ".join(f"{label} = {plain(name)}" for name, label in shown.key.items())
+        full = "; ".join(f"{label} = {escape_line(name)}" for name, label in shown.key.items())
         say(console, f"Names in full: {full}.", "dim")
 
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from coeval.core.errors import CheckFailed, ConfigError, Misshapen
 from coeval.core.foreign import convert
-from coeval.core.plain import shortened
+from coeval.core.plain import cut_middle
 from coeval.judging.checks.rubric_check import (
     PASSED,
     CheckedAnswer,
@@ -323,7 +323,7 @@ def _unfit(key: str, value: Any, kind: Any) -> Iterator[CheckProblem]:
         try:
             convert([entry], kind)
         except Misshapen:
-            shown = shortened(msgspec.json.encode(entry).decode(), 40)
+            shown = cut_middle(msgspec.json.encode(entry).decode(), 40)
             quotes = "; put it in quotes" if entry is None or isinstance(entry, bool) else ""
             whole = False
             yield CheckProblem(key, f"is {shown}, not {_needed(schema['items'])}{quotes}", entry=(number,))

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from coeval.core.errors import CheckFailed, Undecodable, named
-from coeval.core.foreign import decoder
-from coeval.core.shown_url import without_credentials
+from coeval.core.errors import CheckFailed, Undecodable, describe_error
+from coeval.core.foreign import make_decoder
+from coeval.core.shown_url import strip_credentials
 from coeval.judging.checks.rubric_check import (
     LARGEST_FILE,
     LONGEST_REASON,
@@ -52,7 +52,7 @@ _NIXOS = "/run/current-system"
 # Seconds for bubblewrap to run ``true``.
 _LONGEST_TRIAL_S = 20.0
 
-_read_reply = decoder(Reply)
+_read_reply = make_decoder(Reply)
 
 
 class CheckRunner:
@@ -119,7 +119,7 @@ class _WorkerPool:
         memory_mb, passed = _OWN_MEMORY_MB, tuple[str, ...]()
         if isinstance(self._check, CodeCheck):
             memory_mb, passed = self._check.memory_mb, self._check.env
-        environment = without_credentials(os.environ, passed) | dict.fromkeys(_ONE_THREAD, "1")
+        environment = strip_credentials(os.environ, passed) | dict.fromkeys(_ONE_THREAD, "1")
         worker = await _WorkerProcess.start(memory_mb, environment, self._home)
         try:
             reply = await worker.exchange(written_options(self._check), _LONGEST_LOAD_S)
@@ -157,7 +157,7 @@ class _WorkerProcess:
             )  # fmt: skip
         except OSError as error:
             os.close(ours)
-            raise CheckFailed(f"no worker could be started: {named(error)}") from error
+            raise CheckFailed(f"no worker could be started: {describe_error(error)}") from error
         finally:
             os.close(theirs)
         return cls(process, ours)
@@ -233,7 +233,7 @@ async def _run_program(
                 stderr=subprocess.STDOUT, start_new_session=True, env=_environment(check.env), cwd=home,
             )  # fmt: skip
         except OSError as error:
-            raise CheckFailed(f"cannot be started: {named(error)}") from error
+            raise CheckFailed(f"cannot be started: {describe_error(error)}") from error
         try:
             async with asyncio.timeout(check.timeout_s):
                 code = await process.wait()
@@ -292,5 +292,5 @@ def sandbox_problem() -> str | None:
     except subprocess.CalledProcessError as error:
         return f"bubblewrap does not work here: {error.stderr.decode(errors='replace').strip()[:300]}"
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"bubblewrap does not work here: {named(error)}"
+        return f"bubblewrap does not work here: {describe_error(error)}"
     return None

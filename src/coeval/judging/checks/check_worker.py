@@ -23,9 +23,9 @@ from typing import BinaryIO, NoReturn
 
 import msgspec
 
-from coeval.core.errors import CheckFailed, named
-from coeval.core.foreign import decoder
-from coeval.core.plain import shortened
+from coeval.core.errors import CheckFailed, describe_error
+from coeval.core.foreign import make_decoder
+from coeval.core.plain import cut_middle
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import (
     LARGEST_FILE,
@@ -126,10 +126,10 @@ def _serve() -> NoReturn:
     replies = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
     _detach_streams()
-    check = read_check(decoder(dict)(requests.readline()))
+    check = read_check(make_decoder(dict)(requests.readline()))
     if isinstance(check, PythonCheck):
         sys.addaudithook(_refuse_processes)
-    read = decoder(CheckedAnswer)
+    read = make_decoder(CheckedAnswer)
     _reply(replies, _outcome(0, partial(_loaded, check)))
     for number, line in enumerate(requests, 1):
         os.ftruncate(2, 0)
@@ -168,8 +168,8 @@ def _outcome(number: int, score: Callable[[], CheckScore]) -> Reply:
         return Reply(number, reason=str(failure))
     except BaseException as error:  # noqa: BLE001  the item's failure, as in `engine.work`
         said = _printed()
-        reason = f"raised {named(error)}" + (f" (printed: {said})" if said else "")
-        return Reply(number, reason=shortened(reason, LONGEST_REASON))
+        reason = f"raised {describe_error(error)}" + (f" (printed: {said})" if said else "")
+        return Reply(number, reason=cut_middle(reason, LONGEST_REASON))
     return Reply(number, *scored)
 
 

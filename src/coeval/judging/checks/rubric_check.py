@@ -23,10 +23,10 @@ from msgspec import Meta
 
 from coeval.core.errors import CheckFailed, Undecodable
 from coeval.core.foreign import decode
-from coeval.core.plain import shortened
+from coeval.core.plain import cut_middle
 from coeval.core.records import Datapoint, Usage
-from coeval.core.regular_files import file_bytes, scripts_among
-from coeval.core.text import canonical, digest
+from coeval.core.regular_files import find_scripts, read_file_bytes
+from coeval.core.text import canonical_json, digest
 
 Scalar: TypeAlias = str | int | float
 """A constant of the file: ``value: 42`` is as good as ``value: "42"``."""
@@ -111,7 +111,7 @@ class RubricCheck(
 
     def fingerprint(self) -> str:
         """Hash what scores follow from: the options, and the text of any code; limits are no part of it."""
-        return digest(canonical({k: v for k, v in written_options(self).items() if k not in _LIMITS}))
+        return digest(canonical_json({k: v for k, v in written_options(self).items() if k not in _LIMITS}))
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         """Score one answer.
@@ -225,7 +225,7 @@ def quoted(text: str) -> str:
 
 def in_a_line(text: str) -> str:
     """Return a text as a reason shows it where it has quotes of its own, or needs none."""
-    return shortened(" ".join(text.split()), _QUOTED)
+    return cut_middle(" ".join(text.split()), _QUOTED)
 
 
 # --- Patterns
@@ -295,7 +295,7 @@ class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
 
 def _content(path: Path) -> str:
     try:
-        return file_bytes(path).hex()
+        return read_file_bytes(path).hex()
     except OSError:
         return ""  # a start refuses it by `PythonCheck.problem`; whoever only reads a run has no use for it
 
@@ -326,7 +326,7 @@ class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="
         if sys.platform == "win32":
             return "functions need processes that can be limited; use Linux, macOS, or WSL"
         try:
-            tree = ast.parse(file_bytes(file), str(file))
+            tree = ast.parse(read_file_bytes(file), str(file))
         except OSError as error:
             return f"cannot read {file}: {error.strerror or error}"
         except (SyntaxError, ValueError) as error:
@@ -384,7 +384,7 @@ def score_of(result: object) -> CheckScore:
     if type(result).__module__ == "numpy" and hasattr(result, "item"):
         result = result.item()
     if isinstance(result, bool | int | float) and 0 <= result <= 1:
-        return CheckScore(float(result), shortened(str(reason), LONGEST_REASON))
+        return CheckScore(float(result), cut_middle(str(reason), LONGEST_REASON))
     raise CheckFailed(f"returned {in_a_line(repr(result))}, which is neither a bool nor a number from 0 to 1")
 
 
@@ -397,7 +397,7 @@ class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag=
 
     def sources(self) -> list[Path]:
         """Return the files among the arguments, below the working directory."""
-        return scripts_among(word for word in self.argv if not Path(word).is_absolute())
+        return find_scripts(word for word in self.argv if not Path(word).is_absolute())
 
     def read(self, code: int, output: bytes) -> CheckScore:
         """Read how the program ended: its last line where that is a score, else 0 for pass, 1 for fail.

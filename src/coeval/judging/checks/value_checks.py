@@ -15,7 +15,7 @@ from msgspec import Meta
 from coeval.core.entry_points import install_command
 from coeval.core.errors import CheckFailed, Undecodable, Unparsable
 from coeval.core.foreign import decode
-from coeval.core.plain import shortened
+from coeval.core.plain import cut_middle
 from coeval.core.text import dollars, extract_json
 from coeval.judging.checks.rubric_check import (
     PASSED,
@@ -90,7 +90,7 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
             return CheckScore(0.0, "holds no number")
         if found in wanted or any(abs(found - number) <= self._tolerance(number) for number in wanted):
             return PASSED
-        return CheckScore(0.0, f"gives {shortened(str(found), _LONGEST_VALUE)}")
+        return CheckScore(0.0, f"gives {cut_middle(str(found), _LONGEST_VALUE)}")
 
     @cached_property
     def _constants(self) -> tuple[Decimal, ...]:
@@ -210,7 +210,7 @@ class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", t
         try:
             Draft202012Validator.check_schema(self.schema)
         except SchemaError as error:
-            raise ValueError(f"schema: {shortened(str(error).partition(chr(10))[0], 200)}") from error
+            raise ValueError(f"schema: {cut_middle(str(error).partition(chr(10))[0], 200)}") from error
 
     @property
     def runs(self) -> Place:
@@ -237,7 +237,7 @@ class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", t
         said = error.message
         if said.startswith(found := repr(error.instance)):  # in words of JSON, not of Python
             instance = json.dumps(error.instance, ensure_ascii=False)
-            said = shortened(instance, _LONGEST_VALUE) + said.removeprefix(found)
+            said = cut_middle(instance, _LONGEST_VALUE) + said.removeprefix(found)
         where = error.json_path.removeprefix("$").removeprefix(".")
         return CheckScore(0.0, f"{where}: {in_a_line(said)}" if where else in_a_line(said))
 

@@ -98,8 +98,8 @@ class _SubmittedLine(msgspec.Struct):
     custom_id: str
 
 
-_read_line = foreign.decoder(_MessageResultLine)
-_read_custom_id = foreign.decoder(_SubmittedLine)
+_read_line = foreign.make_decoder(_MessageResultLine)
+_read_custom_id = foreign.make_decoder(_SubmittedLine)
 
 
 class MessageBatches:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlia
 
 from msgspec import Raw
 
-from coeval.core.entry_points import loaded
+from coeval.core.entry_points import import_object
 from coeval.core.errors import (
     BadRequest,
     ModelError,
@@ -64,7 +64,7 @@ def batch_maker(host: Host) -> BatchMaker:
 
     Raises UsageError: a host of another package names what is not there.
     """
-    maker: BatchMaker = loaded(BATCH_APIS.get(host.batch, host.batch), host.name)
+    maker: BatchMaker = import_object(BATCH_APIS.get(host.batch, host.batch), host.name)
     if not callable(maker):
         raise UsageError(f"{host.name}: {host.batch} makes no batch interface; reinstall its package")
     return maker

@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from coeval.core.errors import BatchLost, Gap, ModelError, Pending, StoreError, Undecodable
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decode, make_decoder
 from coeval.core.records import Completion, Purpose, Usage
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
 from coeval.models.batch.job_list import HostRefusals, JobList
@@ -260,7 +260,7 @@ class BatchIndex:
     def _index(self, path: Path) -> Iterator[BatchOutcome]:
         place = len(self._files) << OFFSET_BITS
         self._files.append(path)
-        read = decoder(BatchOutcome)
+        read = make_decoder(BatchOutcome)
         for line in whole_lines(path):
             try:
                 outcome = read(line.text)

@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, ServerFault
 from coeval.core.options import BATCH_OFF
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.models.batch.batch_api import (
     BatchJob,
     BatchProgress,
@@ -137,7 +137,7 @@ class JobResults:
             )
         job.unknown = tally.unknown(progress)
         if job.unknown and tally.first is not None:
-            lines = numbered(tally.damaged, "result")
+            lines = pluralize(tally.damaged, "result")
             where = f"{tally.first.where}: {self._source.reported(tally.first.why)}"
             job.damage = f"{lines} cannot be read ({where})"
         self._index.jobs.put(job)
@@ -477,7 +477,7 @@ class BatchJobRunner:
         job, count = self.job, await self._results.take_in()
         if lacking := job.requests - count:
             undone = lacking - job.unknown
-            said = [f"{numbered(undone, 'request')} not carried out ({job.shown})"] if undone else []
+            said = [f"{pluralize(undone, 'request')} not carried out ({job.shown})"] if undone else []
             job.note = ", ".join(said + ([_unknown(job)] if job.unknown else []))
             if fresh:
                 await self._index.lose(job.tag, f"{self.job.label} ended {job.shown} with {job.note}")
@@ -582,6 +582,6 @@ def _unknown(job: PendingJob) -> str:
     """Results that are missing though their requests may have been carried out, in words."""
     damage = f" ({job.damage})" if job.damage else ""
     return (
-        f"{numbered(job.unknown, 'request')} without a result{damage}: they may have been paid, count as "
+        f"{pluralize(job.unknown, 'request')} without a result{damage}: they may have been paid, count as "
         "perhaps spent, and are asked again"
     )

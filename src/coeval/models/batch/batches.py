@@ -23,7 +23,13 @@ from coeval.core.errors import (
     Undecodable,
     UsageError,
 )
-from coeval.core.model import ModelSpec, at_window, counted, least_limit, most_answer_tokens
+from coeval.core.model import (
+    ModelSpec,
+    mark_cut_by_window,
+    mark_uncounted,
+    max_answer_tokens,
+    min_answer_limit,
+)
 from coeval.core.records import CallId, Completion, Purpose, Request
 from coeval.models.address import ModelAddress, address_of
 from coeval.models.batch.batch_api import BatchJob, batch_maker, cancel_job
@@ -352,7 +358,7 @@ class BatchedModel(HostedModel):
                 meter=meter,
                 read=self._read,
                 bodies=lambda: list(self._bodies),
-                reported=lambda text: http.redactor.message(text),
+                reported=lambda text: http.redactor.redact_message(text),
                 keyless=_keyless(address),
             )
         )
@@ -420,7 +426,7 @@ class BatchedModel(HostedModel):
         outcome = self._queue.index.outcome(_identity(about, body))
         if outcome is None or outcome.completion is None:
             return None
-        completion = at_window(outcome.completion, least_limit(sent.sampling, self._spec))
+        completion = mark_cut_by_window(outcome.completion, min_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, attempts=1, dropped=dropped)
 
     def _tries_at_once(self, request: Request) -> bool:
@@ -455,7 +461,7 @@ class BatchedModel(HostedModel):
         queue.heed_refusal()
         usd = 0.0
         if self._priced:
-            tokens = most_answer_tokens(request.sampling, self._spec)
+            tokens = max_answer_tokens(request.sampling, self._spec)
             usd = self._admission.most_usd(len(body), tokens, batched=True)
         waiting = self._meter.park(usd, request.rank)
         if waiting is not None:
@@ -473,7 +479,7 @@ class BatchedModel(HostedModel):
         where = f"a batch of {self.name}"
         try:
             if 200 <= status < 300:
-                completion = counted(self._read_body(HttpReply(status, {}, body), redactor))
+                completion = mark_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.priced_in_batch(completion.usage)
                 completion = bounded(msgspec.structs.replace(completion, usage=usage), self._most)
                 return BatchOutcome(custom_id, completion)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core.errors import AccessDenied, ModelError, Unreadable
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
@@ -159,7 +159,7 @@ class _GeminiResult(msgspec.Struct, frozen=True):
     error: GoogleError | None = None
 
 
-_read_result = decoder(_GeminiResult)
+_read_result = make_decoder(_GeminiResult)
 
 
 class GeminiBatches:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.records import Purpose
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.models.batch.batch_api import BatchJob
 from coeval.store.jsonl import read_json, write_json_atomic
 
@@ -68,7 +68,7 @@ class PendingJob(msgspec.Struct, kw_only=True):
     @property
     def label(self) -> str:
         """What it is called in messages."""
-        return f"batch {self.id or self.tag} of {self.name} ({numbered(self.requests, 'request')})"
+        return f"batch {self.id or self.tag} of {self.name} ({pluralize(self.requests, 'request')})"
 
     def as_submitted(self, lines: Path, others: Iterable[str] = ()) -> BatchJob:
         size = self.requests, self.bytes

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault, Undecodable, Unreadable
-from coeval.core.foreign import decode, decoder
+from coeval.core.foreign import decode, make_decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.address import GivenAddress, azure_openai
@@ -89,7 +89,7 @@ class _Unanswered(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
-_read_result = decoder(_Result)
+_read_result = make_decoder(_Result)
 
 
 class FileBatches:

@@ -58,7 +58,7 @@ class _ClaudePage(msgspec.Struct):
     last_id: str | None = None
 
 
-_read_page = foreign.decoder(_ClaudePage)
+_read_page = foreign.make_decoder(_ClaudePage)
 
 
 def _page(body: bytes) -> ModelPage:

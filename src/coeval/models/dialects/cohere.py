@@ -79,7 +79,7 @@ class _CohereModels(msgspec.Struct):
 
 
 _read_answer = reply_reader(_CohereAnswer)
-_read_models = foreign.decoder(_CohereModels)
+_read_models = foreign.make_decoder(_CohereModels)
 
 
 def _models_page(body: bytes) -> ModelPage:

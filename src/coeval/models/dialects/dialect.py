@@ -229,13 +229,13 @@ def finished(completion: Completion, redactor: Redactor, notes: tuple[str, ...] 
 
 
 def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
-    """The same answer, its every text as `Redactor.answer` leaves it."""
+    """The same answer, its every text as `Redactor.redact_answer` leaves it."""
     if not redactor.knows_any:
         return completion
     changed: dict[str, Any] = {}
     for name in ("text", "finish_reason", "reasoning", "refusal", "served_by", "reply_id"):
         said = getattr(completion, name)
-        if said and (redacted := redactor.answer(said)) != said:
+        if said and (redacted := redactor.redact_answer(said)) != said:
             changed[name] = redacted
     # Few tokens are long enough to be a part of a secret.
     if any(len(said) >= PART for token in completion.logprobs for said in (token.token, *token.top)):
@@ -244,8 +244,8 @@ def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
 
 
 def _token(token: TokenLogprob, redactor: Redactor) -> TokenLogprob:
-    top = {redactor.answer(said): logprob for said, logprob in token.top.items()}
-    return TokenLogprob(redactor.answer(token.token), token.logprob, top)
+    top = {redactor.redact_answer(said): logprob for said, logprob in token.top.items()}
+    return TokenLogprob(redactor.redact_answer(token.token), token.logprob, top)
 
 
 # --- A host's reply read into a struct: what cannot be read of it is left out, and the text stays
@@ -277,7 +277,7 @@ def reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
     A list loses the items that do not fit, a tuple is whole or left out, an optional field falls back to its
     default. Raises Undecodable: it is no JSON, or lacks what ``kind`` requires.
     """
-    read = foreign.decoder(kind)
+    read = foreign.make_decoder(kind)
 
     def read_reply(body: bytes) -> Read[T]:
         try:

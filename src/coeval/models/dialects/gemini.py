@@ -252,7 +252,7 @@ class _GeminiList(msgspec.Struct, rename="camel"):
     next_page_token: str | None = None
 
 
-_read = foreign.decoder(_GeminiList)
+_read = foreign.make_decoder(_GeminiList)
 
 
 def _page(body: bytes) -> ModelPage:

@@ -324,7 +324,7 @@ def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = Fals
     """
     problem = problem_of(body, _Problem)
     message = said(body, redactor)
-    param = redactor.message(problem.param) if isinstance(problem.param, str) else ""
+    param = redactor.redact_message(problem.param) if isinstance(problem.param, str) else ""
     codes = [code for code in (problem.code, problem.type) if isinstance(code, str)]
     codes += problem.metadata if isinstance(problem.metadata, dict) else ()
     if status == 404 and _NO_DEPLOYMENT in codes:

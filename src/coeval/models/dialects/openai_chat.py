@@ -64,8 +64,8 @@ class _List(msgspec.Struct):
     data: list[_Model]
 
 
-_read_list = foreign.decoder(_List)
-_read_bare_list = foreign.decoder(list[_Model])
+_read_list = foreign.make_decoder(_List)
+_read_bare_list = foreign.make_decoder(list[_Model])
 
 
 def _page(body: bytes) -> ModelPage:
@@ -242,12 +242,12 @@ def _drawn(
     Raises BadRequest: one is set that the host, or this model of it, has nothing for; where it may go,
     FieldRejected.
     """
-    traits = traits_at(host.name, spec.known_as)
+    traits = traits_at(host.name, spec.lookup_name)
     words = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
-        host.output_limit_field(spec.known_as): sampling.max_tokens,
+        host.output_limit_field(spec.lookup_name): sampling.max_tokens,
         "stop": sampling.stop,
         "logprobs": None if top_logprobs is None else True,
         "top_logprobs": top_logprobs,
@@ -260,7 +260,9 @@ def _drawn(
         _hold_to_host(body, host)
     if traits.takes or traits.reasoning_takes:
         reasons = sampling.reasoning_effort not in (None, "none")
-        _hold_to_model(body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.known_as)
+        _hold_to_model(
+            body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.lookup_name
+        )
     return body
 
 
@@ -331,7 +333,7 @@ class OpenAIChat(Dialect):
         return "/chat/completions"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        traits = traits_at(host.name, spec.known_as)
+        traits = traits_at(host.name, spec.lookup_name)
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":
             body["messages"] = said_by(request.messages, traits.system)

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.core.entry_points import guarded, loaded
+from coeval.core.entry_points import import_object, load_foreign
 from coeval.core.errors import Unreadable, UsageError
 from coeval.core.records import Completion, Request, Usage
-from coeval.core.regular_files import scripts_among
+from coeval.core.regular_files import find_scripts
 from coeval.models.dialects.dialect import reasoning_apart, seed_of
 from coeval.models.dialects.openai_answer import is_charge
 
@@ -75,7 +75,7 @@ def scripts_hash(argv: Sequence[str]) -> str:
     there are none. An interpreter that is installed is none of them."""
     own = (word for n, word in enumerate(map(str, argv)) if n or not Path(word).is_absolute())
     try:
-        found = [(file.resolve(), file.stat()) for file in scripts_among(own)]
+        found = [(file.resolve(), file.stat()) for file in find_scripts(own)]
         hashes = [_hash_of(path, of.st_mtime_ns, of.st_size) for path, of in found]
     except OSError:  # it may be run, and not be read
         return ""
@@ -156,7 +156,7 @@ def _source(place: str) -> Path:
             raise UsageError(f"callable {place}: there is no file {path} (looked for in {Path.cwd()})")
         return path.resolve()
     _find_here(Path.cwd())
-    found: Path | None = guarded(lambda: _file_of(where), f"callable {place}:", "correct it")
+    found: Path | None = load_foreign(lambda: _file_of(where), f"callable {place}:", "correct it")
     if found is None or not found.is_file():
         raise UsageError(f"callable {place}: there is no module {where}; a file is named as FILE.py:FUNCTION")
     return found
@@ -193,7 +193,7 @@ def load_callable(place: str) -> Callable[..., Any]:
         if where.endswith(".py"):
             function = getattr(_module_of(path, place), name, None)
         else:
-            function = loaded(place, "callable")
+            function = import_object(place, "callable")
     if not callable(function):
         raise UsageError(f"callable {place}: it holds no function of that name")
     return function
@@ -216,7 +216,7 @@ def _module_of(path: Path, place: str) -> Any:
         raise UsageError(f"callable {place}: {path} cannot be loaded")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     loader = spec.loader
-    guarded(lambda: loader.exec_module(module), f"callable {place}:", "correct its file")
+    load_foreign(lambda: loader.exec_module(module), f"callable {place}:", "correct its file")
     return module
 
 
@@ -298,7 +298,7 @@ def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
         "system": next((message.content for message in request.messages if message.role == "system"), None),
         "seed": seed_of(request),
-        "settings": request.sampling.named(),
+        "settings": request.sampling.to_dict(),
         "schema": schema.body if schema is not None else None,
     }
 

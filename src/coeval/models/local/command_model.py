@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from coeval.core.errors import ServerFault, Undecodable, Unreadable, UsageError
-from coeval.core.foreign import decode, utf8
+from coeval.core.foreign import decode, decode_utf8
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
-from coeval.core.shown_url import without_credentials
+from coeval.core.shown_url import strip_credentials
 from coeval.models.local.callables import answer_of, request_parts
 from coeval.models.local.command_guard import CommandGuard
 from coeval.models.local.function_model import OwnCode
@@ -66,7 +66,7 @@ class CommandModel(OwnCode):
         self._guard = guard
         self._keeps = spec.options.get("protocol") == "jsonl"
         self._home = Path.cwd()  # a function of the user's may change it later
-        self._env = without_credentials(os.environ, spec.options.get("env", ()))
+        self._env = strip_credentials(os.environ, spec.options.get("env", ()))
         # A program that is kept may hold a model: one, unless the file says more.
         usual = 1 if self._keeps else os.cpu_count() or 1
         self._room = asyncio.Semaphore(spec.max_concurrency or usual)
@@ -160,14 +160,14 @@ class CommandModel(OwnCode):
             raise Unreadable(self._about(program, f"wrote a line {what}"))
         if reply.get("error"):
             raise ServerFault(
-                self._redactor.message(f"{self._place} answered with an error: {reply['error']}"),
+                self._redactor.redact_message(f"{self._place} answered with an error: {reply['error']}"),
                 retry_advised=False,
             )
         return answer_of(reply, self._place)
 
     def _text(self, program: _Program, said: bytes, *, cut: bool) -> str:
         try:
-            return said.decode(errors="ignore") if cut else utf8(said)
+            return said.decode(errors="ignore") if cut else decode_utf8(said)
         except Undecodable as error:
             raise Unreadable(
                 self._about(program, f"wrote what is no text: {error}"), retry_advised=False
@@ -176,7 +176,9 @@ class CommandModel(OwnCode):
     def _about(self, program: _Program, what: str) -> str:
         """With the end of what it wrote to standard error."""
         complaint = program.complaint.decode(errors="replace").strip()
-        return self._redactor.message(f"{self._place} {what}" + (f": {complaint}" if complaint else ""))
+        return self._redactor.redact_message(
+            f"{self._place} {what}" + (f": {complaint}" if complaint else "")
+        )
 
 
 class _Program:

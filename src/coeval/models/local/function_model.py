@@ -28,12 +28,12 @@ from coeval.core.errors import (
     RequestTimeout,
     ServerFault,
     Unreadable,
-    named,
+    describe_error,
 )
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
-from coeval.core.shown_url import without_credentials
+from coeval.core.shown_url import strip_credentials
 from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import LONGEST_HOLD_S
@@ -58,7 +58,7 @@ class OwnCode(Model):
         self._spec = spec
         self._admission = admission
         self._drained = asyncio.Event()
-        hidden = os.environ.keys() - without_credentials(os.environ).keys()
+        hidden = os.environ.keys() - strip_credentials(os.environ).keys()
         self._redactor = Redactor(map(os.environ.__getitem__, sorted(hidden)), names=spec.open_names)
 
     async def is_listed(self) -> bool:
@@ -79,7 +79,7 @@ class OwnCode(Model):
                     wait_s = min(tries.wait_s(fault, _RNG), LONGEST_HOLD_S)
                     await asyncio.wait_for(self._drained.wait(), wait_s)
                 continue
-            text = self._redactor.answer(completion.text)
+            text = self._redactor.redact_answer(completion.text)
             if attempt == 1 and text is completion.text:
                 return completion
             return msgspec.structs.replace(completion, text=text, attempts=attempt)
@@ -110,7 +110,7 @@ class OwnCode(Model):
         """What an exception of the user's code means: a passing trouble, or a failed item."""
         if isinstance(error, ModelError):
             return error
-        message = self._redactor.message(f"{place} raised {named(error)}")
+        message = self._redactor.redact_message(f"{place} raised {describe_error(error)}")
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", getattr(response, "status_code", None))
         kinds = {each.__name__ for each in type(error).__mro__}

@@ -21,11 +21,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.errors import BadRequest, ModelError, ModelStopped, ServerFault, UsageError
-from coeval.core.model import Model, ModelSpec, at_window, least_limit
+from coeval.core.model import Model, ModelSpec, mark_cut_by_window, min_answer_limit
 from coeval.core.options import DEVICE
 from coeval.core.records import Completion, Request, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.core.shown_url import url_secrets
+from coeval.core.shown_url import find_url_secrets
 from coeval.models.hosted import bounded
 from coeval.models.local.function_model import OwnCode
 from coeval.models.local.local_transformers import (
@@ -184,7 +184,9 @@ class InProcess(Model):
         if self._own is not None:  # it books each call by itself, when it is made
             return bounded(await self._own.complete(request), self._most)
         completion = await self._admission.asked(request, self._spec, self._model.complete)
-        return bounded(at_window(completion, least_limit(request.sampling, self._spec)), self._most)
+        return bounded(
+            mark_cut_by_window(completion, min_answer_limit(request.sampling, self._spec)), self._most
+        )
 
 
 Library: TypeAlias = Literal["vllm", "transformers"]
@@ -397,13 +399,13 @@ def load(spec: ModelSpec, runtime: Runtime) -> Engine:
     try:
         return VllmEngine(spec, device) if library == "vllm" else TransformersEngine(spec, device)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
-        secrets = (spec.access_key or "", *url_secrets(os.environ.get("HF_ENDPOINT", "")))
+        secrets = (spec.access_key or "", *find_url_secrets(os.environ.get("HF_ENDPOINT", "")))
         redactor = Redactor(secrets, names=spec.open_names)
         sought = (
             "" if Path(spec.model).exists() else ", sought on the hub since no folder here has that name,"
         )
         raise UsageError(
             f"local model {spec.name}: {spec.model}{sought} could not be loaded with {library} on {device}: "
-            f"{redactor.message(str(error))}\nCheck its name on the hub or its folder, that the weights are "
-            "downloaded or the hub can be reached, and that the memory is large enough."
+            f"{redactor.redact_message(str(error))}\nCheck its name on the hub or its folder, that the "
+            "weights are downloaded or the hub can be reached, and that the memory is large enough."
         ) from error

@@ -84,7 +84,7 @@ _KNOWN = {*TYPED_PARAMETERS, "max_completion_tokens", "max_new_tokens"}
 
 def drawing(request: Request) -> Drawing:
     """How an answer to the request is drawn. Raises BadRequest for parameters that it cannot heed."""
-    needed = request.sampling.named()
+    needed = request.sampling.to_dict()
     strange = sorted(needed.keys() - _KNOWN)
     if strange:
         raise BadRequest(

@@ -21,7 +21,7 @@ from coeval.core.errors import (
     QuotaExhausted,
     RequestTimeout,
 )
-from coeval.core.model import ModelSpec, counted, most_answer_tokens, prompt_bytes
+from coeval.core.model import ModelSpec, count_prompt_bytes, mark_uncounted, max_answer_tokens
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
@@ -151,8 +151,8 @@ class Admission:
         Draining was not made. An error costs nothing, unless it says so; who hangs may have spent the
         money."""
         if reservation is None and self.priced:
-            tokens = most_answer_tokens(request.sampling, spec)
-            reservation = self.reservation(prompt_bytes(request), tokens, request.rank)
+            tokens = max_answer_tokens(request.sampling, spec)
+            reservation = self.reservation(count_prompt_bytes(request), tokens, request.rank)
         permit: Callable[[], Awaitable[None] | None] = self.permit
         unsent, settle = self.unsent, self.settle
         if reservation is not None:
@@ -162,7 +162,7 @@ class Admission:
             while (money := permit()) is not None:
                 await money
             try:
-                completion = counted(await call(request))
+                completion = mark_uncounted(await call(request))
             except Draining:
                 unsent()
                 raise

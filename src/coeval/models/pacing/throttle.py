@@ -23,7 +23,7 @@ from tempfile import gettempdir
 
 from coeval.core.errors import UsageError
 from coeval.core.model import is_own_address
-from coeval.core.regular_files import kind_of
+from coeval.core.regular_files import file_kind
 
 # --- A time shared by processes in a file
 
@@ -66,7 +66,7 @@ def change_time(path: Path, change: Callable[[float], float]) -> None:
 
 def _unfit(status: os.stat_result) -> str | None:
     """Why a file is not one of ours; somebody may have put it in the place of ours."""
-    if (kind := kind_of(status.st_mode)) is not None:
+    if (kind := file_kind(status.st_mode)) is not None:
         return f"it is {kind}, not a file"
     if status.st_uid != os.geteuid():
         return "it is another user's"

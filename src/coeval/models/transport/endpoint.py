@@ -19,8 +19,8 @@ from coeval import __version__
 from coeval.core.errors import ModelError, UsageError
 from coeval.core.options import TIMEOUT
 from coeval.core.redaction import Redactor
-from coeval.core.shown_url import is_credential_name, shown_url, url_secrets
-from coeval.core.text import numbered
+from coeval.core.shown_url import find_url_secrets, is_credential_name, mask_url
+from coeval.core.text import pluralize
 from coeval.models.catalog import HOSTS
 from coeval.models.pacing.limits import LONGEST_HOLD_S, Lane, Limiter
 from coeval.models.signers import RequestSigner, Signer
@@ -131,8 +131,8 @@ class Endpoint:
         a key has a part of it."""
         name = URL(self.url).host or ""
         if name not in _catalogued():
-            return self.redactor.known(message)
-        return name.join(map(self.redactor.known, message.split(name)))
+            return self.redactor.redact_own(message)
+        return name.join(map(self.redactor.redact_own, message.split(name)))
 
     def route(self, method: str, path: str) -> RequestRoute:
         """How to ask for ``path``, which is appended to the base URL and sent as it stands: a host that holds
@@ -190,20 +190,20 @@ class Endpoint:
         for name, value in self.headers.items():
             if is_credential_name(name):
                 yield value.strip().rpartition(" ")[2]
-        yield from url_secrets(url)
+        yield from find_url_secrets(url)
         if self.proxy is not None:
-            yield from url_secrets(str(self.proxy))
+            yield from find_url_secrets(str(self.proxy))
 
     def _tell_repeated(self) -> None:
         if not self.repeated:
             self.repeated = True
-            _log.info("an answer of %s held a credential, which was taken out of it", shown_url(self.url))
+            _log.info("an answer of %s held a credential, which was taken out of it", mask_url(self.url))
 
     @property
     def about_repeating(self) -> str:
         """The sentence for whoever asks a host that has `repeated` a credential."""
         return (
-            f"{shown_url(self.url)} repeats a credential in its answers: it is taken out of them before "
+            f"{mask_url(self.url)} repeats a credential in its answers: it is taken out of them before "
             "anything is kept; ask whoever runs the host, and change the credential"
         )
 
@@ -294,9 +294,9 @@ class Endpoint:
         """A sentence on how long it has kept requests without answering any, where that is worth one."""
         for sent_at, call in islice(self._on_the_way.values(), 1):
             if (seconds := now - max(sent_at, self._succeeded_at)) >= SILENT_AFTER_S:
-                requests = numbered(len(self._on_the_way), "request")
+                requests = pluralize(len(self._on_the_way), "request")
                 return (
-                    f"{shown_url(self.url)} has answered nothing for {seconds:.0f} s; {requests} waiting "
+                    f"{mask_url(self.url)} has answered nothing for {seconds:.0f} s; {requests} waiting "
                     f"there, each given up after {call.timeout_s:g} s{'' if call.probe else f' ({TIMEOUT})'}"
                 )
         return None

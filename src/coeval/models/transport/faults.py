@@ -306,7 +306,7 @@ def excerpt(said: str | bytes, redactor: Redactor, longest: int = _EXCERPT) -> s
     """The beginning of what a host said, in one line; without a gateway's advice, and without credentials,
     which go before it is cut."""
     text = said[:_READ].decode(errors="replace") if isinstance(said, bytes) else said[:_READ]
-    text = _ADVICE.sub("", redactor.message(" ".join(text.split())))
+    text = _ADVICE.sub("", redactor.redact_message(" ".join(text.split())))
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 

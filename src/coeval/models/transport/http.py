@@ -27,7 +27,7 @@ from coeval.core.errors import (
     RequestTimeout,
     Undecodable,
 )
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import LONGEST_HOLD_S, EndpointLimits, Limiter
 from coeval.models.pacing.throttle import Throttle, throttle_of
@@ -242,7 +242,7 @@ class Http:
         """Return a sentence on each kind of replies of a model that could not be read as they came; see
         `Completion`."""
         return [
-            f"{model}: {note} ({numbered(count, 'answer')}; see `notes` in records)"
+            f"{model}: {note} ({pluralize(count, 'answer')}; see `notes` in records)"
             for (model, note), count in sorted(self.odd_replies.items())
         ]
 

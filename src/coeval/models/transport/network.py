@@ -32,7 +32,7 @@ from yarl import URL
 
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.redaction import Redactor
-from coeval.core.shown_url import shown_url, url_secrets
+from coeval.core.shown_url import find_url_secrets, mask_url
 
 # More than any run has open; systems without a limit would otherwise be asked for a billion.
 _ENOUGH_FILES = 65_536
@@ -168,12 +168,12 @@ def _take(source: _Source, file: IO[bytes], limit: int, tell: Callable[[int], No
     for chunk in source.chunks():
         taken += len(chunk)
         if taken > limit:
-            raise SourceFailed(f"{shown_url(source.url)} holds more than the {limit:,} bytes expected")
+            raise SourceFailed(f"{mask_url(source.url)} holds more than the {limit:,} bytes expected")
         file.write(chunk)
         tell(taken)
     if promised.isdecimal() and taken < int(promised):
         said = f"was cut off after {taken:,} of {int(promised):,} bytes"
-        raise SourceFailed(f"{shown_url(source.url)} {said}")
+        raise SourceFailed(f"{mask_url(source.url)} {said}")
 
 
 class _Source:
@@ -197,7 +197,7 @@ class _Source:
             # Unredirected: another host gets no password.
             request.add_unredirected_header("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
         self._watch = _Watch(self._patience_s)
-        way = _Way(self._watch, shown_url(self.url), _nearness_of_name(parts.hostname or ""), _port(parts))
+        way = _Way(self._watch, mask_url(self.url), _nearness_of_name(parts.hostname or ""), _port(parts))
         opener = build_opener(_Redirects(way), _Handler(way))
         with ExitStack() as undoing:
             undoing.callback(self._watch.end)
@@ -229,7 +229,7 @@ class _Source:
                 error.close()  # it holds the connection
             if self._watch.slow:
                 pace = f"less than {_LEAST_PACE:,} bytes a second for {_PERIODS * self._patience_s:g} s"
-                raise SourceFailed(f"{shown_url(self.url)} is too slow: {pace}") from error
+                raise SourceFailed(f"{mask_url(self.url)} is too slow: {pace}") from error
             raise _failed(self.url, error) from error
 
 
@@ -397,11 +397,11 @@ def _parts(url: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable:
-        raise SourceFailed(f"{shown_url(url)} is no http:// or https:// address")
+        raise SourceFailed(f"{mask_url(url)} is no http:// or https:// address")
     return parts
 
 
 def _failed(url: str, error: Exception) -> SourceFailed:
     reason = f"status {error.code}" if isinstance(error, HTTPError) else str(getattr(error, "reason", error))
-    said = Redactor(url_secrets(url)).message(reason)
-    return SourceFailed(f"{shown_url(url)}: {said or type(error).__name__}")
+    said = Redactor(find_url_secrets(url)).redact_message(reason)
+    return SourceFailed(f"{mask_url(url)}: {said or type(error).__name__}")

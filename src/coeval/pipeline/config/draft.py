@@ -1,4 +1,4 @@
-"""An experiment's data while its rules are checked: readable in part, however broken the rest."""
+"""An experiment's data while its rules are checked: readable in part even if other parts are broken."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.store.rundir import RunDir
 
 
-def mappings(section: Any) -> list[dict[str, Any]]:
-    """The entries of a section that are mappings at all."""
+def keep_mappings(section: Any) -> list[dict[str, Any]]:
+    """Return those entries of a section that are mappings."""
     return [entry for entry in section if isinstance(entry, dict)] if isinstance(section, list) else []
 
 
 class Draft:
-    """The data as read, and which of its paths the schema found unusable."""
+    """The data as read, and the paths that the schema found unusable."""
 
     def __init__(self, data: dict[str, Any], broken: frozenset[KeyPath]) -> None:
         self.data = data
@@ -26,18 +26,18 @@ class Draft:
         self._around = {bad[:end] for bad in broken for end in range(len(bad) + 1)}
         self._names: dict[str, dict[int, str]] = {}
 
-    def sound(self, *path: str | int) -> bool:
-        """Whether neither the value, nor what surrounds it, nor a part of it is unusable."""
+    def is_sound(self, *path: str | int) -> bool:
+        """Check that a value, everything around it and every part of it are usable."""
         if not self._broken:
             return True
         return path not in self._around and not any(path[:end] in self._broken for end in range(len(path)))
 
     def get(self, *path: str | int, default: Any = None) -> Any:
-        """The value, or the default where it is absent or unusable."""
-        return self.raw(*path, default=default) if self.sound(*path) else default
+        """Return a value, or the default if it is absent or unusable."""
+        return self.raw(*path, default=default) if self.is_sound(*path) else default
 
     def raw(self, *path: str | int, default: Any = None) -> Any:
-        """The value whatever it is, or the default where it is absent."""
+        """Return a value, usable or not, or the default if it is absent."""
         value: Any = self.data
         for part in path:
             try:
@@ -46,39 +46,41 @@ class Draft:
                 return default
         return value
 
-    def entries(self, section: str) -> list[int]:
-        """The indices of a section's entries that are mappings at all."""
+    def entry_indices(self, section: str) -> list[int]:
+        """Return the indices of a section's entries that are mappings."""
         items = self.data.get(section)
         return (
             [i for i, item in enumerate(items) if isinstance(item, dict)] if isinstance(items, list) else []
         )
 
-    def names(self, section: str) -> dict[int, str]:
-        """The names of a section's entries that have a usable one, by index."""
+    def names_by_index(self, section: str) -> dict[int, str]:
+        """Return index → name of a section's entries with a usable name."""
         if section not in self._names:
-            found = {i: self.get(section, i, "name") for i in self.entries(section)}
-            self._names[section] = {i: name for i, name in found.items() if isinstance(name, str)}
+            names = {i: self.get(section, i, "name") for i in self.entry_indices(section)}
+            self._names[section] = {i: name for i, name in names.items() if isinstance(name, str)}
         return self._names[section]
 
-    def variants(self, index: int) -> dict[str, Any]:
-        """A model's variants by name, as far as their names can be read."""
-        found = self.raw("models", index, "variants")
-        return {str(name): own for name, own in found.items()} if isinstance(found, dict) else {}
+    def variants_by_name(self, index: int) -> dict[str, Any]:
+        """Return a model's variants by name, as far as they can be read."""
+        variants = self.raw("models", index, "variants")
+        return {str(name): own for name, own in variants.items()} if isinstance(variants, dict) else {}
 
-    def players(self) -> list[str]:
-        """The names of models, and those of the students that their variants are."""
-        models = self.names("models")
-        variants = [variant_name(name, each) for i, name in models.items() for each in self.variants(i)]
+    def model_and_variant_names(self) -> list[str]:
+        """Return the names of models, and of the students that their variants are."""
+        models = self.names_by_index("models")
+        variants = [
+            variant_name(name, variant) for i, name in models.items() for variant in self.variants_by_name(i)
+        ]
         return [*models.values(), *variants]
 
-    def all_named(self, section: str) -> bool:
-        """Whether the names of a whole section are known, so that a missing one is truly missing."""
+    def has_all_names(self, section: str) -> bool:
+        """Check that every entry of a section has a usable name, so that an unknown name is truly unknown."""
         items = self.data.get(section)
-        return isinstance(items, list) and len(self.names(section)) == len(items) > 0
+        return isinstance(items, list) and len(self.names_by_index(section)) == len(items) > 0
 
 
-def declared_checks(draft: Draft, index: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The factors of a task that are checks, with their options; not those that are labels."""
+def list_checks(draft: Draft, index: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """List the factors of a task that are checks, with their options, without those that are labels."""
     rubric = draft.get("tasks", index, "rubric")
     labels = draft.get("tasks", index, "label_attributes", default=[])
     for factor, what in rubric.items() if isinstance(rubric, dict) else ():
@@ -86,8 +88,8 @@ def declared_checks(draft: Draft, index: int) -> Iterator[tuple[str, dict[str, A
             yield factor, what
 
 
-def resume_folder(storage_folder: str, resume_from: str) -> Path:
-    """The run that ``resume_from`` names: an id in the storage folder, else a path (from the CWD)."""
+def find_resume_folder(storage_folder: str, resume_from: str) -> Path:
+    """Return the run that ``resume_from`` names: an id in the storage folder, else a path."""
     by_id = Path(storage_folder) / resume_from
     return by_id if by_id.is_dir() else Path(resume_from)
 
@@ -109,9 +111,9 @@ class ItemSource(NamedTuple):
     teacher: str
 
 
-class Suppliers:
-    """Benchmark teachers, given with their parameters, by the tasks that they serve: the one that
-    ``parameters.task`` names, and no other; where it names none, those of the category ``benchmark``."""
+class BenchmarkTeachers:
+    """Benchmark teachers by the tasks that they serve: the one in ``parameters.task``, or without that every
+    task of the category ``benchmark``."""
 
     def __init__(self, teachers: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         self._order: dict[str, int] = {}
@@ -125,40 +127,40 @@ class Suppliers:
             elif isinstance(assigned, str):
                 self._assigned.setdefault(assigned, []).append(name)
 
-    def of(self, task: str | None, category: str | None) -> list[str]:
-        """Who serves a task, in the order of the file."""
+    def serving(self, task: str | None, category: str | None) -> list[str]:
+        """Name the benchmark teachers of a task, in the order of the file."""
         assigned = self._assigned.get(task, []) if task is not None else []
         others = self._others if category == BENCHMARK else []
         return sorted([*assigned, *others], key=self._order.__getitem__)
 
     @classmethod
-    def among(cls, config: Config) -> Suppliers:
+    def from_config(cls, config: Config) -> BenchmarkTeachers:
         teachers = config.with_role("teacher")
         return cls((model.name, model.parameters) for model in teachers if model.interface == BENCHMARK)
 
 
-def item_sources(config: Config, task: TaskConfig) -> tuple[str, ...]:
-    """Who supplies a task's items: its own table, then the benchmark teachers that serve it."""
-    return _supplying(Suppliers.among(config), task)
+def list_item_suppliers(config: Config, task: TaskConfig) -> tuple[str, ...]:
+    """Name who supplies a task's items: its own table, then the benchmark teachers that serve it."""
+    return _list_suppliers(BenchmarkTeachers.from_config(config), task)
 
 
-def _supplying(suppliers: Suppliers, task: TaskConfig) -> tuple[str, ...]:
+def _list_suppliers(suppliers: BenchmarkTeachers, task: TaskConfig) -> tuple[str, ...]:
     own = (OWN_ITEMS,) if task.items is not None else ()
-    return (*own, *suppliers.of(task.name, task.category))
+    return (*own, *suppliers.serving(task.name, task.category))
 
 
-def item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
-    """The models that write items for a task."""
+def list_item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
+    """Name the models that write items for a task."""
     if task.category == BENCHMARK or task.items is not None:
         return ()
     return tuple(model.name for model in config.with_role("teacher") if model.interface != BENCHMARK)
 
 
-def item_files(config: Config, folder: RunDir) -> dict[Path, ItemSource]:
-    """Where the items of the benchmark teachers lie, or are to be put."""
-    suppliers = Suppliers.among(config)
+def locate_item_files(config: Config, folder: RunDir) -> dict[Path, ItemSource]:
+    """Map each file of supplied items in a run folder, existing or not, to its task and teacher."""
+    suppliers = BenchmarkTeachers.from_config(config)
     return {
         folder.datapoints(task.name, teacher): ItemSource(task, teacher)
         for task in config.tasks
-        for teacher in _supplying(suppliers, task)
+        for teacher in _list_suppliers(suppliers, task)
     }

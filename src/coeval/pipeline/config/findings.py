@@ -1,4 +1,4 @@
-"""What is wrong with an experiment file, where, and under which rule."""
+"""Problems of an experiment file: what is wrong, on which line, by which rule."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from coeval.core.errors import ConfigError
-from coeval.core.plain import shortened
+from coeval.core.plain import cut_middle
 from coeval.core.redaction import Redactor
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """From the top of the file to a value: ``("models", 2, "roles")``."""
@@ -34,8 +34,8 @@ _MOST_LISTED = 60
 _redactor = Redactor()
 
 
-class Place(NamedTuple):
-    """A line of a file, counted from 1; ``file`` as the user named it. What is in no file has line 0."""
+class Location(NamedTuple):
+    """A line of a file, counted from 1; 0 if the data came from no file. ``file`` is as the user named it."""
 
     file: str
     line: int
@@ -44,11 +44,12 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-class WayOut(NamedTuple):
-    """What may be meant by ``word``; made a sentence where it is shown, since to compare takes a while.
+class Suggestion(NamedTuple):
+    """What may be meant by ``word``. `sentence` compares words only when a problem is shown, since that is
+    slow.
 
-    ``otherwise`` is said where no known word is near, and lists them all if it ends in a colon; ``always``
-    is said in any case.
+    ``otherwise`` is used if no known word is close, and lists them all if it ends in a colon; ``always``
+    is added in any case.
     """
 
     word: str
@@ -60,127 +61,128 @@ class WayOut(NamedTuple):
         meant = closest_word(self.word, self.known)
         first = f"did you mean '{meant}'?" if meant else self.otherwise
         if first.endswith(":"):
-            first += f" {listed(self.known, _MOST_LISTED) or '(none)'}"
+            first += f" {join_names(self.known, _MOST_LISTED) or '(none)'}"
         return f"{first} {self.always}".strip()
 
 
 class Finding(NamedTuple):
-    """A broken rule, before its line is known: ``what`` is wrong, and the way out unless ``what`` says it."""
+    """A broken rule at a key path: ``what`` is wrong, and how to correct it unless ``what`` says so."""
 
     path: KeyPath
     rule: str
     what: str
-    way: WayOut | None = None
+    way: Suggestion | None = None
 
     @property
     def message(self) -> str:
-        return one_line(self.what if self.way is None else f"{self.what}; {self.way.sentence()}")
+        return join_lines(self.what if self.way is None else f"{self.what}; {self.way.sentence()}")
 
 
 class Problem(NamedTuple):
-    """A broken rule with its place. What looks like a key is not shown: one may stand where something else
-    should."""
+    """A finding with its line. Anything that looks like a key is redacted: one may stand in the wrong
+    place."""
 
-    place: Place
+    location: Location
     finding: Finding
 
     def render(self) -> str:
         path, rule, message = render_path(self.finding.path), self.finding.rule, self.finding.message
         between = f"  {rule}  "
-        path, _, message = _redactor.message(f"{path}{between}{message}").partition(between)
-        return (
-            f"{self.place}  {shortened(path, _LONGEST_PATH)}{between}{shortened(message, _LONGEST_MESSAGE)}"
-        )
+        path, _, message = _redactor.redact_message(f"{path}{between}{message}").partition(between)
+        path, message = cut_middle(path, _LONGEST_PATH), cut_middle(message, _LONGEST_MESSAGE)
+        return f"{self.location}  {path}{between}{message}"
 
 
-class FindingLines:
-    """Where each value of an experiment stands. Inherited sections stand in the source's file."""
+class LineIndex:
+    """The line of each value of an experiment; inherited sections have lines of the source's file."""
 
-    def __init__(self, file: str, places: Mapping[KeyPath, Place]) -> None:
+    def __init__(self, file: str, locations: Mapping[KeyPath, Location]) -> None:
         self.file = file
-        self.places = dict(places)
+        self.locations = dict(locations)
 
-    def find(self, path: KeyPath) -> Place:
-        """The place of a value, or of the nearest mapping or list around it where it is absent."""
+    def find(self, path: KeyPath) -> Location:
+        """Return the location of a value, or of the nearest mapping or list around it."""
         for end in range(len(path), -1, -1):
-            if place := self.places.get(path[:end]):
-                return place
-        return Place(self.file, 1)
+            if location := self.locations.get(path[:end]):
+                return location
+        return Location(self.file, 1)
 
     def locate(self, finding: Finding) -> Problem:
         return Problem(self.find(finding.path), finding)
 
-    def with_section(self, section: str, other: FindingLines) -> FindingLines:
-        """Take one top-level section's places from another file."""
-        taken = {path: place for path, place in other.places.items() if path[:1] == (section,)}
-        return FindingLines(self.file, self.places | taken)
+    def with_section(self, section: str, other: LineIndex) -> LineIndex:
+        """Take the locations of one top-level section from another file."""
+        theirs = {path: line for path, line in other.locations.items() if path[:1] == (section,)}
+        return LineIndex(self.file, self.locations | theirs)
 
 
 def render_path(path: KeyPath) -> str:
-    """``models[2].roles``; the file as a whole is ``(file)``."""
+    """Render a key path, such as ``models[2].roles``; the file as a whole is ``(file)``."""
     text = ""
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            text += f".{one_line(part)}" if text else one_line(part)
+            text += f".{join_lines(part)}" if text else join_lines(part)
     return text or "(file)"
 
 
-def one_line(text: str) -> str:
-    """A problem is one line, whatever the file's keys and values hold."""
+def join_lines(text: str) -> str:
+    """Put a text on one line, with single blanks."""
     return " ".join(text.split())
 
 
-def refused(problems: Iterable[Problem], main_file: str) -> ConfigError:
-    """The problems as an error, by line, the file itself before those it inherits from.
+def build_config_error(problems: Iterable[Problem], main_file: str) -> ConfigError:
+    """Make one error of all problems, sorted by line, those of ``main_file`` before inherited ones.
 
-    A problem found twice stands once. Of more than `MOST_SHOWN` the rest is counted, and never rendered.
+    Duplicates are dropped; beyond `MOST_SHOWN` problems are only counted.
     """
     distinct: dict[Any, Problem] = {}
     for problem in problems:
-        place, finding = problem
+        location, finding = problem
         word = finding.way.word if finding.way is not None else None
-        distinct.setdefault((place, finding.path, finding.rule, finding.what, word), problem)
-    ordered = sorted(distinct.values(), key=lambda p: (p.place.file != main_file, p.place))
-    shown = [problem.render() for problem in ordered[:MOST_SHOWN]]
-    return ConfigError(shown, more=len(ordered) - len(shown))
+        distinct.setdefault((location, finding.path, finding.rule, finding.what, word), problem)
+    ordered = sorted(distinct.values(), key=lambda p: (p.location.file != main_file, p.location))
+    lines = [problem.render() for problem in ordered[:MOST_SHOWN]]
+    return ConfigError(lines, more=len(ordered) - len(lines))
 
 
-def closest_word(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, whatever its case; None where nothing is near.
+def closest_word(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that was probably meant, ignoring case; None if none is close.
 
-    Near is a word spelt much alike, or the only one of which a part begins alike: ``labels`` is
+    Close is a similar spelling, or the only candidate with a part that begins alike: ``labels`` matches
     ``label_attributes``.
     """
     if len(word) > _LONGEST_WORD:
         return None
-    by_lower = {name.lower(): name for name in itertools.islice(known, _MOST_COMPARED)}
+    by_lower = {name.lower(): name for name in itertools.islice(candidates, _MOST_COMPARED)}
     near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     if not near and len(stem := word.lower().removesuffix("s")) >= _SHORTEST_STEM:
         parts = {name: re.split(r"[\W_]+", name) for name in by_lower}
-        begun = [name for name, words in parts.items() if any(part.startswith(stem) for part in words)]
-        near = begun if len(begun) == 1 else []
+        starting_alike = [
+            name for name, words in parts.items() if any(part.startswith(stem) for part in words)
+        ]
+        near = starting_alike if len(starting_alike) == 1 else []
     return by_lower[near[0]] if near else None
 
 
-def written(value: Any) -> str:
-    """A value as a file of one line writes it: ``[1, x, true]``."""
+def format_value(value: Any) -> str:
+    """Format a value as YAML in one line: ``[1, x, true]``."""
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case list() | tuple():
-            return f"[{', '.join(map(written, value))}]"
+            return f"[{', '.join(map(format_value, value))}]"
         case dict():
-            return "{" + ", ".join(f"{key}: {written(part)}" for key, part in value.items()) + "}"
+            return "{" + ", ".join(f"{key}: {format_value(part)}" for key, part in value.items()) + "}"
         case _:
             return str(value)
 
 
-def shown(value: Any) -> str:
-    """A value of another type than is wanted, as a message may show it: short, in the words of a file."""
+def describe_value(value: Any) -> str:
+    """Describe a value of the wrong type for a message, in at most 60 characters."""
     match value:
         case None:
             return "empty"
@@ -191,4 +193,4 @@ def shown(value: Any) -> str:
         case str():
             return f"'{value[:60]}{'…' if len(value) > 60 else ''}'"
         case _:
-            return written(value)
+            return format_value(value)

@@ -1,4 +1,4 @@
-"""The sections of a task's items: their number, their table, the answers that exist."""
+"""Sections of a task's items: sampling, tables of items and answers, documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ModelName: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": MODEL_
 
 
 class Section(BaseModel):
-    """A mapping of the file: unknown keys are errors, values do not change after loading."""
+    """A mapping of the file: unknown keys are errors, values are frozen."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
@@ -30,7 +30,7 @@ class Section(BaseModel):
 
 
 class Sampling(Section):
-    """How many items, and how many attributes each of them samples."""
+    """How many items a task has, and how many attributes each samples."""
 
     target: PairOrAll = Field(
         default=(1, 1),
@@ -45,12 +45,12 @@ class Sampling(Section):
 
     @property
     def most(self) -> int | None:
-        """``total``, or None where all items that are there are used."""
+        """Return ``total`` as a number, or None if all rows of the table are used."""
         return None if self.total == "all" else self.total
 
 
 class TableSection(Section):
-    """Files of the user's rows, and how they are read."""
+    """Files of the user's rows, and how to read them."""
 
     path: PathText = Field(
         description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
@@ -62,8 +62,8 @@ class TableSection(Section):
 
 
 class Items(TableSection):
-    """A table of one's own whose rows are the task's items. Columns are named as they are called, parts of
-    their values as `choices[0]`, several in a text as `{title}: {options.A}`."""
+    """A table whose rows are the task's items. Columns go by name, parts of their values by `choices[0]`; a
+    text may join several: `{title}: {options.A}`."""
 
     prompt: str = Field(min_length=1, description="Column of the prompt for students.")
     reference: str | None = Field(
@@ -128,7 +128,7 @@ class Documents(Section):
 
 
 class AnswerTable(TableSection):
-    """A table of answers that exist; a row belongs to the item of its id, or else of its prompt."""
+    """A table of existing answers; a row belongs to the item of its id, or else of its prompt."""
 
     response: str = Field(min_length=1, description="Column of the answer; an empty cell means no answer.")
     prompt: str | None = Field(
@@ -140,7 +140,7 @@ class AnswerTable(TableSection):
 
 
 class AnsweredStudent(Section):
-    """A student whose answers exist; no model is called for them."""
+    """A student with existing answers; no model is called for them."""
 
     name: ModelName = Field(description="Unique among models and students; shown in reports.")
     responses: AnswerTable = Field(description="The table of its answers.")

@@ -1,6 +1,6 @@
-"""The JSON schema of an experiment file, for editors: made from the classes, kept in the package.
+"""The JSON schema of an experiment file, for editors: generated from the classes, kept in the package.
 
-``python -m coeval.pipeline.config.json_schema`` writes it, ``--check`` exits 1 where it is stale.
+``python -m coeval.pipeline.config.json_schema`` writes it; ``--check`` exits 1 if it is stale.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ FOLLOWING = ("target_attributes", "sampling", "rubric")
 SCHEMA_FILE = Path(__file__).with_name("experiment.schema.json")
 
 
-def schema_text() -> str:
-    """The schema as the file holds it."""
+def build_schema_text() -> str:
+    """Build the schema, as the file holds it."""
     schema = Config.model_json_schema()
     task = schema["$defs"]["TaskConfig"]
     task["required"] = [key for key in task["required"] if key not in FOLLOWING]
@@ -34,14 +34,14 @@ def schema_text() -> str:
 
 
 def is_current() -> bool:
-    return SCHEMA_FILE.is_file() and SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
+    return SCHEMA_FILE.is_file() and SCHEMA_FILE.read_text(encoding="utf-8") == build_schema_text()
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m coeval.pipeline.config.json_schema", description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say whether the file is current")
     if not parser.parse_args(arguments).check:
-        SCHEMA_FILE.write_text(schema_text(), encoding="utf-8")
+        SCHEMA_FILE.write_text(build_schema_text(), encoding="utf-8")
         return 0
     if is_current():
         return 0

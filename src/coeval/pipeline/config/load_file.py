@@ -1,4 +1,4 @@
-"""An experiment file into a `Config`: all its problems at once, each with its line."""
+"""Load an experiment file into a `Config`, or report all its problems at once, each with its line."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from coeval.core.errors import ConfigError
 from coeval.core.shown_url import HIDDEN
 from coeval.models.local.callables import given_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
-from coeval.pipeline.config.draft import Draft, mappings, resume_folder
-from coeval.pipeline.config.findings import Finding, FindingLines, KeyPath, Place, Problem, refused
-from coeval.pipeline.config.roles import complete_students, inherited_code
-from coeval.pipeline.config.rules import broken_rules, complete_items, complete_labels
+from coeval.pipeline.config.draft import Draft, find_resume_folder, keep_mappings
+from coeval.pipeline.config.findings import Finding, KeyPath, LineIndex, Location, Problem, build_config_error
+from coeval.pipeline.config.roles import fill_missing_models, find_inherited_code
+from coeval.pipeline.config.rules import fill_item_defaults, fill_output_descriptions, find_broken_rules
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
-from coeval.pipeline.config.values import is_path
+from coeval.pipeline.config.values import is_printable_path
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.checks import start_findings
+from coeval.pipeline.start.checks import find_start_problems
 from coeval.store.rundir import RunDir
 
 # --- Experiments given as data from Python
@@ -31,31 +31,32 @@ GIVEN = "config"
 
 
 def document_from_mapping(data: Mapping[str, Any]) -> Document:
-    """Plain data of its own, whatever becomes of what was given.
+    """Copy an experiment given as Python data into plain data.
 
-    Tuples are lists, paths are text, numbers of numpy are numbers, and attribute values are text, as in a
+    Tuples become lists, paths text, numpy's numbers plain numbers, and attribute values text, as in a
     file: ``3`` is ``"3"``, ``True`` is ``"true"``.
 
     Raises ConfigError: it is nested too deeply to be an experiment.
     """
-    lines = FindingLines(GIVEN, {(): Place(GIVEN, 0)})
+    lines = LineIndex(GIVEN, {(): Location(GIVEN, 0)})
     problems: list[Problem] = []
 
     def report(path: KeyPath, message: str) -> None:
         problems.append(lines.locate(Finding(path, "V-20", message)))
 
     def mapping(value: Mapping[Any, Any], path: KeyPath) -> dict[str, Any]:
-        found = {}
+        copy = {}
         for key, part in value.items():
             if isinstance(key, int) or (isinstance(key, str) and not SURROGATE.search(key)):
-                found[str(key)] = plain(part, (*path, str(key)))
+                copy[str(key)] = plain(part, (*path, str(key)))
             elif isinstance(key, str):
                 report(path, "a key holds half of a character (a lone surrogate); take it out")
             else:
                 report(path, f"a key is of type {type(key).__name__}; a key is one word")
-        return found
+        return copy
 
     def plain(value: Any, path: KeyPath) -> Any:
+        """Copy a value as plain data, and report what a file could not hold."""
         if len(path) > MAX_DEPTH:
             problem = lines.locate(
                 Finding(path[:1], "V-27", f"is nested deeper than {MAX_DEPTH} levels; flatten it")
@@ -72,7 +73,7 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
                 return value
         if callable(value) and path[-1:] == ("callable",):
             return given_callable(value)
-        number = _number(value)
+        number = _to_plain_number(value)
         if number is None:
             report(
                 path,
@@ -85,7 +86,7 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
     return Document(mapping(data, ()), lines, problems)
 
 
-def _number(value: Any) -> bool | int | float | None:
+def _to_plain_number(value: Any) -> bool | int | float | None:
     match value:
         case bool() | int() | float():
             return value
@@ -102,24 +103,24 @@ Source: TypeAlias = str | Path | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A valid experiment file. ``data`` is what was read, inherited sections included."""
+    """A valid configuration, the data it was read from with inherited sections, and the lines."""
 
     config: Config
     data: dict[str, Any]
-    lines: FindingLines
+    lines: LineIndex
 
     def with_settings(self, **values: Any) -> LoadedConfig:
-        """The same, with settings of ``experiment`` in place of the file's (None: as the file has it)."""
-        given = {name: value for name, value in values.items() if value is not None}
-        experiment = self.config.experiment.model_copy(update=given)
+        """Copy it with other settings of ``experiment``; None keeps the file's."""
+        overrides = {name: value for name, value in values.items() if value is not None}
+        experiment = self.config.experiment.model_copy(update=overrides)
         return replace(self, config=self.config.model_copy(update={"experiment": experiment}))
 
 
 def load_config(source: Source) -> Config:
-    """Read and check an experiment: the path of its file, or a mapping with the sections of one.
+    """Read and check an experiment: a file's path, or a mapping with the same sections.
 
-    Raises ConfigError: with every problem, one ``file:line  path  V-NN  what is wrong; what would be right``
-    each.
+    Raises ConfigError: with every problem, one ``file:line  path  V-NN  what is wrong; what would be
+    right`` each.
     """
     return read_config(source).config
 
@@ -127,9 +128,9 @@ def load_config(source: Source) -> Config:
 def read_config(
     source: Source | Document, *, resume_from: str | None = None, start: RunOptions | None = None
 ) -> LoadedConfig:
-    """Read and check an experiment, keeping what was read; ``resume_from`` overrides the key's.
+    """Read and check an experiment, keeping the data; ``resume_from`` overrides the file's.
 
-    With ``start``, whether a run may start so is among the problems.
+    With ``start``, the problems include those of a start with these options.
 
     Raises ConfigError: as `load_config`.
     """
@@ -143,37 +144,43 @@ def read_config(
     if resume_from is not None and isinstance(document.data.get("experiment"), dict):
         document.data["experiment"]["resume_from"] = resume_from
     _expand_home(document)
-    document = _inherit(document)
-    complete_items(document.data)
-    complete_students(document.data)
-    complete_labels(document.data)
+    document = _inherit_sections(document)
+    fill_item_defaults(document.data)
+    fill_missing_models(document.data)
+    fill_output_descriptions(document.data)
     structure = check_structure(document.data)
     draft = Draft(document.data, structure.broken)
-    findings = [*structure.findings, *broken_rules(draft)]
+    findings = [*structure.findings, *find_broken_rules(draft)]
     if start is not None:
-        findings += start_findings(draft, start)
+        findings += find_start_problems(draft, start)
     if any(finding.path == ("experiment", "resume_from") for finding in findings):
         # What the missing source would have supplied is not a mistake of its own.
         findings = [f for f in findings if not (f.rule == "V-01" and f.path[0] not in document.data)]
     problems = [*document.problems, *(document.lines.locate(finding) for finding in findings)]
     if problems or structure.config is None:
-        raise refused(problems, document.lines.file)
+        raise build_config_error(problems, document.lines.file)
     return LoadedConfig(structure.config, document.data, document.lines)
 
 
 def _expand_home(document: Document) -> None:
-    """``~`` in the file's paths is the user's home, as in a shell; an unknown ``~name`` stays."""
-    experiment, tasks = document.data.get("experiment"), mappings(document.data.get("tasks"))
+    """Expand ``~`` in the file's paths, as a shell does; an unknown ``~name`` stays."""
+    experiment, tasks = document.data.get("experiment"), keep_mappings(document.data.get("tasks"))
     sections = [(experiment, "storage_folder"), (experiment, "resume_from"), (experiment, "store")]
     sections += [(task.get("items"), "path") for task in tasks]
-    sections += [(each.get("responses"), "path") for each in mappings(document.data.get("students"))]
+    sections += [
+        (student.get("responses"), "path") for student in keep_mappings(document.data.get("students"))
+    ]
     for section, key in sections:
-        if isinstance(section, dict) and isinstance(value := section.get(key), str) and is_path(value):
+        if (
+            isinstance(section, dict)
+            and isinstance(value := section.get(key), str)
+            and is_printable_path(value)
+        ):
             section[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name
 
 
-def _inherit(document: Document) -> Document:
-    """Take absent ``models`` and ``tasks`` from the configuration of the run that resume_from names."""
+def _inherit_sections(document: Document) -> Document:
+    """Take absent ``models`` and ``tasks`` from the configuration of the run that ``resume_from`` names."""
     experiment = document.data.get("experiment")
     absent = [section for section in ("models", "tasks") if section not in document.data]
     if not absent or not isinstance(experiment, dict):
@@ -181,7 +188,7 @@ def _inherit(document: Document) -> Document:
     source, storage = experiment.get("resume_from"), experiment.get("storage_folder")
     if not isinstance(source, str) or not isinstance(storage, str):
         return document
-    snapshot = RunDir(resume_folder(storage, source)).config
+    snapshot = RunDir(find_resume_folder(storage, source)).config
     if not snapshot.is_file():
         return document
     theirs = read_document(snapshot)
@@ -191,17 +198,17 @@ def _inherit(document: Document) -> Document:
         absent.append("students")
     for section in absent:
         if section in theirs.data:
-            data[section] = _without_hidden(theirs.data[section])
+            data[section] = _drop_hidden_keys(theirs.data[section])
             lines = lines.with_section(section, theirs.lines)
             problems += [problem for problem in theirs.problems if problem.finding.path[:1] == (section,)]
     if "tasks" in absent:
-        _leave_out_prompts_of_others(data)
-    problems += [lines.locate(finding) for finding in inherited_code(data, absent, snapshot)]
+        _drop_prompts_of_absent_models(data)
+    problems += [lines.locate(finding) for finding in find_inherited_code(data, absent, snapshot)]
     return Document(data, lines, problems)
 
 
-def _without_hidden(section: Any) -> Any:
-    """Without the credentials that a snapshot hides: these come from the key file or the environment."""
+def _drop_hidden_keys(section: Any) -> Any:
+    """Drop credentials that a snapshot hides: they come from the key file or the environment."""
     if not isinstance(section, list):
         return section
     return [
@@ -212,10 +219,10 @@ def _without_hidden(section: Any) -> Any:
     ]
 
 
-def _leave_out_prompts_of_others(data: dict[str, Any]) -> None:
-    """Take the prompts of single models that do not take part any more out of inherited tasks."""
-    names = set(Draft(data, frozenset()).players())
-    for task in mappings(data.get("tasks")) if isinstance(data.get("models"), list) else ():
+def _drop_prompts_of_absent_models(data: dict[str, Any]) -> None:
+    """Drop templates of models that take no part any more from inherited tasks."""
+    names = set(Draft(data, frozenset()).model_and_variant_names())
+    for task in keep_mappings(data.get("tasks")) if isinstance(data.get("models"), list) else ():
         library = task.get("prompt_library")
         if isinstance(library, dict):
             others = [key for key in library if "." in key and key.partition(".")[2] not in names]

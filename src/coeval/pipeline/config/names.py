@@ -1,11 +1,11 @@
-"""V-02, V-03, V-04: names that tell models, tasks and files apart, and that a file can bear."""
+"""V-02, V-03, V-04: names of models, tasks and files are unique and can be file names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.records import CHECK, EXACT_MATCH, Role, model_of
 from coeval.pipeline.config.draft import Draft
 from coeval.pipeline.config.findings import Finding, KeyPath
@@ -16,55 +16,58 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 LONGEST_FILE_NAME = 239
 
 
-def name_rules(draft: Draft) -> Iterator[Finding]:
+def check_names(draft: Draft) -> Iterator[Finding]:
+    """Find names that are used twice or that no file can have: of models, tasks, variants and the
+    experiment."""
     for sections, rule in ((("models", "students"), "V-02"), (("tasks",), "V-03")):
         first: dict[str, str] = {}
         for section in sections:
-            for index, name in draft.names(section).items():
+            for index, name in draft.names_by_index(section).items():
                 path = (section, index, "name")
                 if name in first:
                     message = f"'{name}' is the name of {first[name]} already; rename one of them"
                     yield Finding(path, rule, message)
                 else:
                     first[name] = f"{section}[{index}]"
-                    yield from _bad_name(path, name, is_model=section != "tasks")
-                    for variant in draft.variants(index) if section == "models" else ():
+                    yield from _check_name(path, name, is_model=section != "tasks")
+                    for variant in draft.variants_by_name(index) if section == "models" else ():
                         if (problem := find_name_problem(variant)) is not None:
                             yield Finding((section, index, "variants", variant), "V-04", problem)
-    yield from _columns_of_answers(draft)
-    yield from _labels(draft)
+    yield from _check_response_columns(draft)
+    yield from _check_labels(draft)
     identifier = draft.get("experiment", "id")
     if identifier is not None:
-        yield from _bad_name(("experiment", "id"), identifier)
-    yield from _long_file_names(draft)
+        yield from _check_name(("experiment", "id"), identifier)
+    yield from _check_file_name_lengths(draft)
 
 
-def _columns_of_answers(draft: Draft) -> Iterator[Finding]:
-    """V-02, V-04: students that only the table of a task's items names."""
-    models = {name: index for index, name in draft.names("models").items()}
-    for index in draft.entries("tasks"):
+def _check_response_columns(draft: Draft) -> Iterator[Finding]:
+    """Find bad names among students that only ``items.responses`` of a task names (V-02, V-04)."""
+    models = {name: index for index, name in draft.names_by_index("models").items()}
+    for index in draft.entry_indices("tasks"):
         for name in draft.get("tasks", index, "items", "responses", default={}):
             path = ("tasks", index, "items", "responses", name)
             if name in models:
                 message = f"'{name}' is the name of models[{models[name]}] already; rename one of them"
                 yield Finding(path, "V-02", message)
             else:
-                yield from _bad_name(path, name, is_model=True)
+                yield from _check_name(path, name, is_model=True)
 
 
-def is_name(text: str) -> bool:
-    """Whether it holds nothing but what a name may, so that it names a file of its own."""
+def is_valid_name(text: str) -> bool:
+    """Check that a text holds only characters of names, so that it can name a file."""
     return bool(_NAME.fullmatch(text)) and text not in (".", "..")
 
 
-def is_model_name(text: str) -> bool:
-    """Whether a model may have this name: names with slashes between them."""
-    return all(map(is_name, text.split("/")))
+def is_valid_model_name(text: str) -> bool:
+    """Check that a model may have this name: valid names, joined by slashes."""
+    return all(map(is_valid_name, text.split("/")))
 
 
 def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
-    """What is wrong with the name of a model, task or experiment, and what would be right; None: nothing."""
-    if not (is_model_name(name) if is_model else is_name(name)):
+    """Return what is wrong with the name of a model, task or experiment, and the remedy; None if it is
+    valid."""
+    if not (is_valid_model_name(name) if is_model else is_valid_name(name)):
         slash = ", '/'" if is_model else ""
         return f"'{name}' is no name; use letters, digits, '-', '_'{slash} and '.' only"
     if "__" in name or name != name.strip("_"):
@@ -74,50 +77,60 @@ def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
     return None
 
 
-def _labels(draft: Draft) -> Iterator[Finding]:
-    """V-02: two models never look alike in a picture."""
-    places = [(section, index) for section in ("models", "students") for index in draft.entries(section)]
-    taken = {
+def _check_labels(draft: Draft) -> Iterator[Finding]:
+    """Find labels that another model has already, as its name or label (V-02)."""
+    entries = [
+        (section, index) for section in ("models", "students") for index in draft.entry_indices(section)
+    ]
+    owners_by_label = {
         name: f"the name of {section}[{index}]"
         for section in ("students", "models")
-        for index, name in draft.names(section).items()
+        for index, name in draft.names_by_index(section).items()
     }
-    for section, index in places:
+    for section, index in entries:
         label = draft.get(section, index, "label")
         if not isinstance(label, str):
             continue
         path = (section, index, "label")
-        if label != plain(label).strip():
+        if label != escape_line(label).strip():
             yield Finding(
                 path, "V-02", f"'{label}' begins or ends with a blank, or holds what cannot be shown"
             )
-        elif label in taken and label != draft.get(section, index, "name"):
-            yield Finding(path, "V-02", f"'{label}' is {taken[label]} already; choose another label")
-        taken.setdefault(label, f"the label of {section}[{index}]")
+        elif label in owners_by_label and label != draft.get(section, index, "name"):
+            yield Finding(
+                path, "V-02", f"'{label}' is {owners_by_label[label]} already; choose another label"
+            )
+        owners_by_label.setdefault(label, f"the label of {section}[{index}]")
 
 
 _RESERVED = {EXACT_MATCH: "label scores", CHECK: "checks"}
 
 
-def _bad_name(path: KeyPath, name: str, *, is_model: bool = False) -> Iterator[Finding]:
+def _check_name(path: KeyPath, name: str, *, is_model: bool = False) -> Iterator[Finding]:
     if name in _RESERVED and (path[0] in ("models", "students") or "responses" in path):
         yield Finding(path, "V-04", f"'{name}' is reserved for {_RESERVED[name]}; choose another name")
     elif (problem := find_name_problem(name, is_model=is_model)) is not None:
         yield Finding(path, "V-04", problem)
 
 
-def _long_file_names(draft: Draft) -> Iterator[Finding]:
-    """Names that are short enough, each by itself, and together make the name of a file too long."""
-    roles = {name: draft.get("models", i, "roles", default=[]) for i, name in draft.names("models").items()}
+def _check_file_name_lengths(draft: Draft) -> Iterator[Finding]:
+    """Find names that together make a file name longer than `LONGEST_FILE_NAME` bytes."""
+    roles = {
+        name: draft.get("models", i, "roles", default=[])
+        for i, name in draft.names_by_index("models").items()
+    }
 
     def longest(role: Role, names: Iterable[str], others: Iterable[str] = ()) -> str:
         playing = [*(name for name in names if role in roles.get(model_of(name), ())), *others]
         return max((name for name in playing if len(name) <= LONGEST_FILE_NAME), key=len, default="")
 
     teacher, judge = longest("teacher", roles), longest("judge", roles)
-    student, run = longest("student", draft.players(), draft.names("students").values()), RunDir("")
-    for index, task in draft.names("tasks").items():
-        if not is_name(task) or len(task) > LONGEST_FILE_NAME:
+    student, run = (
+        longest("student", draft.model_and_variant_names(), draft.names_by_index("students").values()),
+        RunDir(""),
+    )
+    for index, task in draft.names_by_index("tasks").items():
+        if not is_valid_name(task) or len(task) > LONGEST_FILE_NAME:
             continue
         # All other files of a task have shorter names.
         answers, verdicts = run.responses(task, student).name, run.evaluations(task, teacher, judge).name

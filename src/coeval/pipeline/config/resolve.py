@@ -1,4 +1,4 @@
-"""`interface: auto` put in terms of the hosts that the user has credentials for."""
+"""Resolve `interface: auto` to hosts that the user has credentials for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from coeval.pricing.pricing_file import Route, choose_route
 from coeval.pricing.tariff import Tariff
 
 
-class Resolved(NamedTuple):
+class ResolvedConfig(NamedTuple):
     """A configuration without ``auto``, and a sentence on each model that had it."""
 
     config: Config
@@ -27,15 +27,14 @@ def resolve_models(
     config: Config,
     has_credential: Callable[[str], bool],
     prices: PriceBook,
-    before: Mapping[str, Route] = MappingProxyType({}),
-) -> Resolved:
+    previous_routes: Mapping[str, Route] = MappingProxyType({}),
+) -> ResolvedConfig:
     """Bind every ``auto`` model to the cheapest host with a credential.
 
-    ``has_credential`` answers for an interface. ``before`` are the routes of a run that goes on, by model: it
-    stays with them, whatever has become cheaper since, for answers of another host would be others.
+    ``has_credential`` answers for an interface. ``previous_routes``, by model, are kept by a run that is
+    continued even if another host is cheaper now, since its answers would differ.
 
-    Raises UsageError: some model has no host; all such models are named. KeyMissing: they lack nothing but a
-    credential.
+    Raises UsageError: some models have no host; all are named. KeyMissing: they lack only a credential.
     """
     models: list[ModelConfig] = []
     choices: list[str] = []
@@ -45,7 +44,7 @@ def resolve_models(
             models.append(model)
             continue
         try:
-            bound, choice = _bound(model, has_credential, prices, before.get(model.name))
+            bound, choice = _bind_model(model, has_credential, prices, previous_routes.get(model.name))
         except UsageError as error:
             problems.append(type(error)(f"model '{model.name}': {error}"))
             continue
@@ -54,44 +53,46 @@ def resolve_models(
     if problems:
         only_keys = all(isinstance(problem, KeyMissing) for problem in problems)
         raise (KeyMissing if only_keys else UsageError)("\n".join(map(str, problems)))
-    return Resolved(config.model_copy(update={"models": models}) if choices else config, tuple(choices))
+    return ResolvedConfig(config.model_copy(update={"models": models}) if choices else config, tuple(choices))
 
 
-def routes_of(config: Config) -> dict[str, Route]:
-    """Where the models of a configuration are asked, and by which id."""
+def list_routes(config: Config) -> dict[str, Route]:
+    """Return each model's host, and its id there."""
     return {model.name: Route(model.interface, model.spec().model) for model in config.models}
 
 
-def _bound(
-    model: ModelConfig, has_credential: Callable[[str], bool], prices: PriceBook, before: Route | None
+def _bind_model(
+    model: ModelConfig, has_credential: Callable[[str], bool], prices: PriceBook, previous_route: Route | None
 ) -> tuple[ModelConfig, str]:
-    variables = {name: _variables(host) for name, host in HOSTS.items()}
+    """Return the model at its previous or cheapest host, and that choice in words."""
+    variables = {name: _name_credential_variables(host) for name, host in HOSTS.items()}
     choice = choose_route(
         model.spec().model,
         has_credential,
         prices.table,
-        lambda route: _tariff(_at(model, route), prices),
+        lambda route: _find_tariff(_move_to_route(model, route), prices),
         variables,
     )
-    if before is not None and before in [route for route, _ in choice.others]:
-        return _at(model, before), f"{before.interface}, as {before.model} (as before)"
-    return _at(model, choice.route), str(choice)
+    if previous_route is not None and previous_route in [route for route, _ in choice.others]:
+        return _move_to_route(
+            model, previous_route
+        ), f"{previous_route.interface}, as {previous_route.model} (as before)"
+    return _move_to_route(model, choice.route), str(choice)
 
 
-def sent_in_roles(model: ModelConfig) -> list[dict[str, Any]]:
-    """What a model is asked with in each of its roles, beside the parameters that all hosts know."""
+def list_role_parameters(model: ModelConfig) -> list[dict[str, Any]]:
+    """List, for each role of a model, the parameters beyond those that all hosts know."""
     return [model.sampling(role).rest for role in model.roles]
 
 
-def _tariff(model: ModelConfig, prices: PriceBook) -> Tariff | None:
-    return tariff_of_roles(model.spec(), sent_in_roles(model), prices)
+def _find_tariff(model: ModelConfig, prices: PriceBook) -> Tariff | None:
+    return tariff_of_roles(model.spec(), list_role_parameters(model), prices)
 
 
-def _at(model: ModelConfig, route: Route) -> ModelConfig:
-    """The model at one of its hosts."""
-    return model.requested_as(route.model, interface=route.interface)
+def _move_to_route(model: ModelConfig, route: Route) -> ModelConfig:
+    return model.with_model_id(route.model, interface=route.interface)
 
 
-def _variables(host: Host) -> str:
+def _name_credential_variables(host: Host) -> str:
     names = host.key_env or tuple(chain.from_iterable(host.settings.values()))
     return " or ".join(names) if host.key_env else ", ".join(names)

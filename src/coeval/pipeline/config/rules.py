@@ -69,19 +69,19 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.core.model import NO_LIMIT, answer_limits, is_own_address
+from coeval.core.model import NO_LIMIT, find_answer_limits, is_own_address
 from coeval.core.options import CONTINUE
 from coeval.core.redaction import Redactor
-from coeval.core.shown_url import HIDDEN, KNOWN_KEY, credential_fields, is_credential_name
+from coeval.core.shown_url import HIDDEN, KNOWN_KEY, find_credential_fields, is_credential_name
 from coeval.core.text import placeholders
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import is_account_name
-from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, mappings, resume_folder
-from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, shown, written
-from coeval.pipeline.config.judging_rules import pair_rules, rubric_rules
-from coeval.pipeline.config.names import name_rules
-from coeval.pipeline.config.roles import Teachers, missing_roles, own_data_rules
+from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, find_resume_folder, keep_mappings
+from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, describe_value, format_value
+from coeval.pipeline.config.judging_rules import check_pairwise, check_rubric
+from coeval.pipeline.config.names import check_names
+from coeval.pipeline.config.roles import Teachers, check_own_data, check_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS, columns_by_name
 from coeval.pipeline.prompts import NEEDS, VARIABLES
@@ -99,8 +99,8 @@ _WAY_OUT = "use access_key of the model, a key file, or the environment"
 _PROSE = frozenset({"system_prompt", "stop", "stop_sequences"})
 
 
-def account_of(model: KeyPath, account: Any, access_key: Any) -> Iterator[Finding]:
-    """What is wrong with the account that a model names: a run keeps its name and messages show it."""
+def check_account(model: KeyPath, account: Any, access_key: Any) -> Iterator[Finding]:
+    """Check the account name of a model, which is kept with the run and shown in messages."""
     if not isinstance(account, str):
         return
     if not is_account_name(account):
@@ -114,13 +114,15 @@ def account_of(model: KeyPath, account: Any, access_key: Any) -> Iterator[Findin
         yield Finding((*model, "account"), "V-34", message)
 
 
-def credentials_in(
+def find_credentials(
     path: KeyPath, parameters: dict[str, Any], access_key: Any, names: Iterable[Any]
 ) -> Iterator[Finding]:
-    """What is named like a credential at any depth, looks like one, or is the model's own ``access_key``;
-    ``names`` are those of the model, which may stand anywhere."""
-    named = {(*path, *where) for where in credential_fields(parameters)}
-    for where in sorted(named, key=str):
+    """Find credentials in parameters, at any depth: by name, by shape, or equal to the ``access_key``.
+
+    ``names`` are the model's own names, which may occur anywhere.
+    """
+    credential_paths = {(*path, *where) for where in find_credential_fields(parameters)}
+    for where in sorted(credential_paths, key=str):
         message = f"'{where[-1]}' would be sent with every request, and kept with the results; {_WAY_OUT}"
         yield Finding(where, "V-26", message)
     own = Redactor(
@@ -129,39 +131,41 @@ def credentials_in(
     )
     for name, value in parameters.items():
         if name == "base_url":
-            yield from _hidden((*path, name), value)
+            yield from _check_base_url((*path, name), value)
         elif name not in _PROSE:
-            for where, text in _texts((*path, name), value):
-                if where not in named and (KNOWN_KEY.search(text) or own.answer(text) != text):
+            for where, text in _walk_texts((*path, name), value):
+                if where not in credential_paths and (
+                    KNOWN_KEY.search(text) or own.redact_answer(text) != text
+                ):
                     message = f"holds a key, which would be sent and kept with the results; {_WAY_OUT}"
                     yield Finding(where, "V-26", message)
 
 
-def _hidden(path: KeyPath, value: Any) -> Iterator[Finding]:
+def _check_base_url(path: KeyPath, value: Any) -> Iterator[Finding]:
     if isinstance(value, str) and HIDDEN in value:
         message = f"holds {HIDDEN}, which a run's snapshot shows in place of a key; write the address again"
         yield Finding(path, "V-26", message)
 
 
-def _texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
+def _walk_texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
     match value:
         case str():
             yield path, value
         case dict():
             for key, item in value.items():
-                yield from _texts((*path, key), item)
+                yield from _walk_texts((*path, key), item)
         case list() | tuple():
             for index, item in enumerate(value):
-                yield from _texts((*path, index), item)
+                yield from _walk_texts((*path, index), item)
 
 
 # --- Defaults of a task with ``items`` (V-32)
 
 
-def complete_items(data: dict[str, Any]) -> None:
-    """Fill in what tasks with ``items`` leave out: no attribute declared, all rows used; and with a label, no
-    rubric and the label among ``label_attributes``."""
-    for task in mappings(data.get("tasks")):
+def fill_item_defaults(data: dict[str, Any]) -> None:
+    """Fill in what tasks with ``items`` or ``documents`` may leave out: no declared attributes, all rows, and
+    with a label no rubric."""
+    for task in keep_mappings(data.get("tasks")):
         if isinstance(task.get("documents"), dict) and "target_attributes" not in task:
             # Passages alone may vary the items: no attribute is declared then, and none sampled.
             task["target_attributes"] = {}
@@ -181,42 +185,50 @@ def complete_items(data: dict[str, Any]) -> None:
             task.setdefault("rubric", {})
 
 
-def complete_labels(data: dict[str, Any]) -> None:
-    """Fill in the output description of tasks that leave it out and have nothing but labels: the values that
-    are declared of them. Those that only items have are not named: with a row more they might be others, and
-    every answer would have been asked for differently."""
-    for task in mappings(data.get("tasks")):
+def fill_output_descriptions(data: dict[str, Any]) -> None:
+    """Fill in the output description of tasks with labels and nothing else: their declared values.
+
+    Undeclared values are not named: another row could add one, and change the prompt of every answer.
+    """
+    for task in keep_mappings(data.get("tasks")):
         if task.get("rubric") or task.get("output_description"):
             continue
         labels, declared = task.get("label_attributes"), task.get("target_attributes")
         if not isinstance(labels, list) or not isinstance(declared, dict):
             continue
         values = [declared.get(label) if isinstance(label, str) else None for label in labels]
-        reported = [", ".join(map(written, of)) for of in values if isinstance(of, list) and of]
+        reported = [
+            ", ".join(map(format_value, words)) for words in values if isinstance(words, list) and words
+        ]
         if labels and len(reported) == len(labels):
-            each = [f"{label}, one of: {of}" for label, of in zip(labels, reported, strict=True)]
-            task["output_description"] = f"One of: {reported[0]}" if len(reported) == 1 else "; ".join(each)
+            described = [f"{label}, one of: {words}" for label, words in zip(labels, reported, strict=True)]
+            task["output_description"] = (
+                f"One of: {reported[0]}" if len(reported) == 1 else "; ".join(described)
+            )
 
 
-def item_rules(draft: Draft) -> Iterator[Finding]:
-    tables = [index for index in draft.entries("tasks") if draft.raw("tasks", index, "items") is not None]
-    for index, name in draft.names("models").items() if tables else ():
+def check_items(draft: Draft) -> Iterator[Finding]:
+    """Check tasks whose items are supplied: reserved names, conditions, ``all``, documents (V-32, V-42)."""
+    tables = [
+        index for index in draft.entry_indices("tasks") if draft.raw("tasks", index, "items") is not None
+    ]
+    for index, name in draft.names_by_index("models").items() if tables else ():
         if name == OWN_ITEMS:
             message = f"'{name}' stands for the teacher of a task with items; choose another name"
             yield Finding(("models", index, "name"), "V-32", message)
-    for index in draft.entries("tasks"):
+    for index in draft.entry_indices("tasks"):
         supplied = index in tables or draft.get("tasks", index, "category") == BENCHMARK
         if supplied and draft.raw("tasks", index, "documents") is not None:
             message = "are for items that teachers write; remove them, or `items` and `category: benchmark`"
             yield Finding(("tasks", index, "documents"), "V-42", message)
         if index in tables:
-            yield from _conditions(draft, index)
+            yield from _check_conditions(draft, index)
         elif draft.get("tasks", index, "sampling", "total") == "all":
             message = "is all, and only a task with `items` has a table whose rows these are; write a number"
             yield Finding(("tasks", index, "sampling", "total"), "V-32", message)
 
 
-def _conditions(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_conditions(draft: Draft, index: int) -> Iterator[Finding]:
     path: KeyPath = ("tasks", index, "items", "where")
     where = draft.get(*path, default=[])
     for condition in [where] if isinstance(where, str) else where:
@@ -240,24 +252,26 @@ _WITHOUT = {
 }
 
 
-def task_rules(draft: Draft) -> Iterator[Finding]:
+def check_tasks(draft: Draft) -> Iterator[Finding]:
+    """Check each task: labels, sample sizes, templates, seeds, rubric, pairwise judging."""
     teachers = Teachers(draft)
-    models = dict.fromkeys(draft.players()) if draft.all_named("models") else None
-    for index in draft.entries("tasks"):
-        yield from _labels(draft, index, teachers)
+    models = dict.fromkeys(draft.model_and_variant_names()) if draft.has_all_names("models") else None
+    for index in draft.entry_indices("tasks"):
+        yield from _check_label_attributes(draft, index, teachers)
         if not _is_supplied(draft, index, teachers):
-            yield from _sample_sizes(draft, index)
+            yield from _check_sample_sizes(draft, index)
         library = draft.raw("tasks", index, "prompt_library")
-        for key, given in library.items() if isinstance(library, dict) else ():
-            template = given if isinstance(given, str) else ""
-            misnamed = [*_misnamed(index, key, template, models)]
-            yield from misnamed or _blind(draft, index, key, template, teachers)
-        yield from _seeds(draft, index)
-        yield from rubric_rules(draft, index)
-        yield from pair_rules(draft, index)
+        for key, text in library.items() if isinstance(library, dict) else ():
+            template = text if isinstance(text, str) else ""
+            misnamed = [*_check_template_names(index, key, template, models)]
+            yield from misnamed or _check_template_shows_input(draft, index, key, template, teachers)
+        yield from _check_attribute_seeds(draft, index)
+        yield from check_rubric(draft, index)
+        yield from check_pairwise(draft, index)
 
 
-def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:
+def _check_label_attributes(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:
+    """Check that label attributes are target attributes, as far as these are known (V-17)."""
     labels = draft.get("tasks", index, "label_attributes", default=[])
     declared = draft.get("tasks", index, "target_attributes")
     if declared is None:
@@ -271,19 +285,19 @@ def _labels(draft: Draft, index: int, teachers: Teachers) -> Iterator[Finding]:
     else:
         otherwise = "target attributes:"
         if _is_supplied(draft, index, teachers):
-            if (own := _columns_of_labels(draft, index)) is None:
+            if (own := _read_table_attributes(draft, index)) is None:
                 return
             declared = {**own, **declared}
     for position, label in enumerate(labels):
         if label not in declared:
             path: KeyPath = ("tasks", index, "label_attributes", position)
-            way = WayOut(label, declared, otherwise)
+            way = Suggestion(label, declared, otherwise)
             yield Finding(path, "V-17", f"'{label}' is not a target attribute", way)
 
 
-def _columns_of_labels(draft: Draft, index: int) -> dict[str, str] | None:
-    """The attributes that a table gives the items; None where others supply them too and none is declared:
-    what attributes they have, only they say."""
+def _read_table_attributes(draft: Draft, index: int) -> dict[str, str] | None:
+    """Return the attributes that a table gives the items; None if benchmarks supply items with unknown
+    ones."""
     items = draft.get("tasks", index, "items", default={})
     if not items and not draft.get("tasks", index, "target_attributes"):
         return None
@@ -292,19 +306,20 @@ def _columns_of_labels(draft: Draft, index: int) -> dict[str, str] | None:
 
 
 def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:
-    """Whether nobody samples attributes for the task: its own table and benchmarks alone serve it."""
+    """Check whether all items of a task come from its table or benchmarks, so that no attributes are
+    sampled."""
     alone = (
         draft.get("tasks", index, "category") == BENCHMARK or draft.raw("tasks", index, "items") is not None
     )
-    return bool(teachers.supplying(index)) and (alone or not teachers.requested)
+    return bool(teachers.list_suppliers(index)) and (alone or not teachers.any_model)
 
 
-def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
     for sizes, attributes in (("target", "target_attributes"), ("nuance", "nuanced_attributes")):
         declared = draft.get("tasks", index, attributes, default={} if sizes == "nuance" else None)
         default = [1, 1] if sizes == "target" else [0, 0]
         pair = draft.get("tasks", index, "sampling", sizes, default=default)
-        usable = draft.sound("tasks", index, attributes) and isinstance(declared, dict)
+        usable = draft.is_sound("tasks", index, attributes) and isinstance(declared, dict)
         if usable and isinstance(pair, list) and pair[0] > len(declared):
             if declared:
                 wrong = f"asks for {pair[0]} of {len(declared)} declared {attributes}"
@@ -315,34 +330,38 @@ def _sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
             yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
 
 
-def _misnamed(index: int, key: str, template: str, models: Collection[str] | None) -> Iterator[Finding]:
-    """``models``: their names, None where not all are known."""
+def _check_template_names(
+    index: int, key: str, template: str, models: Collection[str] | None
+) -> Iterator[Finding]:
+    """Check that a template and its model exist (V-24); ``models`` is None if not all names are known."""
     path: KeyPath = ("tasks", index, "prompt_library", key)
     identifier, dot, model = key.partition(".")
     if identifier not in VARIABLES:
-        way = WayOut(identifier, VARIABLES, "templates:")
+        way = Suggestion(identifier, VARIABLES, "templates:")
         yield Finding(path, "V-24", f"there is no template '{identifier}'", way)
         return
     if dot and models is not None and model not in models:
-        yield Finding(path, "V-24", f"no model is named '{model}'", WayOut(model, models, "models:"))
-    yield from _no_variables(path, identifier, template)
+        yield Finding(path, "V-24", f"no model is named '{model}'", Suggestion(model, models, "models:"))
+    yield from _check_template_variables(path, identifier, template)
 
 
-def _no_variables(path: KeyPath, identifier: str, template: str) -> Iterator[Finding]:
+def _check_template_variables(path: KeyPath, identifier: str, template: str) -> Iterator[Finding]:
     for name in dict.fromkeys(placeholders(template)):
         if name not in VARIABLES[identifier]:
-            way = WayOut(name, VARIABLES[identifier], "for literal braces write {{ and }}")
+            way = Suggestion(name, VARIABLES[identifier], "for literal braces write {{ and }}")
             yield Finding(path, "V-22", f"{{{name}}} is not a variable of {identifier}", way)
 
 
-def _blind(draft: Draft, index: int, key: str, template: str, teachers: Teachers) -> Iterator[Finding]:
-    """What a template does not show of what changes from request to request."""
+def _check_template_shows_input(
+    draft: Draft, index: int, key: str, template: str, teachers: Teachers
+) -> Iterator[Finding]:
+    """Check that a template shows what changes from request to request (V-35)."""
     omitted = ("tasks", index, "prompts_may_omit")
-    if not template.strip() or not draft.sound(*omitted):
+    if not template.strip() or not draft.is_sound(*omitted):
         return  # another finding says so
     used = {*placeholders(template), *draft.get(*omitted, default=[])}
     for one_of in NEEDS.get(key.partition(".")[0], ()):
-        if one_of & used or not _changes(draft, index, one_of, teachers):
+        if one_of & used or not _varies_by_request(draft, index, one_of, teachers):
             continue
         *others, name = sorted(one_of, key=lambda name: name in _WITHOUT)
         lacking = " or ".join(f"{{{name}}}" for name in (*others, name))
@@ -353,8 +372,9 @@ def _blind(draft: Draft, index: int, key: str, template: str, teachers: Teachers
         yield Finding(("tasks", index, "prompt_library", key), "V-35", message)
 
 
-def _changes(draft: Draft, index: int, one_of: Collection[str], teachers: Teachers) -> bool:
-    """Whether a task has such a thing, and its author could not write it into a template."""
+def _varies_by_request(draft: Draft, index: int, one_of: Collection[str], teachers: Teachers) -> bool:
+    """Check whether one of these variables changes between the requests of a task, so that a template needs
+    it."""
     if "rubric" in one_of:
         return isinstance(draft.get("tasks", index, "rubric"), str)
     if "target_attributes" in one_of:
@@ -364,10 +384,10 @@ def _changes(draft: Draft, index: int, one_of: Collection[str], teachers: Teache
     return True
 
 
-def _seeds(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_attribute_seeds(draft: Draft, index: int) -> Iterator[Finding]:
     for attributes, words in (("target_attributes", "auto or complete"), ("nuanced_attributes", "auto")):
         seed, declared = f"{attributes}_seed", ("tasks", index, attributes)
-        if draft.raw("tasks", index, seed) is None or not draft.sound(*declared):
+        if draft.raw("tasks", index, seed) is None or not draft.is_sound(*declared):
             continue
         if not isinstance(draft.get(*declared, default={}), str):
             message = (
@@ -380,19 +400,19 @@ def _seeds(draft: Draft, index: int) -> Iterator[Finding]:
 _BATCHABLE = ", ".join(BATCH_INTERFACES)
 
 
-def broken_rules(draft: Draft) -> Iterator[Finding]:
-    """Every finding over the data, in no particular order. Reads the disk only for resume_from."""
-    yield from name_rules(draft)
-    yield from _interfaces(draft)
-    yield from missing_roles(draft)
-    yield from _phase_modes(draft)
-    yield from _resume(draft)
-    yield from _batch(draft)
-    yield from _parameters(draft)
-    yield from own_data_rules(draft)
-    yield from _variants(draft)
-    yield from task_rules(draft)
-    yield from item_rules(draft)
+def find_broken_rules(draft: Draft) -> Iterator[Finding]:
+    """Apply every rule, in no particular order. Reads the disk only for ``resume_from``."""
+    yield from check_names(draft)
+    yield from _check_interfaces(draft)
+    yield from check_roles(draft)
+    yield from _check_phase_modes(draft)
+    yield from _check_resume_from(draft)
+    yield from _check_batch(draft)
+    yield from _check_parameters(draft)
+    yield from check_own_data(draft)
+    yield from _check_variants(draft)
+    yield from check_tasks(draft)
+    yield from check_items(draft)
 
 
 # Names that other tools have for hosts, gateways and engines that speak as OpenAI does.
@@ -404,14 +424,15 @@ _AT_BASE_URL = (
 )
 
 
-def _interfaces(draft: Draft) -> Iterator[Finding]:
-    for index in draft.entries("models"):
+def _check_interfaces(draft: Draft) -> Iterator[Finding]:
+    """Check interfaces, and what a benchmark or a host without batches cannot do (V-05, V-06, V-13)."""
+    for index in draft.entry_indices("models"):
         interface = draft.get("models", index, "interface")
         if interface is None:
             continue
         if interface not in INTERFACES and interface not in HOSTS:
-            known = () if _OPENAI_SHAPED.search(interface) else (*HOSTS, "auto")
-            way = WayOut(interface, known, "known:" if known else _AT_BASE_URL)
+            suggestions = () if _OPENAI_SHAPED.search(interface) else (*HOSTS, "auto")
+            way = Suggestion(interface, suggestions, "known:" if suggestions else _AT_BASE_URL)
             path = ("models", index, "interface")
             yield Finding(path, "V-06", f"the interface '{interface}' is unknown", way)
         others = [role for role in draft.get("models", index, "roles", default=[]) if role != "teacher"]
@@ -429,19 +450,20 @@ def _interfaces(draft: Draft) -> Iterator[Finding]:
             )
 
 
-def _phase_modes(draft: Draft) -> Iterator[Finding]:
+def _check_phase_modes(draft: Draft) -> Iterator[Finding]:
     for phase in ("attribute_mapping", "rubric_mapping"):
         if draft.get("experiment", "phases", phase) == "Model":
             message = "the mode Model is for phases 3, 4 and 5; use New, Keep or Extend here"
             yield Finding(("experiment", "phases", phase), "V-08", message)
 
 
-def _resume(draft: Draft) -> Iterator[Finding]:
+def _check_resume_from(draft: Draft) -> Iterator[Finding]:
+    """Check that ``resume_from`` names another run, and that ``rubric: extend`` has one (V-09, V-10)."""
     source = draft.get("experiment", "resume_from")
     storage = draft.get("experiment", "storage_folder")
     if source is not None and storage is not None:
         path: KeyPath = ("experiment", "resume_from")
-        folder = resume_folder(storage, source)
+        folder = find_resume_folder(storage, source)
         RunDir(folder).refuse_unreadable()
         if not folder.is_dir():
             message = f"there is no run '{source}', neither in {storage} nor as a path; name one that exists"
@@ -453,23 +475,23 @@ def _resume(draft: Draft) -> Iterator[Finding]:
         elif not RunDir(folder).is_run() and not RunDir(folder).config.exists():
             message = f"{folder} is no run: it holds neither meta.json nor any artifacts; name one that is"
             yield Finding(path, "V-10", message)
-    if source is not None or not draft.sound("experiment", "resume_from"):
+    if source is not None or not draft.is_sound("experiment", "resume_from"):
         return
-    for index in draft.entries("tasks"):
+    for index in draft.entry_indices("tasks"):
         if draft.get("tasks", index, "rubric") == "extend":
             message = "extends the rubric of an earlier run; set experiment.resume_from, or use auto"
             yield Finding(("tasks", index, "rubric"), "V-09", message)
 
 
-def _batch(draft: Draft) -> Iterator[Finding]:
-    for interface, phases in _mapping(draft.raw("experiment", "batch")).items():
+def _check_batch(draft: Draft) -> Iterator[Finding]:
+    for interface, phases in _mapping_or_empty(draft.raw("experiment", "batch")).items():
         path: KeyPath = ("experiment", "batch", interface)
         if interface not in BATCH_INTERFACES:
-            way = WayOut(interface, BATCH_INTERFACES, "batchable:")
+            way = Suggestion(interface, BATCH_INTERFACES, "batchable:")
             yield Finding(path, "V-13", f"'{interface}' has no Batch API here", way)
-        for phase in _mapping(phases):
+        for phase in _mapping_or_empty(phases):
             if phase not in BATCH_PHASES:
-                way = WayOut(phase, BATCH_PHASES, "phases:")
+                way = Suggestion(phase, BATCH_PHASES, "phases:")
                 yield Finding((*path, phase), "V-13", f"'{phase}' is no phase with batches", way)
     match draft.get("experiment", "batch_poll_s"):
         case [float() | int() as first, float() | int() as most] if first > most:
@@ -477,30 +499,34 @@ def _batch(draft: Draft) -> Iterator[Finding]:
             yield Finding(("experiment", "batch_poll_s"), "V-13", way_out)
 
 
-def _parameters(draft: Draft) -> Iterator[Finding]:
-    for index in draft.entries("models"):
+def _check_parameters(draft: Draft) -> Iterator[Finding]:
+    """Check the parameters of each model, with those of its roles and variants (V-21, V-26, V-34)."""
+    for index in draft.entry_indices("models"):
         model: KeyPath = ("models", index)
         interface = draft.get(*model, "interface", default="")
-        common = _mapping(draft.raw(*model, "parameters"))
-        roles = _mapping(draft.raw(*model, "role_parameters"))
-        parts = [((*model, "role_parameters", role), _mapping(own)) for role, own in roles.items()]
+        common = _mapping_or_empty(draft.raw(*model, "parameters"))
+        roles = _mapping_or_empty(draft.raw(*model, "role_parameters"))
+        parts = [((*model, "role_parameters", role), _mapping_or_empty(own)) for role, own in roles.items()]
         varied = [
-            ((*model, "variants", name, "parameters"), _mapping(_mapping(own).get("parameters")))
-            for name, own in draft.variants(index).items()
+            (
+                (*model, "variants", name, "parameters"),
+                _mapping_or_empty(_mapping_or_empty(own).get("parameters")),
+            )
+            for name, own in draft.variants_by_name(index).items()
         ]
-        yield from account_of(model, draft.raw(*model, "account"), draft.raw(*model, "access_key"))
+        yield from check_account(model, draft.raw(*model, "account"), draft.raw(*model, "access_key"))
         names = (draft.raw(*model, "name"), common.get("model"), common.get("base_model"))
         for path, own in (((*model, "parameters"), common), *parts, *varied):
-            yield from credentials_in(path, own, draft.raw(*model, "access_key"), names)
+            yield from find_credentials(path, own, draft.raw(*model, "access_key"), names)
             # Behind a base_url somebody else may know what no simulated model does.
             if interface == "simulated" and "base_url" not in common:
-                yield from _unknown_to_simulated(path, own)
-            yield from _answer_limits(draft, index, path, own)
+                yield from _check_simulated_keys(path, own)
+            yield from _check_answer_limits(draft, index, path, own)
         for path, own in (((*model, "parameters"), common), *varied) if interface == "simulated" else ():
-            yield from _simulated(path, own)
+            yield from _check_simulated_ranges(path, own)
         fixed = ENDPOINT_KEYS | OPTIONS.get(interface, frozenset())
-        for of, free in ((parts, frozenset[str]()), (varied, VARIED)):
-            for path, own in of:
+        for sections, free in ((parts, frozenset[str]()), (varied, VARIED)):
+            for path, own in sections:
                 for key in sorted((fixed - free) & own.keys()):
                     if own[key] != common.get(key):
                         by = "variant" if free else "role"
@@ -508,10 +534,11 @@ def _parameters(draft: Draft) -> Iterator[Finding]:
                         yield Finding((*path, key), "V-26", f"'{key}' cannot differ by {by}; {way}")
 
 
-def _variants(draft: Draft) -> Iterator[Finding]:
-    """Variants and samples of models that are no students; templates of variants (V-05, V-22, V-35)."""
-    for index in draft.entries("models"):
-        variants, roles = draft.variants(index), draft.get("models", index, "roles")
+def _check_variants(draft: Draft) -> Iterator[Finding]:
+    """Check that only students have variants and samples, and check variants' templates (V-05, V-22,
+    V-35)."""
+    for index in draft.entry_indices("models"):
+        variants, roles = draft.variants_by_name(index), draft.get("models", index, "roles")
         for key, what in (("variants", "prompts"), ("samples", "answers")):
             if draft.raw("models", index, key, default=1) not in (1, {}) and "student" not in (
                 roles or "student"
@@ -523,20 +550,20 @@ def _variants(draft: Draft) -> Iterator[Finding]:
             template = draft.get(*path)
             if not isinstance(template, str) or not template.strip():
                 continue
-            yield from _no_variables(path, "test", template)
+            yield from _check_template_variables(path, "test", template)
             if "input" not in placeholders(template):
                 message = f"shows no {{input}}: {_WITHOUT['input']}; put it where it belongs"
                 yield Finding(path, "V-35", message)
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping_or_empty(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str, Any]) -> Iterator[Finding]:
-    """What is no limit to a host cannot bound what an answer costs."""
+def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str, Any]) -> Iterator[Finding]:
+    """Check limits on answers: a budget needs a bound on what one answer costs (V-21)."""
     name = draft.get("models", index, "name", default="")
-    quota = _mapping(_mapping(draft.raw("experiment", "quota")).get(name))
+    quota = _mapping_or_empty(_mapping_or_empty(draft.raw("experiment", "quota")).get(name))
     budgets = {
         "experiment.budget_usd": draft.raw("experiment", "budget_usd"),
         f"experiment.quota.{name}.max_cost_usd": quota.get("max_cost_usd"),
@@ -546,29 +573,31 @@ def _answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str, Any])
     url = draft.raw("models", index, "parameters", "base_url")
     if host is not None and host.local and not (isinstance(url, str) and not is_own_address(url)):
         budget = None  # it costs nothing; one that does all the same is refused when its price is known
-    for keys, limit in answer_limits(own):
+    for keys, limit in find_answer_limits(own):
         if type(limit) is not int or limit >= 1 or (budget is None and limit in NO_LIMIT):
             continue
         why = f", which bounds no answer, and {budget} needs a bound" if budget is not None else ""
-        message = f"is {written(limit)}{why}; use a whole number, 1 or more"
+        message = f"is {format_value(limit)}{why}; use a whole number, 1 or more"
         yield Finding((*path, *keys), "V-21", message)
 
 
-def _simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
+def _check_simulated_ranges(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
     for key, (lo, hi) in RANGES.items():
         value = parameters.get(key, lo)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            yield Finding((*path, key), "V-20", f"is {shown(value)}, not a number; write a number")
+            yield Finding((*path, key), "V-20", f"is {describe_value(value)}, not a number; write a number")
         elif not lo <= value <= hi:
-            yield Finding((*path, key), "V-21", f"is {written(value)}; use a number from {lo:g} to {hi:g}")
+            yield Finding(
+                (*path, key), "V-21", f"is {format_value(value)}; use a number from {lo:g} to {hi:g}"
+            )
 
 
-def _unknown_to_simulated(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
-    """Elsewhere the provider says what it does not know; a simulated model in this process is its own."""
+def _check_simulated_keys(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
+    """Find parameters that simulated models do not have; other hosts report theirs themselves."""
     known = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
     own = ", ".join(sorted(OPTIONS["simulated"]))
     otherwise = f"it has {own}, and takes the usual sampling parameters"
     for key in parameters:
         if key not in known and not is_credential_name(key):
-            way = WayOut(key, known, otherwise)
+            way = Suggestion(key, known, otherwise)
             yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'", way)

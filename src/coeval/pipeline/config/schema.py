@@ -1,21 +1,21 @@
-"""The shape of an experiment file: every key, its type, its default.
+"""Schema of an experiment file: every key, its type, its default.
 
-Rules that need more than one key (V-01 …) live in ``rules``; reading YAML with line numbers in
-``load``. The JSON schema for editors is generated from these classes.
+Rules that need more than one key (V-01 …) are in ``rules``; ``load_file`` reads YAML with line numbers.
+The JSON schema for editors is generated from these classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
-from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, answer_limits
+from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, find_answer_limits
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.local.local_transformers import ENGINE_OPTIONS
@@ -47,26 +47,13 @@ from coeval.simulation.traits import RANGES, VARIED
 Phase: TypeAlias = Literal[
     "attribute_mapping", "rubric_mapping", "data_generation", "response_collection", "evaluation"
 ]
-PHASES: tuple[Phase, ...] = (
-    "attribute_mapping",
-    "rubric_mapping",
-    "data_generation",
-    "response_collection",
-    "evaluation",
-)
+PHASES: tuple[Phase, ...] = get_args(Phase)
 Mode: TypeAlias = Literal["New", "Keep", "Extend", "Model"]
 
 Omissible: TypeAlias = Literal[
-    "input",
-    "response",
-    "factor",
-    "criterion",
-    "rubric",
-    "target_attributes",
-    "passages",
-    "answer_a",
-    "answer_b",
-]
+    "input", "response", "factor", "criterion", "rubric", "target_attributes", "passages",
+    "answer_a", "answer_b",
+]  # fmt: skip
 
 INTERFACES = (*HOSTS.own, "auto")
 """What a model's `interface` may be without another package's help."""
@@ -94,7 +81,7 @@ class Variant(Section):
 
 
 class ModelConfig(Section):
-    """A model, where it is reached, and the roles it plays."""
+    """A model, where it is served, and its roles."""
 
     name: ModelName = Field(
         description="Unique; used in file names and reports. Slashes are allowed, as in "
@@ -149,9 +136,9 @@ class ModelConfig(Section):
     )
 
     def spec(self) -> ModelSpec:
-        """Who is asked and where: what does not depend on the role."""
+        """Return the host, identifier and limits of the model, which are the same in every role."""
         ours = self.parameters
-        known_here = OPTIONS.get(self.interface, frozenset())
+        own_options = OPTIONS.get(self.interface, frozenset())
         return ModelSpec(
             name=self.name,
             interface=self.interface,
@@ -168,25 +155,25 @@ class ModelConfig(Section):
             structured_output=self.structured_output and ours.get("structured_output", True),
             prompt_caching=ours.get("prompt_caching", True),
             extra_body=ours.get("extra_body", {}),
-            options={key: value for key, value in ours.items() if key in known_here},
+            options={key: value for key, value in ours.items() if key in own_options},
         )
 
-    def requested_as(self, model: str, **changes: Any) -> ModelConfig:
-        """Return the same by another id of a provider, which says itself which model it is."""
+    def with_model_id(self, model: str, **changes: Any) -> ModelConfig:
+        """Copy the model with another identifier of a provider, which itself says which model that is."""
         others = {key: value for key, value in self.parameters.items() if key != "base_model"}
         return self.model_copy(update={**changes, "parameters": {**others, "model": model}})
 
     @property
-    def cast(self) -> str:
-        """Its roles in words, the variants of a student among them."""
+    def roles_text(self) -> str:
+        """Return the roles as text, with a student's variants in brackets."""
         varied = f"student ({', '.join(self.variants)})"
         return ", ".join(varied if role == "student" and self.variants else role for role in self.roles)
 
     def students(self) -> list[ModelConfig]:
         """Return the students that the model is: itself, or each of its variants."""
-        return [self._varied(name, variant) for name, variant in self.variants.items()] or [self]
+        return [self._make_variant(name, variant) for name, variant in self.variants.items()] or [self]
 
-    def _varied(self, name: str, variant: Variant) -> ModelConfig:
+    def _make_variant(self, name: str, variant: Variant) -> ModelConfig:
         system = {} if variant.system_prompt is None else {"system_prompt": variant.system_prompt}
         return self.model_copy(
             update={
@@ -202,32 +189,34 @@ class ModelConfig(Section):
         )
 
     def sampling(self, role: Role) -> SamplingParameters:
-        """The provider's parameters for a role: ``parameters`` under ``role_parameters``, less ours."""
-        merged = self._merged(role)
+        """Return the sampling parameters of a role: ``role_parameters`` over ``parameters``, without our own
+        keys."""
+        merged = self._merge_parameters(role)
         ours = ENDPOINT_KEYS | {"system_prompt"} | OPTIONS.get(self.interface, frozenset())
         if self.interface == "simulated":  # a variant's own: V-26 keeps those of a role the model's
             ours = ours - {key for key in VARIED if merged.get(key) != self.parameters.get(key)}
         return SamplingParameters.of({key: value for key, value in merged.items() if key not in ours})
 
     def system_prompt(self, role: Role) -> str | None:
-        prompt: str | None = self._merged(role).get("system_prompt")
+        prompt: str | None = self._merge_parameters(role).get("system_prompt")
         return prompt
 
-    def least_limit(self, role: Role) -> int | None:
-        """Return the least limit on answers that the user set, by any host's name; None: there is none."""
-        limits = (limit for _, limit in answer_limits(self._merged(role)))
+    def lowest_answer_limit(self, role: Role) -> int | None:
+        """Return the lowest limit on answers that the user set, under any host's name; None if there is
+        none."""
+        limits = (limit for _, limit in find_answer_limits(self._merge_parameters(role)))
         return min((limit for limit in limits if type(limit) is int and limit > 0), default=None)
 
-    def takes_seeds(self, role: Role) -> bool:
-        """Whether its parameters leave it to the run to send seeds: not by ``seed: null``."""
-        return self._merged(role).get("seed", ...) is not None
+    def accepts_run_seed(self, role: Role) -> bool:
+        """Check whether the run may send seeds: ``seed: null`` forbids it."""
+        return self._merge_parameters(role).get("seed", ...) is not None
 
-    def _merged(self, role: Role) -> ParameterMap:
+    def _merge_parameters(self, role: Role) -> ParameterMap:
         return self.parameters | self.role_parameters.get(role, {})
 
 
 class TaskConfig(Section):
-    """What is evaluated: the task's words, its attributes, its rubric."""
+    """A task: its description, items, attributes and rubric."""
 
     name: Name = Field(description="Unique; used in file names and reports.")
     description: FilledText = Field(description="What the student has to do.")
@@ -305,40 +294,42 @@ class TaskConfig(Section):
 
     @property
     def declared_rubric(self) -> dict[str, str] | Literal["auto", "extend"]:
-        """Factor → criterion, checks among them by what they check; a word where teachers write it."""
+        """Return factor → criterion, checks by their options; ``auto`` or ``extend`` if teachers write it."""
         if isinstance(self.rubric, str):
             return self.rubric
-        return {factor: _criterion(what) for factor, what in self.rubric.items()}
+        return {factor: _describe_criterion(what) for factor, what in self.rubric.items()}
 
     @property
     def checks(self) -> dict[str, dict[str, Any]]:
-        """Factor → the options of its check."""
+        """Return factor → the options of its check."""
         if isinstance(self.rubric, str):
             return {}
         return {factor: what for factor, what in self.rubric.items() if isinstance(what, dict)}
 
     @property
-    def way_of_judging(self) -> str:
-        """``pairwise``, or by what a judge's call is about: ``single``, ``per_factor``."""
+    def judging_mode(self) -> str:
+        """Return ``pairwise``, or what one judge call covers: ``single`` (an answer) or ``per_factor``."""
         return self.evaluation_mode if self.judging == "scores" else self.judging
 
     def scale_of(self, factor: str) -> RubricScale:
-        """The levels that judges choose from for a factor."""
+        """Return the levels that judges choose from for a factor."""
         what = self.rubric.get(factor) if isinstance(self.rubric, dict) else None
         own = what.scale if isinstance(what, RubricFactor) else None
         return own or self.scale or HIGH_MEDIUM_LOW
 
-    def described_scales(self) -> str:
-        """Say which factors have other levels than High, Medium and Low, from worst to best."""
+    def describe_custom_scales(self) -> str:
+        """Describe scales other than High, Medium and Low: their factors, and levels from worst to best."""
         judged = ["factors"] if isinstance(self.rubric, str) else self.rubric.keys() - self.checks.keys()
         having: dict[RubricScale, list[str]] = {}
         for factor in sorted(set(judged).difference(self.label_attributes)):
             having.setdefault(self.scale_of(factor), []).append(factor)
         having.pop(HIGH_MEDIUM_LOW, None)
-        return "; ".join(f"{', '.join(of)}: {scale.described()}" for scale, of in having.items())
+        return "; ".join(
+            f"{', '.join(factors)}: {scale.describe_levels()}" for scale, factors in having.items()
+        )
 
 
-def _criterion(what: str | RubricFactor | dict[str, Any]) -> str:
+def _describe_criterion(what: str | RubricFactor | dict[str, Any]) -> str:
     match what:
         case str():
             return what
@@ -440,34 +431,34 @@ class Experiment(Section):
 _TOKENS_PER_FACTOR = 60
 
 
-class Reasons(NamedTuple):
-    """Whether judges of a task give reasons. ``stated``: what the file says, None where nothing;
-    ``factors``: on how many a reply does; ``limits``: judge → its limit on an answer, where it has one."""
+class ReasonSetting(NamedTuple):
+    """Whether judges of a task give reasons. ``stated``: the file's setting or None; ``factors``: how many
+    one reply gives reasons for; ``limits``: judge → its limit on answers, in tokens, if it has one."""
 
     stated: bool | None
     factors: int
     limits: Mapping[str, int]
 
     @property
-    def given(self) -> bool:
-        """By default where the limits on answers leave room (V-43)."""
-        return not self.lacking if self.stated is None else self.stated
+    def are_given(self) -> bool:
+        """Check whether reasons are given: by default, if the limits leave room (V-43)."""
+        return not self.limit_problem if self.stated is None else self.stated
 
     @property
-    def lacking(self) -> str:
-        """What limits are too small for, and the one that is not; empty where there is room."""
+    def limit_problem(self) -> str:
+        """Say which limits are too low for reasons, and what would do; empty if none is."""
         needed = _TOKENS_PER_FACTOR * self.factors
         cramped = [f"{judge} {limit:,}" for judge, limit in self.limits.items() if limit < needed]
         if not cramped:
             return ""
         return (
-            f"reasons for {numbered(self.factors, 'factor')} take about {needed:,} tokens a reply, and "
+            f"reasons for {pluralize(self.factors, 'factor')} take about {needed:,} tokens a reply, and "
             f"max_tokens allows fewer ({', '.join(cramped)}); set it to {needed} or more"
         )
 
 
 class Config(Section):
-    """A whole experiment file, valid and with its defaults filled in."""
+    """A valid experiment file with its defaults filled in."""
 
     models: list[ModelConfig] = Field(
         description="The models and their roles. Optional if all answers exist."
@@ -479,25 +470,27 @@ class Config(Section):
     experiment: Experiment = Field(description="The run: where, how, within what limits.")
 
     def batched_phases(self, model: ModelConfig) -> frozenset[Purpose]:
-        """The phases in which a model is to go by batch jobs, as it says itself, or else its interface."""
+        """Return the phases in which a model uses batch jobs: by its own setting, else by its interface's."""
         if model.batch_enabled is not None:
             return frozenset(BATCH_PHASES if model.batch_enabled else ())
         of_interface = self.experiment.batch.get(model.interface, {})
         return frozenset(phase for phase in BATCH_PHASES if of_interface.get(phase))
 
     def with_role(self, role: Role) -> list[ModelConfig]:
-        """Return who plays a role; of a student with variants, these."""
+        """Return the models with a role; students with variants are replaced by these."""
         playing = [model for model in self.models if role in model.roles]
-        return [each for model in playing for each in model.students()] if role == "student" else playing
+        return (
+            [student for model in playing for student in model.students()] if role == "student" else playing
+        )
 
-    def reasons(self, task: TaskConfig, factors: int) -> Reasons:
-        """Return whether judges of a task are asked for reasons on so many factors that they score."""
-        limits = {judge.name: judge.least_limit("judge") for judge in self.with_role("judge")}
+    def decide_reasons(self, task: TaskConfig, factors: int) -> ReasonSetting:
+        """Decide whether judges give reasons for this many factors of a task."""
+        limits = {judge.name: judge.lowest_answer_limit("judge") for judge in self.with_role("judge")}
         set_by_user = {name: limit for name, limit in limits.items() if limit is not None}
-        return Reasons(task.rationale, factors if task.way_of_judging == "single" else 1, set_by_user)
+        return ReasonSetting(task.rationale, factors if task.judging_mode == "single" else 1, set_by_user)
 
     def variant_prompts(self) -> dict[str, str]:
-        """Return the templates that variants bring, by their keys in a ``prompt_library``."""
+        """Return the templates of variants by their keys in a ``prompt_library``."""
         return {
             f"test.{variant_name(model.name, name)}": variant.prompt
             for model in self.models
@@ -505,9 +498,12 @@ class Config(Section):
             if variant.prompt is not None
         }
 
-    def answered_by(self, task: TaskConfig) -> tuple[str, ...]:
-        """Name the students of a task whose answers exist, by the file's own list or the task's table."""
-        listed = [each.name for each in self.students if each.tasks is None or task.name in each.tasks]
+    def students_with_answers(self, task: TaskConfig) -> tuple[str, ...]:
+        """Return the students with existing answers to a task, from ``students`` and from the task's
+        table."""
+        listed = [
+            student.name for student in self.students if student.tasks is None or task.name in student.tasks
+        ]
         of_table = task.items.responses if task.items is not None else {}
         return tuple(dict.fromkeys([*listed, *of_table]))
 

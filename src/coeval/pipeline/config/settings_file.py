@@ -1,4 +1,4 @@
-"""A record of settings read from a YAML file, every mistake with its line, or from Python's keywords."""
+"""Read a record of settings from a YAML file, reporting every mistake with its line, or from Python."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 
 from coeval.core.errors import Misshapen, UsageError
 from coeval.core.foreign import convert
-from coeval.core.settings import bare, declared, members
+from coeval.core.settings import read_settings, strip_range, union_members
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, refused, render_path
+from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, build_config_error, render_path
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -33,92 +33,101 @@ _BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
 def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> dict[str, Any]:
-    """Return what a file sets of ``record``, by name. ``first`` names the keys that one begins with, for a
-    file without any.
+    """Return the settings of ``record`` that a file sets, by name. ``first`` names the keys such a file
+    begins with, for the message on an empty one.
 
-    Raises ConfigError: the file cannot be read, or has mistakes: unknown keys, values of another kind.
+    Raises ConfigError: the file cannot be read, or has unknown keys or values of the wrong type.
     """
     document = read_document(path, first)
-    values, findings = _values(document.data, record)
+    values, findings = _parse_values(document.data, record)
     if problems := [*document.problems, *map(document.lines.locate, findings)]:
-        raise refused(problems, str(path))
+        raise build_config_error(problems, str(path))
     return values
 
 
 def parse_settings(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return what a mapping of Python sets of ``record``; raises UsageError as `read_settings_file` does."""
-    values, findings = _values(data, record)
+    """Return the settings of ``record`` that a mapping sets, by name.
+
+    Raises UsageError: unknown keys or values of the wrong type.
+    """
+    values, findings = _parse_values(data, record)
     if findings:
         raise UsageError("; ".join(f"{render_path(finding.path)}: {finding.message}" for finding in findings))
     return values
 
 
-def _values(data: Mapping[str, Any], record: type[msgspec.Struct]) -> tuple[dict[str, Any], list[Finding]]:
-    """What is set, by name, and every mistake."""
+def _parse_values(
+    data: Mapping[str, Any], record: type[msgspec.Struct]
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Return the settings by name, and every mistake."""
     values: dict[str, Any] = {}
-    fields, mistakes = declared(record), list[Finding]()
+    fields, mistakes = read_settings(record), list[Finding]()
     for key, value in data.items():
         field = fields.get(key)
-        findings = list(_not_among((key,), fields))
+        findings = list(_check_key((key,), fields))
         if field is not None and value is None and "none" in field.words:
             value = "none"  # as YAML says it
         if field is not None:
-            findings += _unknown_below((key,), value, field.kinds)
+            findings += _find_unknown_keys((key,), value, field.kinds)
         if field is not None and not findings and value is not None:
             try:
                 values[key] = convert(value, field.plain_kind)
             except Misshapen as error:
-                findings = [Finding((key,), _WRONG, _in_words(str(error)))]
+                findings = [Finding((key,), _WRONG, _translate_message(str(error)))]
         mistakes += findings
     return values, mistakes
 
 
 def check_settings(settings: R) -> R:
-    """Return settings that came as keywords of Python, whose types nobody has checked.
+    """Return the settings if each value has the type and range of its field, which Python does not check.
 
-    Raises UsageError: a value is of another kind, or out of its range.
+    Raises UsageError: a value has not.
     """
-    for name, field in declared(type(settings)).items():
+    for name, field in read_settings(type(settings)).items():
         value = getattr(settings, name)
         try:
             convert(str(value) if isinstance(value, Path) else value, field.plain_kind)
         except Misshapen as error:
-            raise UsageError(f"{name} {_in_words(str(error))}") from None
+            raise UsageError(f"{name} {_translate_message(str(error))}") from None
     return settings
 
 
-def _unknown_below(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[Finding]:
-    """Keys that are none within a value whose type names its keys, and words that are none of its words."""
-    each = [*map(bare, kinds)]
-    words = [word for kind in each if get_origin(kind) is Literal for word in get_args(kind)]
-    if words and str not in each and isinstance(value, str) and value not in words:
-        yield Finding(path, _WRONG, f"'{value}' is none of its words", WayOut(value, words, "known here:"))
-    for kind in each:
+def _find_unknown_keys(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[Finding]:
+    """Find unknown keys, and words that are none of a Literal, below a value of these types."""
+    types = [*map(strip_range, kinds)]
+    words = [word for kind in types if get_origin(kind) is Literal for word in get_args(kind)]
+    if words and str not in types and isinstance(value, str) and value not in words:
+        yield Finding(
+            path, _WRONG, f"'{value}' is none of its words", Suggestion(value, words, "known here:")
+        )
+    for kind in types:
         if is_typeddict(kind) and isinstance(value, dict):
             hints = get_type_hints(kind)
             for name, part in value.items():
-                yield from _not_among((*path, name), hints)
-                yield from _unknown_below((*path, name), part, members(hints.get(name)))
+                yield from _check_key((*path, name), hints)
+                yield from _find_unknown_keys((*path, name), part, union_members(hints.get(name)))
         elif get_origin(kind) is Sequence and isinstance(value, list):
             for number, part in enumerate(value):
-                yield from _unknown_below((*path, number), part, get_args(kind))
+                yield from _find_unknown_keys((*path, number), part, get_args(kind))
         elif get_origin(kind) is dict and isinstance(value, dict):
             for name, part in value.items():
-                yield from _unknown_below((*path, name), part, members(get_args(kind)[1]))
+                yield from _find_unknown_keys((*path, name), part, union_members(get_args(kind)[1]))
 
 
-def _not_among(path: KeyPath, known: Collection[str]) -> Iterator[Finding]:
+def _check_key(path: KeyPath, known_keys: Collection[str]) -> Iterator[Finding]:
     name = str(path[-1])
-    if name not in known:
-        yield Finding(path, _UNKNOWN, f"the key '{name}' is unknown", WayOut(name, known, "known here:"))
+    if name not in known_keys:
+        yield Finding(
+            path, _UNKNOWN, f"the key '{name}' is unknown", Suggestion(name, known_keys, "known here:")
+        )
 
 
-def _in_words(said: str) -> str:
-    """What the decoder says of a value, in this project's words."""
-    if bound := _BOUND.search(said):
+def _translate_message(message: str) -> str:
+    """Translate msgspec's message on a value to our wording."""
+    if bound := _BOUND.search(message):
         return f"is to be {_KINDS.get(bound[1], bound[1])} {_BOUNDS[bound[2]]} {float(bound[3]):g}"
-    found = _EXPECTED.search(said)
-    if found is None:
-        return f"cannot be used: {said}"
-    needed = " or ".join(dict.fromkeys(_KINDS.get(kind.strip(), kind) for kind in found[1].split("|")))
-    return f"is {_KINDS.get(found[2], found[2])}, and is to be {needed.replace(' or nothing', '')}"
+    match = _EXPECTED.search(message)
+    if match is None:
+        return f"cannot be used: {message}"
+    needed = " or ".join(dict.fromkeys(_KINDS.get(kind.strip(), kind) for kind in match[1].split("|")))
+    return f"is {_KINDS.get(match[2], match[2])}, and is to be {needed.replace(' or nothing', '')}"

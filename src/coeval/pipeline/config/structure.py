@@ -1,4 +1,4 @@
-"""Pydantic's errors as findings: one per mistake, in this project's words and rule numbers."""
+"""Translate pydantic's errors to findings: one per mistake, with our wording and rule numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from coeval.pipeline.config.findings import Finding, KeyPath, WayOut, closest_word, shown
+from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, closest_word, describe_value
 from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Documents, Items, Sampling
 from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
 from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD, RubricFactor
@@ -66,31 +66,32 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 }  # fmt: skip
 
 
-class Structure(NamedTuple):
-    """``config`` where the data has the schema's shape; else what is wrong, and which paths are unusable."""
+class StructureCheck(NamedTuple):
+    """Result of a schema check: ``config`` if the data fits the schema, else the findings and the unusable
+    paths."""
 
     config: Config | None
     findings: list[Finding]
     broken: frozenset[KeyPath]
 
 
-def check_structure(data: dict[str, Any]) -> Structure:
-    """Hold the data against the schema: keys, types, single values."""
+def check_structure(data: dict[str, Any]) -> StructureCheck:
+    """Validate the data against the schema: keys, types, single values."""
     try:
-        return Structure(Config.model_validate(data), [], frozenset())
+        return StructureCheck(Config.model_validate(data), [], frozenset())
     except ValidationError as error:
         details = error.errors(include_url=False)
     unknown = itertools.islice(filter(_is_unknown_key, details), _MOST_GUESSED)
-    misspelt = set[KeyPath]().union(*map(_meant, unknown))
+    misspelt = set[KeyPath]().union(*map(_guess_meant_paths, unknown))
     findings = [
-        _finding(detail)
+        _to_finding(detail)
         for detail in details
-        if not (detail["type"] == "missing" and _path(detail) in misspelt)
+        if not (detail["type"] == "missing" and _key_path(detail) in misspelt)
     ]
-    return Structure(None, findings, frozenset(misspelt | {_path(detail) for detail in details}))
+    return StructureCheck(None, findings, frozenset(misspelt | {_key_path(detail) for detail in details}))
 
 
-def _path(detail: ErrorDetails) -> KeyPath:
+def _key_path(detail: ErrorDetails) -> KeyPath:
     return tuple(part for part in detail["loc"] if part not in (MAPPING, WORD, LIST, CHECK, FACTOR, "[key]"))
 
 
@@ -98,30 +99,30 @@ def _is_unknown_key(detail: ErrorDetails) -> bool:
     return detail["type"] == "extra_forbidden" or detail["loc"][-1] == "[key]"
 
 
-def _known_keys(detail: ErrorDetails) -> list[str]:
-    """The keys that could stand where an unknown one does."""
+def _list_known_keys(detail: ErrorDetails) -> list[str]:
+    """List the keys that are allowed where an unknown one stands."""
     if detail["type"] != "extra_forbidden":
-        return _choices(detail)
-    words = [part for part in _path(detail)[:-1] if isinstance(part, str)]
+        return _list_choices(detail)
+    words = [part for part in _key_path(detail)[:-1] if isinstance(part, str)]
     return list(_SECTIONS.get(".".join(words[:2]), Config).model_fields)
 
 
-def _choices(detail: ErrorDetails) -> list[str]:
+def _list_choices(detail: ErrorDetails) -> list[str]:
     return re.findall(r"'([^']*)'", detail.get("ctx", {}).get("expected", ""))
 
 
-def _meant(detail: ErrorDetails) -> set[KeyPath]:
-    """The paths that an unknown key, misspelt or misplaced, stands for: unusable too, but no second
-    mistake."""
-    path = _path(detail)
-    if (section := _home(path)) is not None:
+def _guess_meant_paths(detail: ErrorDetails) -> set[KeyPath]:
+    """Return the paths that an unknown key was probably meant for, so that they are not reported as missing
+    too."""
+    path = _key_path(detail)
+    if (section := _find_section(path)) is not None:
         return {(*path[:-1], section), (*path[:-1], section, path[-1])}
-    near = closest_word(str(path[-1]), _known_keys(detail))
+    near = closest_word(str(path[-1]), _list_known_keys(detail))
     return {(*path[:-1], near)} if near else set()
 
 
-def _home(path: KeyPath) -> str | None:
-    """The section beside an unknown key that it belongs to; None where there is none."""
+def _find_section(path: KeyPath) -> str | None:
+    """Find the neighbouring section that a misplaced key belongs to; None if there is none."""
     key = path[-1]
     match path[:-1]:
         case ("models", int()) if key in _PARAMETERS:
@@ -134,22 +135,22 @@ def _home(path: KeyPath) -> str | None:
             return None
 
 
-def _finding(detail: ErrorDetails) -> Finding:
-    path = _path(detail)
+def _to_finding(detail: ErrorDetails) -> Finding:
+    path = _key_path(detail)
     if _is_unknown_key(detail):
-        if (section := _home(path)) is not None:
+        if (section := _find_section(path)) is not None:
             return Finding(path, "V-18", f"the key '{path[-1]}' belongs under {section}; move it there")
         if path[0] == "tasks" and len(path) == 3 and path[-1] in _LEFT:
             return Finding(path, "V-18", f"there is no key '{path[-1]}'; {_LEFT[path[-1]]}")
-        known = _known_keys(detail)
-        way = WayOut(str(path[-1]), known, "known here:")
+        keys = _list_known_keys(detail)
+        way = Suggestion(str(path[-1]), keys, "known here:")
         return Finding(path, "V-18", f"the key '{path[-1]}' is unknown", way)
-    finding = _broken(detail, path)
-    return finding._replace(rule=_rule_of_path(path) or finding.rule)
+    finding = _to_value_finding(detail, path)
+    return finding._replace(rule=_find_rule(path) or finding.rule)
 
 
-def _rule_of_path(path: KeyPath) -> str | None:
-    """The rule that owns a value, whatever is wrong with it."""
+def _find_rule(path: KeyPath) -> str | None:
+    """Return the rule that owns a path, whatever is wrong with its value."""
     match path:
         case ("models",) | ("tasks",):
             return "V-01"
@@ -169,19 +170,20 @@ def _rule_of_path(path: KeyPath) -> str | None:
             return None
 
 
-def _broken(detail: ErrorDetails, path: KeyPath) -> Finding:
-    """A value that is absent, or that cannot stand where it does."""
+def _to_value_finding(detail: ErrorDetails, path: KeyPath) -> Finding:
+    """Describe a value that is missing, has the wrong type or is out of range."""
     if detail["type"] == "literal_error":
-        value, choices = detail["input"], _choices(detail)
-        what = f"{_shown(value, path)} is not valid"
+        value, choices = detail["input"], _list_choices(detail)
+        what = f"{_describe_safely(value, path)} is not valid"
         ways = f"use {_USUAL.get(str(path[-1]), '')}{' | '.join(choices)}"
         return Finding(
-            path, "V-20", what, WayOut(value if isinstance(value, str) else "", choices, always=ways)
+            path, "V-20", what, Suggestion(value if isinstance(value, str) else "", choices, always=ways)
         )
-    return Finding(path, *_wording(detail, path))
+    return Finding(path, *_word_mistake(detail, path))
 
 
-def _wording(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
+def _word_mistake(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
+    """Return the rule and the message for pydantic's error of this type."""
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if kind.startswith("V-"):
         return kind, detail["msg"]
@@ -194,13 +196,16 @@ def _wording(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
         return "V-20", "is not an address; write https://host/v1 or http://…"
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        return "V-21", f"is {_shown(value, path)}; use {words} {context[bound]:g}"
+        return "V-21", f"is {_describe_safely(value, path)}; use {words} {context[bound]:g}"
     if needed := _KINDS.get(kind):
-        return "V-20", f"is {_shown(value, path)}, not {needed}; {_put_right(value, needed)}"
+        return (
+            "V-20",
+            f"is {_describe_safely(value, path)}, not {needed}; {_suggest_correction(value, needed)}",
+        )
     return "V-20", f"{detail['msg']}; see the configuration guide"
 
 
-def _put_right(value: Any, needed: str) -> str:
+def _suggest_correction(value: Any, needed: str) -> str:
     if needed == "text" and isinstance(value, bool | int | float):
         return "put it in quotes"
     if needed == "a list" and isinstance(value, str) and value.strip():
@@ -208,6 +213,6 @@ def _put_right(value: Any, needed: str) -> str:
     return f"write {needed}"
 
 
-def _shown(value: Any, path: KeyPath) -> str:
-    """The value as a message may show it: short, and never a credential."""
-    return "something else" if path[-1] in ("access_key", "account") else shown(value)
+def _describe_safely(value: Any, path: KeyPath) -> str:
+    """Describe a value for a message; credentials are never shown."""
+    return "something else" if path[-1] in ("access_key", "account") else describe_value(value)

@@ -1,4 +1,4 @@
-"""The values of an experiment file that plain types cannot say: pairs, attributes, parameters.
+"""Types of values that plain types cannot express: pairs, attributes, scales, parameters.
 
 Errors raised here carry their rule number as their type, so that ``structure`` can print it.
 """
@@ -27,8 +27,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
 from coeval.core.scale import RubricScale, parse_scale
-from coeval.core.text import listed
-from coeval.pipeline.config.findings import written
+from coeval.core.text import join_names
+from coeval.pipeline.config.findings import format_value
 
 MAPPING, WORD, LIST = "<mapping>", "<word>", "<list>"
 """Tags of the branches of a union. They appear in pydantic's error paths, never in ours."""
@@ -44,17 +44,19 @@ _NumberOrAll = Discriminator(lambda value: WORD if value == "all" else LIST)
 _PairOrWord = Discriminator(lambda value: WORD if isinstance(value, str) else LIST)
 
 
-def _filled(text: str) -> str:
+def _require_text(text: str) -> str:
     if not text.strip():
         raise PydanticCustomError("V-20", "is empty; fill it in")
     return text
 
 
-FilledText: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": r"\S"}), AfterValidator(_filled)]
+FilledText: TypeAlias = Annotated[
+    str, Field(json_schema_extra={"pattern": r"\S"}), AfterValidator(_require_text)
+]
 
 
-def _as_text(value: Any) -> Any:
-    """YAML reads ``[2, 2.5, true]`` as numbers and a boolean; as attribute values they are words."""
+def _stringify_value(value: Any) -> Any:
+    """Return numbers and booleans as text: YAML reads ``[2, 2.5, true]``, but attribute values are words."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -64,13 +66,13 @@ def _as_text(value: Any) -> Any:
             return value
 
 
-def _distinct(values: list[str]) -> list[str]:
+def _require_distinct(values: list[str]) -> list[str]:
     if not values:
         raise PydanticCustomError("V-25", "has no values; list at least one")
     repeated = sorted(value for value, times in Counter(values).items() if times > 1)
     if repeated:
         raise PydanticCustomError(
-            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": listed(repeated)}
+            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": join_names(repeated)}
         )
     return values
 
@@ -79,12 +81,12 @@ AttributeValues: TypeAlias = Annotated[
     list[
         Annotated[
             str,
-            BeforeValidator(_as_text),
+            BeforeValidator(_stringify_value),
             WithJsonSchema({"type": ["string", "number", "boolean"]}),
         ]
     ],
     Field(json_schema_extra={"minItems": 1, "uniqueItems": True}),
-    AfterValidator(_distinct),
+    AfterValidator(_require_distinct),
 ]
 Attributes: TypeAlias = dict[str, AttributeValues]
 """Attribute name → its values, in the order of the file; no value twice, no empty list."""
@@ -98,12 +100,12 @@ NuancedAttributes: TypeAlias = Annotated[
 ]
 
 
-def _as_scale(value: Any) -> RubricScale:
+def _parse_scale_value(value: Any) -> RubricScale:
     if isinstance(value, int | float) or not isinstance(value, str | list | dict):
         raise PydanticCustomError(
             "V-20",
             'should be levels, such as [pass, fail] or "1-5"; found {found}',
-            {"found": written(value)},
+            {"found": format_value(value)},
         )
     try:
         return parse_scale(value)
@@ -113,8 +115,8 @@ def _as_scale(value: Any) -> RubricScale:
 
 ScaleLevels: TypeAlias = Annotated[
     RubricScale,
-    PlainValidator(_as_scale),
-    PlainSerializer(RubricScale.written),
+    PlainValidator(_parse_scale_value),
+    PlainSerializer(RubricScale.to_config),
     WithJsonSchema(
         {
             "anyOf": [
@@ -129,7 +131,7 @@ ScaleLevels: TypeAlias = Annotated[
 
 
 class RubricFactor(BaseModel):
-    """A factor that judges score, with a scale of its own."""
+    """A factor that judges score, with its own scale."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -140,7 +142,7 @@ class RubricFactor(BaseModel):
 CHECK, FACTOR = "<check>", "<factor>"
 
 
-def _kind_of_factor(value: Any) -> str:
+def _tag_factor(value: Any) -> str:
     if isinstance(value, RubricFactor):
         return FACTOR
     if not isinstance(value, dict):
@@ -152,7 +154,7 @@ Factor: TypeAlias = Annotated[
     Annotated[FilledText, Tag(WORD)]
     | Annotated[RubricFactor, Tag(FACTOR)]
     | Annotated[dict[str, Any], Tag(CHECK)],
-    Discriminator(_kind_of_factor),
+    Discriminator(_tag_factor),
 ]
 Rubric: TypeAlias = Annotated[
     Annotated[dict[str, Factor], Tag(MAPPING)] | Annotated[Literal["auto", "extend"], Tag(WORD)],
@@ -161,20 +163,20 @@ Rubric: TypeAlias = Annotated[
 Weights: TypeAlias = dict[str, Annotated[float, Field(gt=0)]]
 
 
-def _as_pair(value: Any) -> Any:
-    """``[1]`` means ``[1, 1]``; anything else that is not two whole numbers is refused as one error."""
+def _parse_pair(value: Any) -> Any:
+    """Parse ``[lo, hi]``; ``[1]`` means ``[1, 1]``. Anything else is one error."""
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= 2:
         raise PydanticCustomError("V-20", "should be two whole numbers [lo, hi]; write for example [1, 2]")
     if any(isinstance(number, bool) or not isinstance(number, int) for number in value):
         raise PydanticCustomError(
             "V-20",
             "should hold whole numbers only, found {found}; write for example [1, 2]",
-            {"found": written(value)},
+            {"found": format_value(value)},
         )
     return (value[0], value[-1])
 
 
-def _ascending(pair: tuple[int, int]) -> tuple[int, int]:
+def _require_ascending(pair: tuple[int, int]) -> tuple[int, int]:
     lo, hi = pair
     if lo < 0:
         raise PydanticCustomError(
@@ -189,8 +191,8 @@ def _ascending(pair: tuple[int, int]) -> tuple[int, int]:
 
 Pair: TypeAlias = Annotated[
     tuple[int, int],
-    BeforeValidator(_as_pair),
-    AfterValidator(_ascending),
+    BeforeValidator(_parse_pair),
+    AfterValidator(_require_ascending),
     WithJsonSchema(
         {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 2}
     ),
@@ -204,7 +206,7 @@ PairOrAll: TypeAlias = Annotated[
 MOST_ITEMS = 10_000_000
 
 
-def _plannable(total: int) -> int:
+def _require_plannable(total: int) -> int:
     if total > MOST_ITEMS:
         raise PydanticCustomError(
             "V-21",
@@ -215,7 +217,7 @@ def _plannable(total: int) -> int:
 
 
 Total: TypeAlias = Annotated[
-    int, Field(ge=1, json_schema_extra={"maximum": MOST_ITEMS}), AfterValidator(_plannable)
+    int, Field(ge=1, json_schema_extra={"maximum": MOST_ITEMS}), AfterValidator(_require_plannable)
 ]
 TotalOrAll: TypeAlias = Annotated[
     Annotated[Total, Tag(LIST)] | Annotated[Literal["all"], Tag(WORD)], _NumberOrAll
@@ -223,7 +225,7 @@ TotalOrAll: TypeAlias = Annotated[
 
 
 def columns_by_name(value: Any) -> Any:
-    """Make a mapping of a list of columns: each is an attribute of its own name."""
+    """Turn a list of columns into a mapping from each name to itself."""
     is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
     return {name: name for name in value} if is_list else value
 
@@ -235,14 +237,14 @@ AttributeColumns: TypeAlias = Annotated[
 ]
 
 
-def _as_conditions(value: Any) -> Any:
-    """One condition may stand without a list."""
+def _parse_conditions(value: Any) -> Any:
+    """Parse one condition or a list of them."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 
 Conditions: TypeAlias = Annotated[
     tuple[str, ...],
-    BeforeValidator(_as_conditions),
+    BeforeValidator(_parse_conditions),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 
@@ -250,27 +252,29 @@ Conditions: TypeAlias = Annotated[
 _NOT_IN_PATHS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-def is_path(text: str) -> bool:
-    """Whether a path can be made of it and shown: no control character, no half of a character."""
+def is_printable_path(text: str) -> bool:
+    """Check that a path has no control character and no lone surrogate."""
     return not _NOT_IN_PATHS.search(text)
 
 
-def _as_path(text: str) -> str:
-    if not is_path(text):
+def _require_path(text: str) -> str:
+    if not is_printable_path(text):
         raise PydanticCustomError(
             "V-20", "is {shown}, with a control character; write the path without it", {"shown": ascii(text)}
         )
     return text
 
 
-PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_as_path)]
+PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_require_path)]
 
 
-def _as_stops(value: Any) -> Any:
+def _require_stop_texts(value: Any) -> Any:
     texts = value if isinstance(value, list) else [value]
     if value is not None and not all(isinstance(text, str) for text in texts):
         raise PydanticCustomError(
-            "V-20", "is {found}, not text or a list of texts; put it in quotes", {"found": written(value)}
+            "V-20",
+            "is {found}, not text or a list of texts; put it in quotes",
+            {"found": format_value(value)},
         )
     return value
 
@@ -283,13 +287,14 @@ _Text: TypeAlias = Annotated[str | None, _passed_on]
 _Stops: TypeAlias = Annotated[
     Any,
     _passed_on,
-    BeforeValidator(_as_stops),
+    BeforeValidator(_require_stop_texts),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 
 
 class UsualParameters(TypedDict, total=False):
-    """What providers take by these names in one sense, so that its type can be checked. Null is not sent."""
+    """Parameters that providers take by these names in one sense, so that types can be checked. Null is not
+    sent."""
 
     do_sample: _Truth
     frequency_penalty: _Number
@@ -320,7 +325,7 @@ class UsualParameters(TypedDict, total=False):
     user: _Text
 
 
-def _as_address(text: str) -> str:
+def _require_address(text: str) -> str:
     try:
         readable = urlsplit(text).port != 0
     except ValueError:
@@ -331,7 +336,7 @@ def _as_address(text: str) -> str:
 
 
 class Parameters(UsualParameters, total=False):
-    """A model's parameters: ours by name, checked; every other one goes to the provider as it stands."""
+    """A model's parameters: our own are checked, every other one is passed to the provider unchanged."""
 
     __pydantic_config__ = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)  # type: ignore[misc]
 
@@ -352,7 +357,7 @@ class Parameters(UsualParameters, total=False):
             pattern=r"^https?://[^\s/]+",
             description="Address of any OpenAI-shaped host, up to and including /v1.",
         ),
-        AfterValidator(_as_address),
+        AfterValidator(_require_address),
     ]
     system_prompt: Annotated[str, Field(description="Sent as the system message of every request.")]
     timeout_s: Annotated[float, Field(gt=0, description="Seconds until a request times out. Default: 600.")]
@@ -431,7 +436,7 @@ class Parameters(UsualParameters, total=False):
 
 
 class _ShapedAs:
-    """Validate a plain dict by a TypedDict, so that it stays open to the provider's own keys."""
+    """Validates a plain dict against a TypedDict, and keeps keys that it does not know."""
 
     def __init__(self, shape: Any) -> None:
         self.shape = shape

@@ -153,13 +153,13 @@ def read_answer_files(
     instead: Mapping[Path, list[bytes]] = NO_LINES,
 ) -> list[AnswerFile]:
     """Read the tables of answers for the items of these files; ``instead`` as `RecordFiles.lines` has it."""
-    answered = {task.name: task for task in config.tasks if config.answered_by(task)}
+    answered = {task.name: task for task in config.tasks if config.students_with_answers(task)}
     read = cache(partial(_items_by_task, answered.keys(), items_in, instead))
     tasks = {name: ItemsOfTask(task, read) for name, task in answered.items()}
     files = {
         (task, student): AnswerFile(folder.responses(task, student), task, student, "")
         for task, of in tasks.items()
-        for student in config.answered_by(of.task)
+        for student in config.students_with_answers(of.task)
     }
     for student in config.students:
         of_student = [

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen, Undecodable
-from coeval.core.foreign import decode, decoder, utf8
+from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.core.regular_files import open_file
 from coeval.judging.labels import normalise
 from coeval.pipeline.config.draft import ItemSource
-from coeval.pipeline.config.findings import shown
+from coeval.pipeline.config.findings import describe_value
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.store.jsonl import store_error
@@ -88,7 +88,7 @@ class _Record(Datapoint, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     """An item as its record stands, field by field."""
 
 
-_read_record = decoder(_Record)
+_read_record = make_decoder(_Record)
 
 
 def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
@@ -108,7 +108,7 @@ def _read_written(text: bytes, task: str, teacher: str) -> OwnItem | str:
     """The same of a line that a person or a program wrote."""
     text = text.removeprefix(BOM)
     try:
-        utf8(text)
+        decode_utf8(text)
     except Undecodable as error:
         return f"{error}; save the file as UTF-8"
     try:
@@ -156,14 +156,16 @@ def _misfit(fields: Mapping[str, msgspec.Raw]) -> str | None:
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
         return "its `prompt` is empty"
     if not isinstance(prompt, str):
-        return f"its `prompt` is {shown(prompt)}; give text"
+        return f"its `prompt` is {describe_value(prompt)}; give text"
     for name in _ATTRIBUTES:
         attributes = _value(fields, name)
         if attributes is not None and not isinstance(attributes, dict):
-            return f'its `{name}` is {shown(attributes)}; give a mapping, such as {{"topic": "privacy"}}'
+            wrong = f"its `{name}` is {describe_value(attributes)}"
+            return f'{wrong}; give a mapping, such as {{"topic": "privacy"}}'
         for attribute, value in (attributes or {}).items():
             if value is None or isinstance(value, list | dict):
-                return f"in its `{name}`, {attribute} is {shown(value)}; give one value, as text or a number"
+                wrong = f"in its `{name}`, {attribute} is {describe_value(value)}"
+                return f"{wrong}; give one value, as text or a number"
     return None
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from coeval.core.errors import EmptyReply, Unparsable
-from coeval.core.text import extract_json, fold_name
+from coeval.core.text import extract_json, normalize_name
 
 _PROMPT_KEYS = ("prompt", "question", "input", "text", "instruction", "query", "user prompt", "user input")
 # Folded names under which teachers put the two halves of an item; earlier ones win.
@@ -83,7 +83,7 @@ def parse_item(text: str) -> ParsedItem:
     """
     value, repaired = extract_json(text)
     for candidate in _objects_in(value):
-        folded = {fold_name(name): part for name, part in reversed(candidate.items())}
+        folded = {normalize_name(name): part for name, part in reversed(candidate.items())}
         prompt_key = next((key for key in _PROMPT_KEYS if isinstance(folded.get(key, 0), _PROMPTS)), None)
         if prompt_key is None:
             continue
@@ -99,7 +99,7 @@ def parse_item(text: str) -> ParsedItem:
 def parse_evidence(text: str) -> tuple[str, ...]:
     """The quotes beside an item that `parse_item` reads; none where it has none."""
     for candidate in _objects_in(extract_json(text).value):
-        folded = {fold_name(name): part for name, part in reversed(candidate.items())}
+        folded = {normalize_name(name): part for name, part in reversed(candidate.items())}
         for quoted in filter(None, map(folded.get, _EVIDENCE_KEYS)):
             return tuple(map(_as_text, quoted if isinstance(quoted, list) else [quoted]))
     return ()
@@ -146,18 +146,18 @@ def merge_attributes(
     """The union of attributes and of their values, in order; the first spelling of each wins.
 
     What is ``kept`` (seeds, or what was drawn before) stays as it stands, even where two of its names
-    differ in spelling only; names and values that are proposed are told apart by `fold_name`.
+    differ in spelling only; names and values that are proposed are told apart by `normalize_name`.
     """
     merged = {name: list(dict.fromkeys(values)) for name, values in kept.items()}
-    spelling = {fold_name(name): name for name in reversed(merged)}
+    spelling = {normalize_name(name): name for name in reversed(merged)}
     for proposal in proposals:
         for name, values in proposal.items():
-            spelt = name if name in merged else spelling.setdefault(fold_name(name), name)
+            spelt = name if name in merged else spelling.setdefault(normalize_name(name), name)
             of_attribute = merged.setdefault(spelt, [])
-            known = {fold_name(value) for value in of_attribute}
+            known = {normalize_name(value) for value in of_attribute}
             for value in values:
-                if fold_name(value) not in known:
-                    known.add(fold_name(value))
+                if normalize_name(value) not in known:
+                    known.add(normalize_name(value))
                     of_attribute.append(value)
     return merged
 
@@ -166,11 +166,11 @@ def merge_rubrics(kept: Mapping[str, str], *proposals: Mapping[str, str]) -> dic
     """The union of factors, in order; the first spelling and criterion of each win, as in
     `merge_attributes`."""
     merged = dict(kept)
-    known = {fold_name(factor) for factor in merged}
+    known = {normalize_name(factor) for factor in merged}
     for proposal in proposals:
         for factor, criterion in proposal.items():
-            if fold_name(factor) not in known:
-                known.add(fold_name(factor))
+            if normalize_name(factor) not in known:
+                known.add(normalize_name(factor))
                 merged[factor] = criterion
     return merged
 
@@ -209,7 +209,7 @@ def _named(value: Any, content_keys: Sequence[str]) -> Iterator[tuple[str, Any]]
 def _unwrapped(value: Any, content_keys: Sequence[str]) -> Any:
     """The proposal that ``value`` holds under its only key, or one such as ``attributes``; or ``value``."""
     for key, inner in value.items() if isinstance(value, dict) else ():
-        if len(value) > 1 and fold_name(key) not in _WRAPPERS:
+        if len(value) > 1 and normalize_name(key) not in _WRAPPERS:
             continue
         if isinstance(inner, dict) and not any(content in inner for content in content_keys):
             return inner
@@ -243,7 +243,7 @@ def _cleaned_values(part: Any) -> list[str]:
     distinct: dict[str, str] = {}
     for value in part if isinstance(part, list) else ():
         if isinstance(value, str | int | float) and (text := _cleaned_text(_as_text(value), _LONGEST_VALUE)):
-            distinct.setdefault(fold_name(text), text)
+            distinct.setdefault(normalize_name(text), text)
             if len(distinct) == _MOST_VALUES:
                 break
     return list(distinct.values())

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
-from coeval.core.regular_files import file_bytes
-from coeval.core.text import listed, numbered
-from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files, item_writers
+from coeval.core.regular_files import read_file_bytes
+from coeval.core.text import join_names, pluralize
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_item_writers, locate_item_files
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.answer_file import AnswerFile
@@ -66,7 +66,7 @@ def table_items(file: ItemFile, folder: RunDir) -> ItemFile:
         file.changed_since = before.taken_at
         file.said.append(
             f"{items.path}, or what is taken out of it, has changed since {before.taken_at}: "
-            f"{numbered(before.items, 'item')} then, {len(file.ids):,} now"
+            f"{pluralize(before.items, 'item')} then, {len(file.ids):,} now"
         )
     return file
 
@@ -87,10 +87,10 @@ def _take(file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selectio
     file.rewritten = True
     (file.said if skip_bad else file.flaws).extend(harvest.describe_problems())
     if skip_bad and harvest.flawed:
-        file.said.append(f"{source.name}: {numbered(harvest.flawed, 'row')} without an item left out")
+        file.said.append(f"{source.name}: {pluralize(harvest.flawed, 'row')} without an item left out")
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
-        file.flaws.append(f"{source.name}: of {numbered(harvest.rows, 'row')} none makes an item{unwanted}")
+        file.flaws.append(f"{source.name}: of {pluralize(harvest.rows, 'row')} none makes an item{unwanted}")
     file.said += [f"{source.name}: {sentence}" for sentence in harvest.describe_gaps(chosen)]
     file.origin = ItemOrigin.from_harvest(source, harvest, chosen, len(file.ids))
 
@@ -184,7 +184,7 @@ class Supply:
                 task, teacher = file.source.task.name, file.source.teacher
                 place = folder.datapoints(task, teacher)
                 taken = file.origin is not None and place.exists()
-                if taken and not b"".join(file.lines).startswith(file_bytes(place)):
+                if taken and not b"".join(file.lines).startswith(read_file_bytes(place)):
                     move_to_replaced(folder, [place])
                 with replaced_whole(place) as target:
                     target.writelines(file.lines)
@@ -209,8 +209,8 @@ def _untold_labels(file: ItemFile) -> Iterator[str]:
         if isinstance(declared, dict) and label not in declared:
             yield (
                 f"the students of {task.name} are not told which values {label} has "
-                f"({listed(sorted(values), _NAMED)}): name them in its output_description, or declare them "
-                "in target_attributes"
+                f"({join_names(sorted(values), _NAMED)}): name them in its output_description, or declare "
+                "them in target_attributes"
             )
 
 
@@ -243,8 +243,8 @@ class ShortSupply(NamedTuple):
                 f"their file {self.path} is missing, and coeval run --continue writes it again, with no call"
             )
         if self.student:
-            return f"add {numbered(self.missing, 'answer')} of {self.student} to {self.path}"
-        lines = numbered(self.missing, "line")
+            return f"add {pluralize(self.missing, 'answer')} of {self.student} to {self.path}"
+        lines = pluralize(self.missing, "line")
         there = self.total - self.missing
         return (
             f"add {lines} to {self.path} (docs/items.md), or set sampling.total of {self.task} to {there:,}"
@@ -266,7 +266,7 @@ def with_found_labels(config: Config, supply: Supply) -> Config:
 
 def _with_labels(config: Config, task: TaskConfig, found: Mapping[str, set[str]]) -> TaskConfig:
     declared = task.target_attributes
-    if not isinstance(declared, dict) or item_writers(config, task):
+    if not isinstance(declared, dict) or list_item_writers(config, task):
         return task
     undeclared = {label: sorted(values) for label, values in found.items() if label not in declared}
     return task.model_copy(update={"target_attributes": {**declared, **undeclared}}) if undeclared else task
@@ -305,7 +305,7 @@ def _table_of(config: Config, task: str, student: str) -> Path:
 def stored_supply(config: Config, folder: RunDir) -> Supply:
     """What lies in the run's folder, whatever has become of the tables that it was taken out of."""
     supply = Supply([], {})
-    for path, source in item_files(config, folder).items():
+    for path, source in locate_item_files(config, folder).items():
         if path.exists():
             supply.files.append(ItemFile(path, source).read())
         else:
@@ -320,7 +320,7 @@ def read_supply(config: Config, folder: RunDir, taken: RunDir | None = None) -> 
     An older layout is read where it is converted. Documents that are gone leave the items made from them.
     """
     supply = Supply([], {}, documents=dict(_documents(config, folder)))
-    for path, source in item_files(config, folder).items():
+    for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
             supply.files.append(table_items(ItemFile(path, source), folder))
             continue
@@ -338,7 +338,7 @@ def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocumen
     for task in config.tasks:
         if (section := task.documents) is None:
             continue
-        writers = item_writers(config, task)
+        writers = list_item_writers(config, task)
         try:
             found = read_documents(Path(section.path), section.chunk)
         except UsageError as error:
@@ -348,6 +348,6 @@ def _documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocumen
         if len(found.passages) < section.per_item:
             raise UsageError(
                 f"tasks.{task.name}.documents.per_item is {section.per_item}, and {section.path} makes "
-                f"{numbered(len(found.passages), 'passage')} only"
+                f"{pluralize(len(found.passages), 'passage')} only"
             )
         yield task.name, found

@@ -18,14 +18,14 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.plan.run_plan import Changed, Node, Plan, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import Walk
-from coeval.pipeline.run_options import Stance
+from coeval.pipeline.run_options import ChangePolicy
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir
 
 
 @dataclass(slots=True)
 class PlanCount(WorkCounts):
-    """``open`` has one byte per slot of the plan, in order: 1 where something is owed of it.
+    """``open_slots`` has one byte per slot of the plan, in order: 1 where something is owed of it.
 
     ``examples`` holds the first record of each kind of change. ``unsupplied`` items lack to the totals of
     benchmark teachers, and are not among the planned ones; nor are ``unanswered`` items, by task and student,
@@ -34,7 +34,7 @@ class PlanCount(WorkCounts):
 
     changed: Counter[Changed] = field(default_factory=Counter)
     examples: dict[Changed, str] = field(default_factory=dict)
-    open: bytearray = field(default_factory=bytearray)
+    open_slots: bytearray = field(default_factory=bytearray)
     unsupplied: int = 0
     unanswered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -64,7 +64,7 @@ def count_plan(plan: Plan, found: PlanCount | None = None) -> PlanCount:
             for node in walk.of_slot(slot):
                 found.add(setup, node)
                 is_open = is_open or node.owed
-            found.open.append(is_open)
+            found.open_slots.append(is_open)
         for node in walk.alike():
             found.add(setup, node)
         for spared in walk.spared:
@@ -98,7 +98,7 @@ def refuse_changed(
     plan_count: PlanCount,
     setups: Sequence[TaskSetup],
     folder: RunDir,
-    stance: Stance,
+    stance: ChangePolicy,
     tables: Mapping[str, str] | None = None,
 ) -> None:
     """``tables`` says of tasks how the table of their items has changed.
@@ -106,7 +106,7 @@ def refuse_changed(
     Raises RecordsChanged: good records stand in ``folder`` that would be made otherwise now. It counts
     them by what differs, and names the ways on. Not where ``stance`` says what to do with them.
     """
-    if not plan_count.changed or stance is not Stance.REFUSE:
+    if not plan_count.changed or stance is not ChangePolicy.REFUSE:
         return
     old, new, scales = read_recipes(folder), _recipes(setups), _changed_scales(setups, folder)
     reasons: dict[str, tuple[int, str]] = {}
@@ -159,7 +159,7 @@ def _changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[s
     except ConfigError:
         return {}
     return {
-        (setup.task.name, factor): f": its scale was {was.spelled()}, now {now.spelled()}"
+        (setup.task.name, factor): f": its scale was {was.levels_text()}, now {now.levels_text()}"
         for setup in setups
         if setup.task.name in before
         for factor in setup.criteria

@@ -59,7 +59,7 @@ class JudgeForm:
             scales = [self.scales[factor] for factor in factors]
             mixed = len(set(scales)) > 1
             shown = {
-                factor: self.criteria[factor] + (f" (levels: {scale.spelled()})" if mixed else "")
+                factor: self.criteria[factor] + (f" (levels: {scale.levels_text()})" if mixed else "")
                 for factor, scale in zip(factors, scales, strict=True)
             }
             values = {
@@ -140,7 +140,7 @@ def _described(scales: Sequence[RubricScale], what: str) -> str:
     if scale.is_numeric:
         opening = f"{give} a whole number from {worst} to {best}."
     else:
-        opening = f"{give} one of these levels, from worst to best: {scale.spelled()}."
+        opening = f"{give} one of these levels, from worst to best: {scale.levels_text()}."
     between = "those between are equal steps"
     return f"{opening} {best} {_ENDS}; {worst} means that it is not met, or hardly; {between}."
 

@@ -13,7 +13,7 @@ from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.records import model_of, task_prefix
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.engine.progress import Calls
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.answer_file import read_answer_files
@@ -25,7 +25,12 @@ from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.task_setup import FORESEEN, TaskBlueprint, TaskSetup, build_setup
 from coeval.pipeline.run_options import RunOptions, run_folder
-from coeval.pipeline.start.inherit import cleared, inherited_phases, phase_3_source, source_folder
+from coeval.pipeline.start.inherit import (
+    find_item_source_run,
+    find_source_run,
+    foresee_cleared_folder,
+    list_inherited_phases,
+)
 from coeval.store.rundir import RunDir
 from coeval.tables.documents import CutDocuments
 
@@ -45,7 +50,7 @@ class Preview:
     plan_count: PlanCount
     least: PlanCount
     unsettled: frozenset[str]
-    standing: RunDir
+    records_folder: RunDir
     supply: Supply
 
     def refuse(self, options: RunOptions) -> None:
@@ -54,14 +59,14 @@ class Preview:
         what stands would be moved away for a run that could not do anything.
         """
         changed = self.supply.changed_tables()
-        refuse_changed(self.least, self.plan.setups, self.standing, options.stance, changed)
+        refuse_changed(self.least, self.plan.setups, self.records_folder, options.change_policy, changed)
         for setup in self.plan.setups:
             task = setup.task
             owed = self.plan_count.total("data_generation", task=task.name).owed
             if task.documents is not None and owed and not setup.space.passages:
                 raise UsageError(
-                    f"{numbered(owed, 'item')} of {task.name} are missing, and the documents cannot be read: "
-                    f"put {task.documents.path} back, or lower sampling.total"
+                    f"{pluralize(owed, 'item')} of {task.name} are missing, and the documents cannot be "
+                    f"read: put {task.documents.path} back, or lower sampling.total"
                 )
         if options.overwrite and options.only_models and not self.plan_count.total().owed:
             raise UsageError(
@@ -75,18 +80,18 @@ def make_plan(
     options: RunOptions,
     setups: Sequence[TaskSetup],
     recorded: Recorded,
-    renewed: Set[str] = frozenset(),
+    regenerated_ids: Set[str] = frozenset(),
 ) -> Plan:
-    """The plan of phases 3–5 under the run's modes; ``renewed``: see `Plan`."""
+    """The plan of phases 3–5 under the run's modes; ``regenerated_ids``: see `Plan`."""
     plan = Plan(
         setups,
         recorded,
         {phase: options.mode(config, phase) for phase in FLOWING},
-        options.stance,
+        options.change_policy,
         _players(config, options.only_models) if options.only_models else None,
-        renewed,
+        regenerated_ids,
     )
-    plan.computes = options.only_asked is None
+    plan.computes = options.checked_judge is None
     return plan
 
 
@@ -101,10 +106,10 @@ def supply_of(config: Config, options: RunOptions) -> Supply:
 
     Raises ConfigError: some of it cannot be used.
     """
-    taken = None if options.continue_run else phase_3_source(config)
+    taken = None if options.continue_run else find_item_source_run(config)
     folder = run_folder(config)
     supply = read_supply(config, folder, taken)
-    there = cleared(config, folder) if options.overwrite else folder
+    there = foresee_cleared_folder(config, folder) if options.overwrite else folder
     items_in = [path for of in (taken, there) if of is not None for path in of.files("data_generation")]
     items_in += [path for path in supply.rewritten if path not in items_in]
     supply.answers.extend(read_answer_files(config, folder, items_in, supply.rewritten))
@@ -123,7 +128,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     """
     folder = run_folder(config)
     folder.refuse_unreadable()
-    source = None if options.continue_run else source_folder(config)
+    source = None if options.continue_run else find_source_run(config)
     supply = supply_of(config, options) if supply is None else supply
     config = with_found_labels(config, supply)
     recorded = _records(config, options, folder, source, supply)
@@ -189,8 +194,10 @@ def _records(
         recorded.read(folder, supplied=supply.rewritten)
     else:
         if source is not None:
-            recorded.read(_Taken(source.path, folder), inherited_phases(config), supplied=supply.rewritten)
-        recorded.read(cleared(config, folder), FLOWING, supplied=supply.rewritten)
+            recorded.read(
+                _Taken(source.path, folder), list_inherited_phases(config), supplied=supply.rewritten
+            )
+        recorded.read(foresee_cleared_folder(config, folder), FLOWING, supplied=supply.rewritten)
     for task, teacher in supply.absent.values():
         recorded.assume_items(task.name, teacher, task.sampling.most or 0)
     return recorded
@@ -213,10 +220,10 @@ class _Foreseen(Blueprint):
     those that ``--overwrite`` moves away are gone."""
 
     def __init__(self, config: Config, options: RunOptions, folder: RunDir, source: RunDir | None) -> None:
-        left = cleared(config, folder) if options.overwrite else folder
+        left = foresee_cleared_folder(config, folder) if options.overwrite else folder
         super().__init__(config, left, follow_file=options.continue_run, inherited=source)
         self._source = source
-        self._taken = frozenset(inherited_phases(config)) if source is not None else frozenset()
+        self._taken = frozenset(list_inherited_phases(config)) if source is not None else frozenset()
         self._extended = {task.name for task in config.tasks if task.rubric == "extend"}
 
     def artifact(self, task: str, kind: Kind) -> Path:
@@ -299,7 +306,7 @@ def build_forecast(config: Config, preview: Preview) -> Forecast:
     warnings = [sentence for setup in preview.plan.setups for sentence in setup.clippings()]
     warnings += preview.supply.remarks()
     for short in short_answers(preview.plan_count.unanswered, config):
-        answers = numbered(short.missing, "answer")
+        answers = pluralize(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")
     if said := empty_answers_sentence(preview.plan.recorded.empty_answers(), "of"):
         warnings.append(said)

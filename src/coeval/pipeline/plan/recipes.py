@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from coeval.core.records import PAIR, Role
-from coeval.core.text import canonical, digest, placeholders
+from coeval.core.text import canonical_json, digest, placeholders
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.prompts import COMPARE_PAIR, render_rubric
 
@@ -56,7 +56,7 @@ def task_fields(task: TaskConfig) -> dict[str, str]:
 
 def item_recipe(base: str, target: Mapping[str, str], nuance: Mapping[str, str]) -> str:
     """Phase 3: the teacher's recipe and the sampled attributes."""
-    return f"{base}-{digest(canonical([dict(target), dict(nuance)]))[:6]}"
+    return f"{base}-{digest(canonical_json([dict(target), dict(nuance)]))[:6]}"
 
 
 def base_recipe(recorded: str) -> str:
@@ -66,7 +66,7 @@ def base_recipe(recorded: str) -> str:
 
 def label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
     """Of a comparison of labels: its version (which changes when its rules do), and the labels' values."""
-    return f"labels-3.{digest(canonical(labels))[:6]}"
+    return f"labels-3.{digest(canonical_json(labels))[:6]}"
 
 
 CHECK_RECIPE = "checks-1"
@@ -85,7 +85,7 @@ def item_content(prompt: str, reference: str, attributes: Mapping[str, str]) -> 
 
 @lru_cache(maxsize=4096)  # many items share their attributes
 def _spelled(attributes: tuple[tuple[str, str], ...]) -> str:
-    return canonical(dict(attributes))
+    return canonical_json(dict(attributes))
 
 
 def judged_input(item: str, response: str) -> str:

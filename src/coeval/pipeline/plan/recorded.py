@@ -20,19 +20,19 @@ import msgspec
 from coeval.analysis.doubtful_answers import EmptyAnswers
 from coeval.analysis.readers.run_records import filtered_note
 from coeval.core.errors import Misshapen, Undecodable
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.core.records import (
     PAIR,
     SEPARATOR,
     answer_name,
     is_good,
     item_id,
-    item_of,
+    item_part,
     item_prefix,
-    maker,
+    keep_valid_levels,
+    keep_valid_values,
+    maker_of,
     preference_id,
-    valid_levels,
-    valid_values,
 )
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
@@ -105,7 +105,7 @@ class ItemContents(NamedTuple):
 
 EntryT = TypeVar("EntryT", Entry, EvaluationEntry)
 
-_mapping = decoder(dict[str, Any])
+_mapping = make_decoder(dict[str, Any])
 
 
 def _valued(part: EvaluationPart) -> tuple[str, ...] | None:
@@ -113,7 +113,7 @@ def _valued(part: EvaluationPart) -> tuple[str, ...] | None:
     if part.values is NONE:
         return ()
     values = _mapping(part.values)
-    return tuple(values) if len(valid_values(values)) == len(values) else None
+    return tuple(values) if len(keep_valid_values(values)) == len(values) else None
 
 
 class _JudgedBy(NamedTuple):
@@ -212,7 +212,7 @@ class RecordNotes:
                 response, judge, made_from = part.response_id, part.judge_model_id, part.input_hash
                 if part.id != f"{response}{SEPARATOR}{judge}":
                     raise _misnamed(part)
-                item = item_of(response, 1)
+                item = item_part(response, 1)
                 answered, row = response[len(item) :], rows[item]
                 if (found := judged_by.get((answered, judge))) is None:
                     found = judged_by[answered, judge] = self._judged_by(answered, judge)
@@ -288,7 +288,7 @@ class RecordNotes:
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
         self._indexes.scored.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
         factors = (*scores, *(valued or ()))
-        if valued is None or valid_levels(scores) != scores:
+        if valued is None or keep_valid_levels(scores) != scores:
             factors, self._indexes.doubtful = (), True
         scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
         return EvaluationEntry(good, part.recipe, attempts_of(part), fresh, scored=scored)
@@ -439,7 +439,7 @@ class Recorded:
         for end, column in self.responses.columns.items():
             good = Counter(entry.empty for entry in column.entries.values() if entry.good)
             if good:
-                of_student.setdefault(maker(end), Counter()).update(good)
+                of_student.setdefault(maker_of(end), Counter()).update(good)
         return [
             EmptyAnswers(name, good.total() - good[""], good["truncated"], good.total())
             for name, good in of_student.items()

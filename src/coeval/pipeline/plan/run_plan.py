@@ -12,7 +12,7 @@ from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.recipes import CHECK_RECIPE, label_recipe
 from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.run_options import Stance
+from coeval.pipeline.run_options import ChangePolicy
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import RunDir
 
@@ -226,12 +226,11 @@ class Grain:
 
 
 class Plan:
-    """The planned records of phases 3–5, held against what is recorded.
+    """The planned records of phases 3–5, compared with what is recorded.
 
-    ``only`` names the models whose work is to be done (``--only-models``); what no named model
-    takes part in is neither done nor counted. ``renewed`` holds the ids of items and responses that an
-    earlier phase, or round, of this run has made anew, and of what has been made from them since: nothing
-    else that followed from them stands.
+    ``only_models`` (``--only-models``): work in which none of them takes part is neither done nor counted.
+    ``regenerated_ids`` are the items and responses that an earlier phase, or round, of this run has made
+    again, and what was made from them since: all other records made from them are outdated.
     """
 
     def __init__(
@@ -239,17 +238,17 @@ class Plan:
         setups: Sequence[TaskSetup],
         recorded: Recorded,
         modes: Mapping[Phase, Mode],
-        stance: Stance,
-        only: frozenset[str] | None = None,
-        renewed: Set[str] = frozenset(),
+        stance: ChangePolicy,
+        only_models: frozenset[str] | None = None,
+        regenerated_ids: Set[str] = frozenset(),
     ) -> None:
         self.setups = setups
         self.computes = True
         """Whether labels and checks have work too; set before anything is walked over."""
-        self.renewed = renewed
+        self.regenerated_ids = regenerated_ids
         self.recorded = recorded
-        self.stance = stance
-        self._only = only
+        self.change_policy = stance
+        self._only_models = only_models
         index: dict[Phase, PhaseIndex[Entry] | PhaseIndex[EvaluationEntry]] = {
             "data_generation": recorded.items,
             "response_collection": recorded.responses,
@@ -258,20 +257,20 @@ class Plan:
         ids: dict[Phase, Iterable[str]] = {**index, "evaluation": chain(recorded.evaluations, recorded.pairs)}
         self._grain = {phase: Grain(phase, modes[phase], ids[phase]) for phase in FLOWING}
         self._as_it_is = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
-        self.selective = only is not None or bool(self._as_it_is)
+        self.selective = only_models is not None or bool(self._as_it_is)
         """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
         self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
-    def read_again(self, folder: RunDir, renewed: Set[str]) -> None:
+    def read_again(self, folder: RunDir, regenerated_ids: Set[str]) -> None:
         """Hold the plan against what is recorded now. What its modes left as it was at first, they leave
         still: what has been made since is not for that reason left by them."""
         self.recorded = Recorded()  # what was read before goes first: it may be a million records
         self._statuses.clear()
-        self.renewed = renewed
+        self.regenerated_ids = regenerated_ids
         self.recorded.read(folder)
 
     def takes_part(self, *models: str) -> bool:
-        return self._only is None or not self._only.isdisjoint(models)
+        return self._only_models is None or not self._only_models.isdisjoint(models)
 
     # --- items -------------------------------------------------------------------------------
 
@@ -315,21 +314,21 @@ class Plan:
 
     def unanswered(self, item: str, response: str) -> bool:
         """Whether an earlier phase of this run has made the item anew, and not its response."""
-        return item in self.renewed and response not in self.renewed
+        return item in self.regenerated_ids and response not in self.regenerated_ids
 
     def completes(self, entry: EvaluationEntry | None, judge: RoleModel | None) -> bool:
         """Whether what the judge gave before stays, so that only what it lacks is due; None: a check."""
         if entry is None or not entry.good or not entry.scored:
             return False
         recipe = CHECK_RECIPE if judge is None else judge.recipe.hash
-        return self.stance is not Stance.REDO or not entry.change(recipe)
+        return self.change_policy is not ChangePolicy.REDO or not entry.change(recipe)
 
     def computed(self, setup: TaskSetup) -> Iterator[ComputedStatuses]:
         """Those of a task's labels and of its checks, where it has any."""
         if not self.computes:
             return
-        accepted = self.stance is Stance.TELL or self._accepts("evaluation")
-        redo = self.stance is Stance.REDO or not accepted
+        accepted = self.change_policy is ChangePolicy.REPORT or self._accepts("evaluation")
+        redo = self.change_policy is ChangePolicy.REDO or not accepted
         if setup.task.label_attributes:
             yield ComputedStatuses(EXACT_MATCH, label_recipe(setup.labels), {}, redo=redo)
         if setup.checks:
@@ -343,10 +342,10 @@ class Plan:
             scores = phase == "evaluation" and setup.pairs is None
             kind = EvaluationStatuses if scores else RecordStatuses
             known = self._statuses[place] = kind(
-                phase, setup, part, redo=self.stance is Stance.REDO, accepts=self._accepts(phase)
+                phase, setup, part, redo=self.change_policy is ChangePolicy.REDO, accepts=self._accepts(phase)
             )
         return known
 
     def _accepts(self, phase: Phase) -> bool:
         """Whether good records of another configuration are taken as they are."""
-        return self.stance is Stance.KEEP or phase in self._as_it_is
+        return self.change_policy is ChangePolicy.KEEP or phase in self._as_it_is

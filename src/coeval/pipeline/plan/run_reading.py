@@ -19,7 +19,7 @@ from coeval.analysis.training.checkpoint_scores import sample_notes
 from coeval.core.errors import CoevalError, ConfigError, StoreError, Undecodable
 from coeval.core.foreign import decode
 from coeval.pipeline.plan.what_counts import planned_names
-from coeval.pipeline.start.inherit import copy_once
+from coeval.pipeline.start.inherit import copy_if_absent
 from coeval.store.jsonl import append_lines, whole_lines
 from coeval.store.rundir import RunDir, now
 
@@ -77,7 +77,7 @@ def record_extension(source: RunDir, target: RunDir, planned: int) -> str:
     ``planned`` items; return why that failed, if so."""
     try:
         if source.path != target.path and source.looks.exists():
-            copy_once(source.looks, target.looks)
+            copy_if_absent(source.looks, target.looks)
         with open_run_reader(source) as (reader, _):
             return RecordedLooks(source, reader).record_extension(planned, target)
     except CoevalError as error:

@@ -11,8 +11,8 @@ from coeval.engine.model_work import Recipe, RoleModel, as_recorded, base_seed, 
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.verdict import criterion_hash
-from coeval.pipeline.config.draft import item_sources, item_writers
-from coeval.pipeline.config.schema import Config, ModelConfig, Reasons, TaskConfig
+from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
+from coeval.pipeline.config.schema import Config, ModelConfig, ReasonSetting, TaskConfig
 from coeval.pipeline.phases.answer_file import GIVEN
 from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, pair_design
 from coeval.pipeline.plan.recipes import task_fields, template_parts
@@ -39,7 +39,7 @@ def role_model(
         sampling=sampling,
         recipe=recipe(spec, role, sampling, system, shown),
         system=system,
-        seed=base_seed(spec, sampling, run_seed if model.takes_seeds(role) else None),
+        seed=base_seed(spec, sampling, run_seed if model.accepts_run_seed(role) else None),
         template=template,
         fields=fields,
         variant_of=model_of(model.name),
@@ -74,7 +74,7 @@ class TaskSetup:
     space: ItemSpace
     criteria: dict[str, str]
     form: JudgeForm
-    reasons: Reasons
+    reasons: ReasonSetting
     given: frozenset[str] = frozenset()
     checks: Mapping[str, RubricCheck] = field(default_factory=dict)
     check_hashes: Mapping[str, str] = field(default_factory=dict)
@@ -107,9 +107,10 @@ class TaskSetup:
     def clippings(self) -> Iterator[str]:
         """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each; and
         that judges give no reasons, for want of room, once their factors are known."""
-        known = not any(factor.startswith(FORESEEN) for factor in self.criteria)
-        if self.judges and known and self.reasons.stated is None and self.reasons.lacking:
-            yield f"{self.task.name}: judges give no reasons: {self.reasons.lacking}, or set `rationale`"
+        are_known = not any(factor.startswith(FORESEEN) for factor in self.criteria)
+        problem = self.reasons.limit_problem
+        if self.judges and are_known and self.reasons.stated is None and problem:
+            yield f"{self.task.name}: judges give no reasons: {problem}, or set `rationale`"
         task, space = self.task, self.space
         others = [name for name in space.target if name not in space.labels]
         proposed = {
@@ -156,7 +157,7 @@ def build_setup(
     config: Config, task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None = None
 ) -> TaskSetup:
     """A task with its cast, attributes and rubric; its ``documents`` where items may be written."""
-    names = item_writers(config, task)
+    names = list_item_writers(config, task)
     writers = [model for model in config.with_role("teacher") if model.name in names]
     judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
     if task.judging == "pairwise":
@@ -165,13 +166,13 @@ def build_setup(
     library = {**config.variant_prompts(), **task.prompt_library}
     unjudged = labels | task.checks.keys()
     judged = {factor: text for factor, text in blueprint.rubric.items() if factor not in unjudged}
-    reasons = config.reasons(task, len(judged))
-    task = task.model_copy(update={"rationale": reasons.given})
+    reasons = config.decide_reasons(task, len(judged))
+    task = task.model_copy(update={"rationale": reasons.are_given})
     settled = task.model_copy(update={"rubric": blueprint.rubric, "prompt_library": library})
     form = build_judge_form(task, judged)
     criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
-    given = config.answered_by(task)
+    given = config.students_with_answers(task)
     checks = {name: read_check(options) for name, options in task.checks.items() if name not in labels}
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
@@ -190,7 +191,7 @@ def build_setup(
     return TaskSetup(
         task=task,
         teachers=cast(writers, "teacher", "sample" if task.documents is None else FROM_DOCUMENTS),
-        sources=item_sources(config, task),
+        sources=list_item_suppliers(config, task),
         students=students,
         given=frozenset(given),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.core.records import SEPARATOR, answer_name, item_of, pair_name
+from coeval.core.records import SEPARATOR, answer_name, item_part, pair_name
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.judge_form import OrderedPair, PairDesign
@@ -142,7 +142,7 @@ class Walk:
         self._passages = frozenset(passage.key for passage in setup.space.passages)
         self._outdated: dict[Entry, Entry] = {}
         self._setup = setup
-        by_row = not (each or plan.selective or plan.renewed)
+        by_row = not (each or plan.selective or plan.regenerated_ids)
         self._whole = rows_that_stand(self._recorded.rows.values(), self._columns()) if by_row else set[int]()
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
 
@@ -275,9 +275,9 @@ class Walk:
             waits = not (ready[first] and ready[second])
             judge, key = self._judges[at], item + suffix
             entry = None if anew or waits else get(row)
-            if entry is not None and plan.renewed and key not in plan.renewed:
+            if entry is not None and plan.regenerated_ids and key not in plan.regenerated_ids:
                 answers = {item + self._students[place].suffix for place in (first, second)}
-                entry = None if not answers.isdisjoint(plan.renewed) else entry
+                entry = None if not answers.isdisjoint(plan.regenerated_ids) else entry
             status = judge.statuses[entry]
             if status is SETTLED:
                 if alike is not None:
@@ -301,13 +301,13 @@ class Walk:
         alike: _Alike | None = None,
     ) -> Iterator[Node]:
         """What is owed, or to be told, of the judgments of an answer; ``names``: its teacher and student."""
-        plan, teacher, item = self._plan, names[0], item_of(response, 1)
+        plan, teacher, item = self._plan, names[0], item_part(response, 1)
         row = self._recorded.rows.get(item, NO_ROW)
-        renewed = bool(plan.renewed) and response in plan.renewed
+        is_regenerated = bool(plan.regenerated_ids) and response in plan.regenerated_ids
         held = [get(row) for get in self._verdicts[response[len(item) :]]]
         for place, (name, suffix, statuses, part) in enumerate(self._scoring):
             entry = held[place]
-            stale = renewed and response + suffix not in plan.renewed
+            stale = is_regenerated and response + suffix not in plan.regenerated_ids
             if entry is not None and (stale or (anew is not never and anew("evaluation", response + suffix))):
                 entry = None
             status = statuses[entry]
@@ -323,7 +323,7 @@ class Walk:
         for place, (name, suffix, computed) in enumerate(self._computed):
             key = response + suffix
             entry = known = held[len(self._scoring) + place]
-            stale = renewed and key not in plan.renewed
+            stale = is_regenerated and key not in plan.regenerated_ids
             if known is not None and (stale or anew("evaluation", key)):
                 entry = None
             status = computed[entry]
@@ -343,7 +343,7 @@ class Walk:
 
     def pairs_with(self, response: str) -> Iterator[str]:
         """The ids of the comparisons of an answer with others."""
-        item = item_of(response, 1)
+        item = item_part(response, 1)
         for each in self._comparisons:
             if response[len(item) :] in (self._students[at].suffix for at in (each.first, each.second)):
                 yield item + each.suffix

@@ -9,11 +9,11 @@ from coeval.analysis.planned_names import NameKind, Names, Planned, PlannedTask
 from coeval.core.errors import ConfigError
 from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import item_sources, item_writers
+from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
 from coeval.pipeline.config.findings import MOST_SHOWN
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
-from coeval.pipeline.start.inherit import Name, inherited_by
+from coeval.pipeline.start.inherit import InheritedName, read_inherited_names
 from coeval.store.jsonl import read_json
 from coeval.store.rundir import RunDir
 
@@ -35,10 +35,10 @@ def planned_names(folder: RunDir) -> Planned | None:
     if structure.config is None:
         shown = [f"{folder.config}  {finding.message}" for finding in structure.findings[:MOST_SHOWN]]
         raise ConfigError(shown, more=len(structure.findings) - len(shown))
-    config, inherited = structure.config, inherited_by(folder)
+    config, inherited = structure.config, read_inherited_names(folder)
     named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
-    given = {name for task in config.tasks for name in config.answered_by(task)}
+    given = {name for task in config.tasks for name in config.students_with_answers(task)}
     students = frozenset({model.name for model in config.with_role("student")} | given) or None
     players = [*config.models, *config.with_role("student")]
     families = {
@@ -52,7 +52,7 @@ def planned_names(folder: RunDir) -> Planned | None:
     samples = {student.name: student.samples for student in config.with_role("student")}
     everybody = {model.name for model in config.with_role("student")}
     own = {
-        name: frozenset(task.name for task in config.tasks if name in config.answered_by(task))
+        name: frozenset(task.name for task in config.tasks if name in config.students_with_answers(task))
         for name in given - everybody
     }
     some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
@@ -65,7 +65,7 @@ _EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
 
 def _planned_task(
-    config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[Name]
+    config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[InheritedName]
 ) -> PlannedTask:
     mine = frozenset(name for name in inherited if name.task == task.name)
     factors = _or_all(_factors(task, folder), _of(mine, "factor"))
@@ -80,7 +80,7 @@ def _planned_task(
         factors=factors,
         labels=frozenset(task.label_attributes) | _of(mine, "label"),
         total=None if teachers is None or stays else task.sampling.most,
-        supply=frozenset(item_sources(config, task)),
+        supply=frozenset(list_item_suppliers(config, task)),
         scales={factor: task.scale_of(factor) for factor in sorted(judged or ())},
         checks=frozenset(task.checks),
         weights=task.weights,
@@ -88,7 +88,7 @@ def _planned_task(
     )
 
 
-def _of(names: Iterable[Name], kind: NameKind) -> frozenset[str]:
+def _of(names: Iterable[InheritedName], kind: NameKind) -> frozenset[str]:
     return frozenset(name.name for name in names if name.kind == kind)
 
 
@@ -97,7 +97,7 @@ def _or_all(names: Names, more: frozenset[str]) -> Names:
 
 
 def _teachers(config: Config, task: TaskConfig) -> Names:
-    return frozenset((*item_sources(config, task), *item_writers(config, task))) or None
+    return frozenset((*list_item_suppliers(config, task), *list_item_writers(config, task))) or None
 
 
 def _factors(task: TaskConfig, folder: RunDir) -> Names:

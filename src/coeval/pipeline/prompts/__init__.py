@@ -1,6 +1,6 @@
 """What models are told: the built-in templates, how a task's own take their place, answer schemas.
 
-A template is a text file beside this module, filled by `coeval.core.text.fill`. Its text is part
+A template is a text file beside this module, filled by `coeval.core.text.fill_template`. Its text is part
 of the recipe of every record made with it, so a changed template is noticed on ``--continue``.
 """
 

@@ -1,5 +1,4 @@
-"""Starts that stop early: probing the models of an experiment, asking them for a few samples, or its teachers
-for attributes and rubrics."""
+"""Starts that stop before a run: probe an experiment's models, sample them, or ask teachers for proposals."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
-from coeval.core.text import dollars, listed
+from coeval.core.text import dollars, join_names
 from coeval.engine.model_work import RoleModel
 from coeval.engine.probing import ProbeResult, Probing, probe_models, try_models
 from coeval.engine.progress import Board, Calls
@@ -31,12 +30,12 @@ from coeval.pipeline.plan.estimate.live_samples import add_samples, sampled_mode
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
-from coeval.pipeline.start.inherit import source_folder
-from coeval.pipeline.start.open_start import (
+from coeval.pipeline.start.inherit import find_source_run
+from coeval.pipeline.start.session_start import (
     SessionOptions,
+    find_models_with_work,
+    list_role_requests,
     lock_and_open_session,
-    owing,
-    requested_under,
     resolve_hosts,
 )
 from coeval.pricing.lengths import Lengths
@@ -47,41 +46,42 @@ from coeval.store.rundir import RunDir
 
 
 class ProbedConfig(NamedTuple):
-    """The configuration, ``auto`` resolved, and what was found of its models."""
+    """A configuration with ``auto`` resolved, and the probe results of its models."""
 
     config: Config
     results: list[ProbeResult]
 
 
 async def probe_config(config: Config, probing: Probing, context: SessionContext) -> ProbedConfig:
-    """Find out which of a configuration's models can be asked, as a start of its run does, and write
-    ``probe_results.json`` into its folder. What is sent counts there, against the ceilings of models.
+    """Probe the models of a configuration as a start would, and write ``probe_results.json`` into its folder.
+    Requests count towards the ceilings there.
 
-    With the mode ``resume`` those are tried that have work left in the run, all of them where there is none.
+    The mode ``resume`` probes models with work left in the run, or all if there is no run.
 
-    Raises UsageError: a model cannot be asked at all: it has no address or no key; StoreError: the run is at
-    work, or its folder cannot be written; Draining: somebody interrupted it.
+    Raises UsageError: a model has no address or no key; StoreError: the run is in use, or its folder
+    cannot be written; Draining: interrupted.
     """
-    prices, options = PriceBook(), RunOptions.so_far(config)
+    prices, options = PriceBook(), RunOptions.continue_if_started(config)
     config = resolve_hosts(config, options, context.keys, prices).config
     if probing.mode == "disable":
         check_askable([model.spec() for model in config.models], context.keys)
         return ProbedConfig(config, [])
     async with lock_and_open_session(config, prices, context) as session:
-        begun = probing.mode == "resume" and options.continue_run
-        work_left = owing(preview_run(config, options)) if begun else None
+        resumes = probing.mode == "resume" and options.continue_run
+        work_left = find_models_with_work(preview_run(config, options)) if resumes else None
         return ProbedConfig(config, await try_models(session, probing, work_left))
 
 
 async def sample_for_estimate(
     config: Config, preview: Preview, lengths: Lengths, prices: PriceBook, context: SessionContext
 ) -> None:
-    """Add to ``lengths`` what ``experiment.estimate_samples`` of each model show, whatever its roles;
-    functions and programs of the user's are not run. A model that cannot be asked is reported; what is sent
-    counts in the run's folder, against the ceilings of models.
+    """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each model show.
 
-    Raises UsageError: the run is at work: its folder counts what it sends by itself; StoreError: the folder
-    cannot be written; Draining: somebody interrupted it.
+    The user's functions and programs are not run, and a model that cannot be reached is only reported.
+    Requests count in the run's folder, towards its ceilings.
+
+    Raises UsageError: a process is running this run, and counts there too; StoreError: the folder cannot
+    be written; Draining: interrupted.
     """
     folder = run_folder(config)
     needed = sampled_models(preview)
@@ -101,16 +101,16 @@ async def sample_for_estimate(
             f"it, or estimate without samples ({NO_SAMPLES})"
         )
     async with lock_and_open_session(config, prices, context, SessionOptions(askable)) as session:
-        before = _spent(askable, session)
+        before = _sum_spent_usd(askable, session)
         await add_samples(config, preview, lengths, [spec.name for spec in askable], session)
-        if cost := _spent(askable, session) - before:
+        if cost := _sum_spent_usd(askable, session) - before:
             context.watcher.note(
                 f"samples cost {dollars(cost)}: {folder.usage} keeps it, and it counts towards the "
                 "budgets of the run"
             )
 
 
-def _spent(specs: Iterable[ModelSpec], session: Session) -> float:
+def _sum_spent_usd(specs: Iterable[ModelSpec], session: Session) -> float:
     return sum(session.ledger.meter(spec.name).spent_usd for spec in specs)
 
 
@@ -122,8 +122,8 @@ from them."""
 
 
 class ProposedPart(NamedTuple):
-    """What takes the place of ``auto``, ``complete`` or ``extend`` in a task: attribute → values, or factor →
-    criterion; ``authors`` are the teachers that had a part in it, none where a run's own is taken over."""
+    """What replaces ``auto``, ``complete`` or ``extend`` in a task: attribute → values, or factor →
+    criterion. ``authors`` are the teachers who proposed it; none if it is the run's own."""
 
     task: str
     kind: Kind
@@ -133,122 +133,129 @@ class ProposedPart(NamedTuple):
 
 @dataclass(slots=True)
 class Proposals:
-    """``lacking`` names the parts of which there is nothing, as ``task: kind``."""
+    """Proposed parts; ``lacking`` names parts without any proposal, as ``task: kind``."""
 
     parts: list[ProposedPart] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)
     summary: RunSummary = field(default_factory=RunSummary)
 
 
-class _Proposals(Blueprint):
-    """Proposals beside the run: those made otherwise than they would be now are asked for again, and with
-    ``anew`` all are."""
+class _ProposalBlueprint(Blueprint):
+    """A blueprint kept beside the run. Proposals by another recipe are requested again; with ``ask_again``,
+    all."""
 
-    def __init__(self, config: Config, folder: RunDir, known: Preview, *, anew: bool) -> None:
+    def __init__(self, config: Config, folder: RunDir, preview: Preview, *, ask_again: bool) -> None:
         super().__init__(
             config,
             RunDir(folder.path / FOLDER).anchored(),
             follow_file=False,
-            inherited=source_folder(config),
+            inherited=find_source_run(config),
         )
-        self._known, self._anew = known.blueprint, anew
+        self._known, self._ask_again = preview.blueprint, ask_again
 
-    def open_kinds(self, task: TaskConfig) -> list[Kind]:
-        """What neither the file nor a run that is there, or is taken over, tells."""
+    def list_open_kinds(self, task: TaskConfig) -> list[Kind]:
+        """List the kinds that neither the file nor the run, nor the one it resumes, has settled."""
         return [kind for kind in KINDS if self._known.known_part(task, kind) is None]
 
     def owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
-        return super().owed_proposals(task, kind) if kind in self.open_kinds(task) else []
+        return super().owed_proposals(task, kind) if kind in self.list_open_kinds(task) else []
 
     def _stands(self, teacher: RoleModel, key: str) -> bool:
         entry = self._proposals.get(key)
         made = entry is not None and entry.good and entry.recipe == teacher.recipe.hash
-        return made and not self._anew
+        return made and not self._ask_again
 
-    def part(self, task: TaskConfig, kind: Kind, heard: Mapping[str, Proposal]) -> ProposedPart | None:
-        """None where nobody has proposed anything."""
-        if kind not in self.open_kinds(task):
+    def build_part(
+        self, task: TaskConfig, kind: Kind, proposals_by_key: Mapping[str, Proposal]
+    ) -> ProposedPart | None:
+        """Merge the proposals of one kind, or take the run's own; None if there are none."""
+        if kind not in self.list_open_kinds(task):
             return ProposedPart(task.name, kind, dict(self._known.known_part(task, kind)), ())
-        value = self.merged(task, kind, heard)
+        value = self.merged(task, kind, proposals_by_key)
         if value is None:
             return None
-        return ProposedPart(task.name, kind, value, tuple(self.authors(task, kind, heard)))
+        return ProposedPart(task.name, kind, value, tuple(self.authors(task, kind, proposals_by_key)))
 
 
 async def request_proposals(
-    config: Config, probing: Probing, context: SessionContext, *, anew: bool = False
+    config: Config, probing: Probing, context: SessionContext, *, ask_again: bool = False
 ) -> Proposals:
-    """Ask for all that ``config`` leaves to its teachers. What is sent counts in the run's folder, against
-    the ceilings and budgets of the run; proposals are kept there too, and none is asked for twice unless
-    ``anew``.
+    """Request all that ``config`` leaves to its teachers.
 
-    Raises UsageError: a model cannot be asked at all, or the run is at work; ModelUnavailable: a probed model
-    does not answer; StoreError: the folder cannot be written; Draining: somebody interrupted it before
-    anything was asked.
+    Requests count in the run's folder, towards its ceilings and budgets. Proposals are kept there too, and
+    reused unless ``ask_again``.
+
+    Raises UsageError: a model has no address or key, or the run is in use; ModelUnavailable: a probe
+    failed; StoreError: the folder cannot be written; Draining: interrupted before the first request.
     """
     prices, folder = PriceBook(), run_folder(config)
-    options = RunOptions.so_far(config)
+    options = RunOptions.continue_if_started(config)
     config, choices = resolve_hosts(config, options, context.keys, prices)
     for choice in choices:
         context.watcher.note(choice)
-    proposals = _Proposals(config, folder, preview_run(config, options), anew=anew)
-    owing = {
+    proposals = _ProposalBlueprint(config, folder, preview_run(config, options), ask_again=ask_again)
+    find_models_with_work = {
         teacher.name
         for task in config.tasks
         for kind in KINDS
         for teacher, _ in proposals.owed_proposals(task, kind)
     }
-    if not owing:
-        return _settled(config, proposals, {}, RunSummary())
+    if not find_models_with_work:
+        return _collect_parts(config, proposals, {}, RunSummary())
     RunDir(folder.path / FOLDER).refuse_foreign()
-    specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in owing]
+    specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in find_models_with_work]
     board = Board(PHASES[:2], {})
     async with lock_and_open_session(config, prices, context, SessionOptions(specs, board)) as session:
-        await probe_models(session, probing, owing, requested_under(config))
+        await probe_models(session, probing, find_models_with_work, list_role_requests(config))
         running = RunSession(config, options, folder, session)
         works = list(proposals.works(running.asking))
-        _expect(board, works)
+        _expect_calls(board, works)
         context.watcher.begin(board)
-        heard = await running.hear_proposals(works, proposals.path)
-        summary = _summed_up(running, works)
-    return _settled(config, proposals, heard, summary)
+        proposals_by_key = await running.collect_proposals(works, proposals.path)
+        summary = _summarise(running, works)
+    return _collect_parts(config, proposals, proposals_by_key, summary)
 
 
-def _expect(board: Board, works: Sequence[ProposalWork]) -> None:
+def _expect_calls(board: Board, works: Sequence[ProposalWork]) -> None:
     for phase in PHASES[:2]:
         owed = sum(work.phase == phase for work in works)
         board.expect(phase, recorded=0, owed=owed, calls=Calls(owed, owed))
 
 
-def _summed_up(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary:
+def _summarise(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary:
     summary = running.summary
     summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped
     for phase in PHASES[:2]:
-        summary.phases[phase].take(running.board.phases[phase], sum(work.phase == phase for work in works))
+        summary.phases[phase].set_from_count(
+            running.board.phases[phase], sum(work.phase == phase for work in works)
+        )
     return summary
 
 
-def _settled(
-    config: Config, proposals: _Proposals, heard: Mapping[str, Proposal], summary: RunSummary
+def _collect_parts(
+    config: Config,
+    proposals: _ProposalBlueprint,
+    proposals_by_key: Mapping[str, Proposal],
+    summary: RunSummary,
 ) -> Proposals:
-    found = Proposals(summary=summary)
+    result = Proposals(summary=summary)
     for task in config.tasks:
         for kind in KINDS:
             if not isinstance(declared_part(task, kind), str):
                 continue
-            part = proposals.part(task, kind, heard)
+            part = proposals.build_part(task, kind, proposals_by_key)
             if part is None:
-                found.lacking.append(f"{task.name}: {PHASE_OF[kind]} ({kind})")
+                result.lacking.append(f"{task.name}: {PHASE_OF[kind]} ({kind})")
             else:
-                found.parts.append(part)
-    found.summary.notes += _unheard(config, proposals, found)
-    return found
+                result.parts.append(part)
+    result.summary.notes += _find_silent_teachers(config, proposals, result)
+    return result
 
 
-def _unheard(config: Config, proposals: _Proposals, found: Proposals) -> Iterator[str]:
-    """Parts that lack what some teacher would have proposed."""
+def _find_silent_teachers(config: Config, proposals: _ProposalBlueprint, result: Proposals) -> Iterator[str]:
+    """Say which parts lack the proposals of which teachers."""
     tasks = {task.name: task for task in config.tasks}
-    for part in found.parts:
+    for part in result.parts:
         if not part.authors:
             continue
         silent = [
@@ -257,4 +264,4 @@ def _unheard(config: Config, proposals: _Proposals, found: Proposals) -> Iterato
             if teacher.name not in part.authors
         ]
         if silent:
-            yield f"{part.task}: {part.kind} is without what {listed(silent)} would have proposed"
+            yield f"{part.task}: {part.kind} is without what {join_names(silent)} would have proposed"

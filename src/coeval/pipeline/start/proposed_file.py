@@ -1,4 +1,4 @@
-"""An experiment file in which what was left to teachers stands as they proposed it."""
+"""An experiment file with teachers' proposals in place of ``auto``, ``complete`` and ``extend``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import ConfigError, UsageError
-from coeval.pipeline.config.document import parse_document, read_text
+from coeval.pipeline.config.document import parse_document, read_config_text
 from coeval.pipeline.config.load_file import LoadedConfig, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.phases.blueprint import Kind
@@ -28,8 +28,8 @@ _KEY: Mapping[Kind, str] = {
 
 
 class FileWithProposals(NamedTuple):
-    """``config`` is what ``text`` says. ``rewritten``: the comments of the file could not be kept;
-    ``hidden`` are models of which a key was left out."""
+    """The new ``text``, and the ``config`` that it holds. ``rewritten``: comments could not be kept;
+    ``hidden`` are models whose key was left out."""
 
     text: str
     config: Config
@@ -40,25 +40,25 @@ class FileWithProposals(NamedTuple):
 def insert_proposed_parts(
     file: Path, loaded: LoadedConfig, parts: Sequence[ProposedPart]
 ) -> FileWithProposals:
-    """The file with every part in its place, and without keys of models; all else says what it said, with its
-    comments but those in what is replaced. What comes of it is read and compared before it is given back."""
-    data, yaml = deepcopy(loaded.data), _round_trip()
-    hidden = _settle(data, loaded.config, parts)
+    """Insert the parts into a file's text, keeping its comments, without keys of models. The result is parsed
+    and compared with what is expected."""
+    data, yaml = deepcopy(loaded.data), _build_yaml()
+    hidden = _insert_parts(data, loaded.config, parts)
     expected = read_config(data).config
     try:
-        edited = yaml.load(read_text(file))
-        _settle(edited, loaded.config, parts)
-        text = _dumped(yaml, edited)
+        edited = yaml.load(read_config_text(file))
+        _insert_parts(edited, loaded.config, parts)
+        text = _dump_yaml(yaml, edited)
         kept = read_config(parse_document(text, file)).config == expected
     except (ConfigError, YAMLError, KeyError):  # of what is merged by <<, ruamel.yaml takes out no key
         kept = False
     return FileWithProposals(
-        text if kept else _dumped(yaml, data), expected, rewritten=not kept, hidden=hidden
+        text if kept else _dump_yaml(yaml, data), expected, rewritten=not kept, hidden=hidden
     )
 
 
-def _round_trip() -> YAML:
-    """A reader and writer that keeps comments, quotes and the order of keys."""
+def _build_yaml() -> YAML:
+    """Return a YAML reader and writer that keeps comments, quotes and the order of keys."""
     yaml = YAML(typ="rt", pure=True)
     yaml.preserve_quotes = True
     yaml.default_flow_style = None  # lists of words on a line
@@ -67,17 +67,15 @@ def _round_trip() -> YAML:
     return yaml
 
 
-def _dumped(yaml: YAML, data: Any) -> str:
+def _dump_yaml(yaml: YAML, data: Any) -> str:
     stream = StringIO()
     yaml.dump(data, stream)
     return stream.getvalue()
 
 
 def refuse_credentials_in_addresses(loaded: LoadedConfig) -> None:
-    """
-    Raises UsageError: a model has a credential elsewhere than in ``access_key``, as in an address: a copy of
-    the file would hold it too, or not work.
-    """
+    """Raise UsageError if a model has a credential outside ``access_key``, as in an address: a copy of the
+    file would hold it, or not work."""
     for model in loaded.data["models"]:
         bare = {name: value for name, value in model.items() if name != "access_key"}
         shown = without_credentials([model])[0]
@@ -88,14 +86,14 @@ def refuse_credentials_in_addresses(loaded: LoadedConfig) -> None:
             )
 
 
-def _settle(data: dict[str, Any], config: Config, parts: Sequence[ProposedPart]) -> tuple[str, ...]:
-    """Put the parts into the data of a file; return the models whose credential is taken out of it."""
+def _insert_parts(data: dict[str, Any], config: Config, parts: Sequence[ProposedPart]) -> tuple[str, ...]:
+    """Put the parts into a file's data; return the models whose credential was removed."""
     models = data.get("models") or ()
     hidden = tuple(model["name"] for model in models if model.pop("access_key", None) is not None)
     tasks = {task["name"]: task for task in data.get("tasks") or ()}
     for part in parts:
         task, key = tasks.get(part.task, {}), _KEY[part.kind]  # none: inherited by resume_from
-        task.setdefault("sampling", {}).update(_sampling(config, part))
+        task.setdefault("sampling", {}).update(_adapt_sampling(config, part))
         task[key] = CommentedMap(part.value)
         task[key].fa.set_block_style()
         task.pop(f"{key}_seed", None)
@@ -105,9 +103,9 @@ def _settle(data: dict[str, Any], config: Config, parts: Sequence[ProposedPart])
     return hidden
 
 
-def _sampling(config: Config, part: ProposedPart) -> dict[str, Any]:
-    """What of a task's ``sampling`` changes with a part: ``complete`` walks the full cross product, and
-    items cannot have more attributes than were proposed."""
+def _adapt_sampling(config: Config, part: ProposedPart) -> dict[str, Any]:
+    """Return the changes to ``sampling`` that a part implies: ``complete`` walks all combinations, and an
+    item cannot have more attributes than were proposed."""
     task = next(task for task in config.tasks if task.name == part.task)
     if part.kind == "rubric":
         return {}
@@ -116,5 +114,5 @@ def _sampling(config: Config, part: ProposedPart) -> dict[str, Any]:
     name = "target" if part.kind == "target" else "nuance"
     requested = task.sampling.target if part.kind == "target" else task.sampling.nuance
     labels = task.label_attributes if part.kind == "target" else ()
-    there = sum(attribute not in labels for attribute in part.value)
-    return {name: [there, there]} if not isinstance(requested, str) and requested[0] > there else {}
+    proposed = sum(attribute not in labels for attribute in part.value)
+    return {name: [proposed, proposed]} if not isinstance(requested, str) and requested[0] > proposed else {}

@@ -14,7 +14,7 @@ import msgspec
 from coeval.core.errors import ConfigError, StoreError
 from coeval.core.records import CHECK
 from coeval.core.shown_url import HIDDEN
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
@@ -24,8 +24,8 @@ from coeval.pipeline.plan.preview import make_plan
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.plan.run_plan import Node, Spared
 from coeval.pipeline.plan.task_setup import TaskSetup, build_setup
-from coeval.pipeline.run_options import RunOptions, Stance, run_folder
-from coeval.pipeline.start.inherit import source_folder
+from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
+from coeval.pipeline.start.inherit import find_source_run
 from coeval.store.record_index import RecordFiles
 from coeval.store.rundir import RunDir
 
@@ -71,9 +71,13 @@ class Gaps:
     def sentences(self, *, files: bool = True) -> Iterator[str]:
         """What of the plan is not there, for people; and where, unless all ``files`` are shown beside it."""
         if self.unsettled:
-            yield f"phases 1–2 are not finished for {listed(self.unsettled)}"
+            yield f"phases 1–2 are not finished for {join_names(self.unsettled)}"
         if said := describe_missing_records({phase: self.missing(phase) for phase in _NOUNS}):
-            yield f"{said}; see {listed((name for name, _ in self.lacking), _MOST_NAMED)}" if files else said
+            yield (
+                f"{said}; see {join_names((name for name, _ in self.lacking), _MOST_NAMED)}"
+                if files
+                else said
+            )
 
 
 # Files in a sentence.
@@ -88,8 +92,8 @@ _NOUNS: dict[Phase, str] = {
 
 def describe_missing_records(counts: Mapping[Phase, int]) -> str:
     """How many records of phases 3–5 are not there, in words; empty: none."""
-    parts = [numbered(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
-    return f"missing from the plan: {listed(parts)}" if parts else ""
+    parts = [pluralize(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
+    return f"missing from the plan: {join_names(parts)}" if parts else ""
 
 
 def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Collection[Path] = ()) -> Gaps:
@@ -98,7 +102,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
     Documents of phases 1–2 that are ``damaged`` do not count. Reads, and changes nothing.
     """
     gaps = Gaps()
-    blueprint = Blueprint(config, folder, follow_file=True, inherited=source_folder(config))
+    blueprint = Blueprint(config, folder, follow_file=True, inherited=find_source_run(config))
     setups, known = [], read_recipes(folder)
     for task in config.tasks:
         unusable = any(blueprint.artifact(task.name, kind) in damaged for kind in KINDS)
@@ -107,7 +111,9 @@ def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Colle
             gaps.unsettled.append(task.name)
         else:
             setups.append(build_setup(config, task, drawn).as_recorded(known))
-    plan = make_plan(config, RunOptions(continue_run=True, stance=Stance.TELL), setups, recorded)
+    plan = make_plan(
+        config, RunOptions(continue_run=True, change_policy=ChangePolicy.REPORT), setups, recorded
+    )
     gaps.short = short_supplies(plan, folder)
     for lacking in gaps.short:
         gaps.files[lacking.path] = FileGap("data_generation", planned=lacking.missing)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import Suppliers
-from coeval.pipeline.config.findings import WayOut
+from coeval.pipeline.config.draft import BenchmarkTeachers
+from coeval.pipeline.config.findings import Suggestion
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
@@ -85,7 +85,7 @@ def _only_one(
     tasks = {each.name: each for each in config.tasks}
     if task is not None and task not in tasks:
         raise UsageError(
-            f"--task {task}: {file} has no such task; {WayOut(task, tasks, 'tasks:').sentence()}"
+            f"--task {task}: {file} has no such task; {Suggestion(task, tasks, 'tasks:').sentence()}"
         )
     places = list(_places(config, folder))
     found = [p for p in places if task in (None, p.task.name) and teacher in (None, p.teacher)]
@@ -95,21 +95,21 @@ def _only_one(
         teachers = dict.fromkeys(place.teacher for place in places)
         raise UsageError(
             f"--teacher {teacher}: no benchmark of {file} is named so; "
-            f"{WayOut(teacher, teachers, 'benchmarks:').sentence()}"
+            f"{Suggestion(teacher, teachers, 'benchmarks:').sentence()}"
         )
     if not found:
         if task is not None and (table := tasks[task].items) is not None:
             raise UsageError(f"the task {task} takes its items from {table.path}; change `items` of it")
         whom = f"the task {task}" if task is not None else "any task"
         raise UsageError(f"{file} has no benchmark teacher that serves {whom}. {_HOW}")
-    choices = listed(f"--task {p.task.name} --teacher {p.teacher}" for p in found)
+    choices = join_names(f"--task {p.task.name} --teacher {p.teacher}" for p in found)
     raise UsageError(f"{file} has several places for items: {choices}; name one")
 
 
 def _places(config: Config, folder: RunDir) -> Iterator[IngestTarget]:
-    suppliers = Suppliers.among(config)
+    suppliers = BenchmarkTeachers.from_config(config)
     for task in config.tasks:
-        for teacher in suppliers.of(task.name, task.category):
+        for teacher in suppliers.serving(task.name, task.category):
             yield IngestTarget(folder, task, teacher)
 
 
@@ -242,13 +242,13 @@ def _refuse_flawed(harvest: Harvest, needed: IngestOptions, items: int) -> None:
         raise ConfigError(
             [
                 *harvest.describe_problems(),
-                f"{flawed} no item, of {numbered(harvest.rows, 'row')}. Correct the table, or leave such "
+                f"{flawed} no item, of {pluralize(harvest.rows, 'row')}. Correct the table, or leave such "
                 "rows out with --skip-bad. Nothing was written.",
             ]
         )
     if not items:
         unwanted = f", {harvest.unwanted:,} of which do not meet --where" if harvest.unwanted else ""
-        raise UsageError(f"there are no items in {numbered(harvest.rows, 'row')}{unwanted}")
+        raise UsageError(f"there are no items in {pluralize(harvest.rows, 'row')}{unwanted}")
 
 
 def _outcome(harvest: Harvest, needed: IngestOptions, items: int) -> IngestOutcome:

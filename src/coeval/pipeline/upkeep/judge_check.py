@@ -21,8 +21,8 @@ from coeval.analysis.panel.judge_drift import (
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
-from coeval.core.foreign import decoder
-from coeval.core.text import digest, listed
+from coeval.core.foreign import make_decoder
+from coeval.core.text import digest, join_names
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
@@ -108,7 +108,7 @@ def _judge(config: Config, request: CheckRequest) -> ModelConfig:
         models = load_config(request.models).models
     judges = {model.name: model for model in models if "judge" in model.roles}
     if request.judge not in judges:
-        known = listed(sorted(judges)) or "none"
+        known = join_names(sorted(judges)) or "none"
         raise UsageError(f"--judge {request.judge}: no judge of that name; there are: {known}")
     if request.models is None and any(describe_user_code([judges[request.judge]])):
         raise UsageError(
@@ -181,7 +181,7 @@ def _judge_alone(
 
 def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
     """Copy the lines of a run's items and answers; taking over leaves what is there."""
-    read = decoder(_WithId)
+    read = make_decoder(_WithId)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):
             lines = [line.text for line in whole_lines(path) if read(line.text).id in kept]

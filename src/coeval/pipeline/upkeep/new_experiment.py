@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from coeval.core.plain import shortened
+from coeval.core.plain import cut_middle
 from coeval.core.yaml_text import yaml_line
 from coeval.judging.labels import LabelValues
 from coeval.tables.harvest import Selection
@@ -86,7 +86,7 @@ class IdColumnFinder:
             return f"{name} is empty or not an id"
         key = blake2b(str(value).encode(), digest_size=8).digest()
         if key in self._seen[name]:
-            return f"{name} has {shortened(str(value), _LONGEST_ID)} twice"
+            return f"{name} has {cut_middle(str(value), _LONGEST_ID)} twice"
         self._seen[name].add(key)
         return ""
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from coeval.core.errors import ConfigError, Misshapen, StoreError, Undecodable, UsageError
-from coeval.core.foreign import decode, decoder, utf8
+from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import (
     LEVELS,
     Datapoint,
@@ -34,7 +34,7 @@ from coeval.core.records import (
     proposal_id,
     response_id,
 )
-from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, item_files
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, locate_item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
@@ -102,8 +102,8 @@ class Examiner:
         self._items: set[str] = set()
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
-        self._read = {phase: decoder(kind) for phase, kind in _KIND.items()}
-        self._read_pair = decoder(Preference)
+        self._read = {phase: make_decoder(kind) for phase, kind in _KIND.items()}
+        self._read_pair = make_decoder(Preference)
 
     def examine(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
         """The record that a whole line holds, or what is wrong with it.
@@ -114,7 +114,7 @@ class Examiner:
             found = read_item(line, source.task.name, source.teacher)
             return Flaw("item", found) if isinstance(found, str) else self._flaw(found.item) or found.item
         try:
-            utf8(line)
+            decode_utf8(line)
             pairs = phase == "evaluation" and b'"first_model_id"' in line and b'"response_id"' not in line
             record = self._read_pair(line) if pairs else self._read[phase](line)
         except Misshapen as error:
@@ -367,8 +367,10 @@ def examine(folder: RunDir, needed: RepairOptions, config: Config | str) -> Repa
     """
     report, sources, given = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
     if not isinstance(config, str):
-        sources = item_files(config, folder)
-        given = [(task.name, student) for task in config.tasks for student in config.answered_by(task)]
+        sources = locate_item_files(config, folder)
+        given = [
+            (task.name, student) for task in config.tasks for student in config.students_with_answers(task)
+        ]
     examiner = Examiner(dict(rubrics(folder)), given)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():

@@ -11,7 +11,7 @@ import numpy as np
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -102,17 +102,17 @@ def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
     reported = [words.format(f"{count:,}") for words, count in counted.items() if count]
     if reported:
         verb = "is" if next(filter(None, counted.values())) == 1 else "are"
-        yield f"Of {numbered(items, 'item')}, there {verb} {listed(reported)}."
+        yield f"Of {pluralize(items, 'item')}, there {verb} {join_names(reported)}."
         if any(found.near_duplicates for found in coverage.values()):
             yield "Items that nearly repeat each other count as one in every interval and test."
     elif items:
         ruled_out = ["passed or failed by all"] * (scored > 0) + ["reversed"] * (ranked > 0)
         said = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))
-        yield f"None of {numbered(items, 'item')} is {said}."
+        yield f"None of {pluralize(items, 'item')} is {said}."
     if items and not scored:
         yield "No answer has been scored, so which items are too easy or too hard is unknown."
     elif scored < items:
-        yield f"{numbered(items - scored, 'item')} without a score may be too easy or too hard."
+        yield f"{pluralize(items - scored, 'item')} without a score may be too easy or too hard."
     if scored and not ranked:
         yield (
             "Items on which better students do worse cannot be found: that takes three students or more, "
@@ -120,7 +120,7 @@ def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
         )
     absent = [f"{value} ({task})" for task, found in coverage.items() for value in found.absent]
     if absent:
-        yield f"Declared, but in no item: {listed(absent)}."
+        yield f"Declared, but in no item: {join_names(absent)}."
     elif any(found.acr.value is not None for found in coverage.values()):
         yield "Every declared value of an attribute occurs in some item."
 

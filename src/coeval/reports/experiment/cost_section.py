@@ -12,9 +12,9 @@ from coeval.analysis.panel.g_study import Component, GStudy, part_names
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
 from coeval.analysis.run_results import bill, perhaps_billed
-from coeval.core.figures import points
-from coeval.core.plain import plain
-from coeval.core.text import dollars, listed, numbered
+from coeval.core.figures import format_points
+from coeval.core.plain import escape_line
+from coeval.core.text import dollars, join_names, pluralize
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -66,7 +66,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
         if len(of) > 1
     ]
     said = (*_bargain(evidence, found, title), *_unpriced(found))
-    sentences = tuple(Sentence(plain(text), table.name) for text in said)
+    sentences = tuple(Sentence(escape_line(text), table.name) for text in said)
     return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
 
 
@@ -142,7 +142,7 @@ def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Ite
             return
     scores = {one.student: one.score.value or 0.0 for one in found}
     best = max(gaps, key=lambda student: (scores[student], student))
-    fewer = points(scores[leader] - scores[best])
+    fewer = format_points(scores[leader] - scores[best])
     yield (
         f"{leader} costs {prices[leader]}; the best that costs less is {best}: {dollars(usd[best])} for "
         f"{fewer} points fewer."
@@ -152,9 +152,9 @@ def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Ite
 def _unpriced(found: Sequence[_Valued]) -> Iterator[str]:
     """Who is not in the pictures."""
     if unpriced := [row.student for row in found if row.usd is None]:
-        yield f"Without a known price, and so not in the picture: {listed(unpriced)}."
+        yield f"Without a known price, and so not in the picture: {join_names(unpriced)}."
     if untimed := [row.student for row in found if row.usd is not None and row.seconds is None]:
-        yield f"Without a recorded time: {listed(untimed)}."
+        yield f"Without a recorded time: {join_names(untimed)}."
 
 
 # --- Failures by phase, model and reason
@@ -265,7 +265,7 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
         return
     tokens = sum(cost.input_tokens + cost.output_tokens for cost in costs)
     requests = sum(cost.requests for cost in costs)
-    requested = f"{numbered(requests, 'request')} took {numbered(tokens, 'token')}"
+    requested = f"{pluralize(requests, 'request')} took {pluralize(tokens, 'token')}"
     reported = bill(costs)
     perhaps = list(perhaps_billed(costs))
     free = "at no known cost" if perhaps else "at no cost"
@@ -279,7 +279,7 @@ def variance_table(study: GStudy | None) -> ReportTable:
     table = measure_table(TableHeading("variance", title, ("Part",)), Component, components)
     if study is None:
         return table
-    left = f"; {numbered(study.left_out, 'item')} that lack some are left out" if study.left_out else ""
-    who = f"{numbered(len(study.students), 'student')} and {numbered(len(study.judges), 'judge')}"
+    left = f"; {pluralize(study.left_out, 'item')} that lack some are left out" if study.left_out else ""
+    who = f"{pluralize(len(study.students), 'student')} and {pluralize(len(study.judges), 'judge')}"
     note = f"Of the scores that all have: {who}{left}. Intervals are over items, by these judges."
     return msgspec.structs.replace(table, note=note)

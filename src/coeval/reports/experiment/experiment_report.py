@@ -21,10 +21,10 @@ from coeval.analysis.people.labelled_rows import AgainstPeople
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import SIMULATED, bill
-from coeval.core.figures import points
-from coeval.core.plain import plain
+from coeval.core.figures import format_points
+from coeval.core.plain import escape_line
 from coeval.core.records import SEPARATOR, id_fields, item_number
-from coeval.core.text import numbered
+from coeval.core.text import pluralize
 from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.reports.content import (
     Alert,
@@ -76,7 +76,7 @@ def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
     title = "How often the student of a row wins against that of a column, ties half."
     pictures = [heat_map("win-matrix", title, grid)]
     said = list(pair_sentences(found))[3 * opened :]
-    sentences = [Sentence(plain(text), strengths.name) for text in (*said, *_how(found))]
+    sentences = [Sentence(escape_line(text), strengths.name) for text in (*said, *_how(found))]
     question = "Who wins where answers are compared?"
     return make_section("pairs", question, sentences, pictures, (strengths, rates, judges))
 
@@ -138,8 +138,8 @@ def examples(evidence: RunEvidence) -> Iterator[Example]:
         if item is None or gaps[item] <= SAME:
             continue
         own, other = reversed(shared[item]) if turned else shared[item]
-        title = f"For {ahead}: {points(own)}, {behind} {points(other)}"
-        yield Example(plain(title), tuple(_quotes(evidence, item, behind)), urlencode({"item": item}))
+        title = f"For {ahead}: {format_points(own)}, {behind} {format_points(other)}"
+        yield Example(escape_line(title), tuple(_quotes(evidence, item, behind)), urlencode({"item": item}))
 
 
 def _quotes(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _quotes(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
     ]
     if given:
         _, judge, factor, reason = min(given)
-        yield f"{plain(judge)} on {plain(student)}, {plain(factor)}: {quoted(reason)}"
+        yield f"{escape_line(judge)} on {escape_line(student)}, {escape_line(factor)}: {quoted(reason)}"
 
 
 def _typical(grid: ScoreGrid, item: str, student: str) -> dict[tuple[str, str], tuple[float, float]]:
@@ -198,7 +198,7 @@ def quoted(text: str, most: int = _WORDS, longest: int = _CHARACTERS) -> str:
     words = text.split()
     shown = " ".join(words[:most])
     cut = len(words) > most or len(shown) > longest
-    return f"“{plain(shown[:longest]).rstrip()}{'…' if cut else ''}”" if shown else ""
+    return f"“{escape_line(shown[:longest]).rstrip()}{'…' if cut else ''}”" if shown else ""
 
 
 # --- People
@@ -226,7 +226,7 @@ def people_section(found: PeopleMeasures) -> ReportSection:
     if found.agreement:
         named = TableHeading("people-agreement", "People pairwise", ("Person", "Other"))
         tables.append(measure_table(named, PairAgreement, found.between))
-    sentences = [Sentence(plain(text), "people") for text in people_sentences(found)]
+    sentences = [Sentence(escape_line(text), "people") for text in people_sentences(found)]
     return make_section("by-people", "What do people say?", sentences, (), tuple(tables))
 
 
@@ -260,7 +260,7 @@ def item_labels(reader: RunReader, sections: Iterable[ReportSection]) -> dict[st
         text = texts.get(item)
         words = quoted(text.prompt or "", _NAME_WORDS, _NAME_CHARACTERS) if text is not None else ""
         of = f" {id_fields(item)[1]}" if numbers[item_number(item)] > 1 and item.count(SEPARATOR) > 1 else ""
-        found[item] = f"{plain(_number(item) + of)} {words}".rstrip()
+        found[item] = f"{escape_line(_number(item) + of)} {words}".rstrip()
     alike = Counter(found.values())
     return {item: label for item, label in found.items() if alike[label] == 1}
 
@@ -285,7 +285,7 @@ def experiment_report(evidence: RunEvidence) -> Report:
     sections = tuple(_with_conclusions(evidence, _sections(evidence, front)))
     return Report(
         kind="experiment",
-        title=plain(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
+        title=escape_line(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
         facts=tuple(_facts(evidence, meta)),
         lead=tuple(_lead(evidence)),
         sections=sections,
@@ -302,10 +302,10 @@ def _lead(evidence: RunEvidence) -> Iterator[Sentence]:
     measured = evidence.measured
     said = opening(measured.measures, measured.grid.looks)
     for text, anchor in zip(said, _anchors(measured.measures), strict=False):
-        yield Sentence(plain(text), anchor)
+        yield Sentence(escape_line(text), anchor)
     of_judges = (found.text for found in measured.conclusions if found.topic == "judges")
     if len(said) == 1 and measured.measures.ranking.order and (text := next(of_judges, "")):
-        yield Sentence(plain(text), "judges")
+        yield Sentence(escape_line(text), "judges")
 
 
 def _anchors(measures: RunMeasures) -> tuple[str, str, str]:
@@ -342,7 +342,7 @@ def _with_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) 
     said: dict[str, list[str]] = {}
     for found in concluded:
         if found.text not in opened:
-            said.setdefault(found.topic, []).append(plain(found.text))
+            said.setdefault(found.topic, []).append(escape_line(found.text))
     for section in sections:
         known = {one.text for one in section.sentences}
         new = [Sentence(text, section.anchor) for text in said.get(section.anchor, ()) if text not in known]
@@ -357,7 +357,7 @@ def _alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
     if evidence.reader.simulated:
         yield Alert(warning_to_sentence(SIMULATED))
     served = evidence.reader.served()
-    yield from (Alert(plain(warning_to_sentence(one.warning))) for one in served if one.warning)
+    yield from (Alert(escape_line(warning_to_sentence(one.warning))) for one in served if one.warning)
     missing, run = evidence.missing, evidence.reader.run
     if status == "running":
         yield Alert("The run is at work: these figures are of what it has so far.", "")
@@ -372,9 +372,9 @@ def _alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         go_on = f" Continue with {command}; {meaning.rstrip(')')}." if apart else ""
         yield Alert(f"{begun}: {what}.{go_on}", "" if apart else command)
     elif missing.sentences:
-        yield Alert(plain(warning_to_sentence(missing.sentences[0])))
+        yield Alert(escape_line(warning_to_sentence(missing.sentences[0])))
     for note in missing.notes:
-        yield Alert(plain(warning_to_sentence(note)))
+        yield Alert(escape_line(warning_to_sentence(note)))
     if (looks := evidence.measured.grid.looks) is not None and looks.many:
         yield Alert(
             f"{looks.name.capitalize()} at a run that grows: differences are called significant only if they "
@@ -394,18 +394,18 @@ def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
         (len(students), "student"),
         (len(judges), "judge"),
     )
-    yield " · ".join(numbered(count, noun) for count, noun in counts if count)
+    yield " · ".join(pluralize(count, noun) for count, noun in counts if count)
     [(answers,)] = evidence.reader.rows("SELECT count(*) FROM answers WHERE NOT failed")
     units, items = evidence.measured.measures.units, len(grid.items.ids)
-    of_answers = f"{numbered(answers, 'answer')} to {numbered(items, 'item')}"
-    yield f"{numbered(units, 'score')} of {of_answers}" if units else of_answers
+    of_answers = f"{pluralize(answers, 'answer')} to {pluralize(items, 'item')}"
+    yield f"{pluralize(units, 'score')} of {of_answers}" if units else of_answers
     if pairs is not None:
         made = sum(one.comparisons for one in pairs.judges.values())
-        yield numbered(made, "comparison")
+        yield pluralize(made, "comparison")
     failed = sum(one.failed for one in evidence.results.students if one.task is None)
     if failed:
-        yield f"{numbered(failed, 'record')} failed"
+        yield f"{pluralize(failed, 'record')} failed"
     if reported := bill(evidence.results.costs):
         yield str(reported)
     if meta is not None:
-        yield f"{plain(evidence.reader.run.status(meta))}, {plain(meta.updated_at)[:10]}"
+        yield f"{escape_line(evidence.reader.run.status(meta))}, {escape_line(meta.updated_at)[:10]}"

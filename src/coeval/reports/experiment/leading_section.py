@@ -14,8 +14,8 @@ from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures, StudentScores
 from coeval.core.figures import NOT_KNOWN
-from coeval.core.plain import plain
-from coeval.core.text import listed
+from coeval.core.plain import escape_line
+from coeval.core.text import join_names
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -73,7 +73,7 @@ def order_sentences(measures: RunMeasures) -> Iterator[str]:
     others, order = measures.without_own.ranking, measures.ranking.order
     if len(order) < 2 or not others.order or others.ranges.get(others.order[0], (1, 1))[0] > 1:
         return
-    same = "the same" if others.order == order else listed(others.order)
+    same = "the same" if others.order == order else join_names(others.order)
     yield f"Without the scores that students gave themselves the order is {same}."
 
 
@@ -219,7 +219,7 @@ def student_table(
             columns["score"],
             columns["over_judges"],
             *(
-                ReportColumn(f"label-{at}", f"{plain(column.name)} (labels)", "points", _ACCURACY)
+                ReportColumn(f"label-{at}", f"{escape_line(column.name)} (labels)", "points", _ACCURACY)
                 for at, column in enumerate(labelled)
             ),
             ReportColumn("n", "Items", "count", terminal="n"),
@@ -353,7 +353,10 @@ def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
     task, label, found = next(
         (task, name, found) for task, names in measures.labels.items() for name, found in names.items()
     )
-    meaning = f"Answers in 100 that state the right {plain(label)} in {plain(task)}, with its 95% interval"
+    meaning = (
+        f"Answers in 100 that state the right {escape_line(label)} in {escape_line(task)}, with its "
+        "95% interval"
+    )
     ranges = found.ranking.ranges
     return (
         "Accuracy",

@@ -11,7 +11,7 @@ from coeval.analysis.measures.pair_measures import PairMeasures, PairRate
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.people.people_measures import people_sentences
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, make_columns
 from coeval.reports.evaluation_report import metric_table
 from coeval.reports.experiment.benchmark_section import (
@@ -151,7 +151,7 @@ def _of_labels(measures: RunMeasures, *, whole: bool) -> Iterator[Shown]:
             elif worst := mistakes(scored.values())[:3]:
                 due = {value: sum(one.expected[value] for one in scored.values()) for value, *_ in worst}
                 said = (f"{stated} for {value} ({n:,} of {due[value]:,})" for value, stated, n in worst)
-                yield Sentence(f"Most often mistaken in {task} ({attribute}): {listed(said)}.")
+                yield Sentence(f"Most often mistaken in {task} ({attribute}): {join_names(said)}.")
 
 
 def _of_judges(measures: RunMeasures | OutputMeasures, shown: Collection[str]) -> Iterator[Shown]:
@@ -172,7 +172,7 @@ def _of_robust(robust: RobustMeasures) -> Iterator[Shown]:
         yield Sentence(f"No robust set: {robust.reason}.")
         return
     title = f"Robust set: {robust.datapoints or 0:,} of {robust.of_datapoints or 0:,} items"
-    whose = f"judges {listed(robust.judges or ())}; teachers {listed(robust.teachers or ())}"
+    whose = f"judges {join_names(robust.judges or ())}; teachers {join_names(robust.teachers or ())}"
     note = (
         f"Where the judges who agree best agree: {whose}. These items were selected by the same scores, so "
         "there are no ranks or p-values."

@@ -16,8 +16,8 @@ from coeval.analysis.measures.ranking import OthersAlone, ranking, without_own_m
 from coeval.analysis.measures.score_choice import chosen_items, chosen_scores, score_choice, single_choices
 from coeval.analysis.measures.student_measures import student_measures
 from coeval.analysis.score_notes import label_task_notes
-from coeval.core.plain import plain
-from coeval.core.text import numbered
+from coeval.core.plain import escape_line
+from coeval.core.text import pluralize
 from coeval.reports.content import Report, Sentence
 from coeval.reports.experiment.cost_section import value_section
 from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
@@ -41,7 +41,7 @@ class RunChoices(NamedTuple):
         """
         chosen = self._evidence(pairs)
         measures, front = chosen.measured.measures, front_table(chosen)
-        said = map(plain, opening(measures, chosen.measured.grid.looks))
+        said = map(escape_line, opening(measures, chosen.measured.grid.looks))
         value = None if front is None else value_section(chosen, front)
         return msgspec.structs.replace(
             self.report,
@@ -73,7 +73,7 @@ class RunChoices(NamedTuple):
 
     def _facts(self, chosen: RunEvidence) -> Iterator[str]:
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
-        yield f"Chosen: {len(grid.items.ids):,} of {numbered(len(whole.items.ids), 'item')}."
+        yield f"Chosen: {len(grid.items.ids):,} of {pluralize(len(whole.items.ids), 'item')}."
         yield from partial_sentences(chosen.measured.measures.ranking)
         yield from label_task_notes(grid, self.labelled)
 

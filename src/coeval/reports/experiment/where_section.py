@@ -11,8 +11,8 @@ from coeval.analysis.measures.label_measures import Labels, LabelStudent
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.student_measures import Named, StudentMeasures
-from coeval.core.figures import points
-from coeval.core.text import listed
+from coeval.core.figures import format_points
+from coeval.core.text import join_names
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -233,7 +233,7 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
         if low is not None and high is not None and abs(rest) > (high - low) / 2:
             found.append((abs(rest), place, rest))
     reported = [
-        f"{student} in {name} ({'+' * (rest > 0)}{points(rest)})"
+        f"{student} in {name} ({'+' * (rest > 0)}{format_points(rest)})"
         for _, (student, name), rest in sorted(found, reverse=True)[:_TOLD]
     ]
     if not found:
@@ -244,7 +244,7 @@ def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
     if reported:
         yield (
             "Furthest from what the student's own mean and the mean of all students there predict: "
-            f"{listed(reported)}."
+            f"{join_names(reported)}."
         )
 
 

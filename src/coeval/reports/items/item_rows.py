@@ -19,7 +19,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import listed
+from coeval.core.text import join_names
 
 # --- Item choice from an address: ``student=gpt&task=triage&order=worst``
 #
@@ -121,7 +121,7 @@ def _order(name: str) -> ItemOrder:
     for order in ORDERS:
         if order == name:
             return order
-    raise UsageError(f"order={name}: items are ordered by {listed(ORDERS)}")
+    raise UsageError(f"order={name}: items are ordered by {join_names(ORDERS)}")
 
 
 # --- Item and score tables

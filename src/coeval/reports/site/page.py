@@ -27,7 +27,7 @@ from markupsafe import Markup
 
 from coeval import __version__
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.reports.chart_spec import resolve_short_names
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, format_cell, format_rows
 from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
@@ -167,7 +167,7 @@ class PageFrame:
             report=report,
             preview=_preview(report),
             shown=report.shown_names,
-            names=_data({plain(name): label for name, label in report.shown_names.key.items()}),
+            names=_data({escape_line(name): label for name, label in report.shown_names.key.items()}),
             policy=policy,
             style=Markup(style),  # noqa: S704  our own file
             script=Markup(script),  # noqa: S704  the same
@@ -277,7 +277,7 @@ def choice_data(report: Report, students: Sequence[str]) -> bytes:
     return msgspec.json.encode(
         {
             "lead": _first_screen(report, students),
-            "status": report.shown_names.text(plain(report.facts[0])),
+            "status": report.shown_names.text(escape_line(report.facts[0])),
             "tables": {name: _choice_table(tables.get(name)) for name in _FOLLOWING},
         }
     )
@@ -298,7 +298,7 @@ def _choice_cell(cell: Cell, column: ReportColumn) -> Any:
         return list(_rounded(cell, column)[:4])
     if isinstance(cell, float):
         return _rounded(Measured(cell, None, None, None, None), column).value
-    return plain(cell) if isinstance(cell, str) else cell
+    return escape_line(cell) if isinstance(cell, str) else cell
 
 
 def _rounded(cell: Measured, column: ReportColumn) -> Measured:
@@ -350,7 +350,7 @@ def page_template(name: str, folder: str = "site") -> jinja2.Template:
         "opening": _opening,
         "texts": _texts,
         "forest": _forest,
-        "plain": plain,
+        "plain": escape_line,
     }
     return environment.get_template(name)
 
@@ -433,7 +433,7 @@ def _split_numbers(sentence: str, names: Collection[str] = ()) -> list[tuple[boo
 def _names_with_figures(report: Report) -> frozenset[str]:
     """Texts in the cells of its tables that hold a number among their words, as ``GPT 4.1 mini`` does."""
     cells = {
-        plain(cell)
+        escape_line(cell)
         for section in report.sections
         for table in section.tables
         for row in table.rows

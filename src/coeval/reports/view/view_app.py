@@ -22,7 +22,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coeval.core.errors import StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode
-from coeval.core.plain import plain, shortened
+from coeval.core.plain import cut_middle, escape_line
 from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
@@ -110,7 +110,7 @@ def json_answer(value: object, status: int = 200) -> web.Response:
 
 def refused(status: int, reason: str) -> web.Response:
     """``{"error": reason}``; what the reason quotes is escaped and shortened."""
-    return json_answer({"error": shortened(plain(reason), _LONGEST_SAID)}, status)
+    return json_answer({"error": cut_middle(escape_line(reason), _LONGEST_SAID)}, status)
 
 
 def guarded(token: ViewToken | None) -> Middleware:

@@ -19,7 +19,7 @@ from coeval.analysis.load import is_readable, record_files, writer_of
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.experiment.run_choices import RunChoices
@@ -199,7 +199,7 @@ class ViewedFolder:
 
     def __init__(self, path: Path, status: StatusReader, sweep: Path | None = None) -> None:
         self.path, self.sweep = path, sweep
-        self.name = plain(path.resolve().name)
+        self.name = escape_line(path.resolve().name)
         self.is_run = RunDir(path).is_run()
         self.needed = self.report_needed = False
         self._status = status
@@ -229,7 +229,7 @@ class ViewedFolder:
             yield
         except (CoevalError, OSError) as error:
             with self._lock:
-                self._reported = {**self._reported, "error": plain(str(error))}
+                self._reported = {**self._reported, "error": escape_line(str(error))}
 
     def look_at_status(self) -> None:
         """The first part of `look`, which takes little of any folder."""
@@ -258,7 +258,7 @@ class ViewedFolder:
     def _told(self, **more: object) -> dict[str, Any]:
         return {
             "name": self.name,
-            "path": plain(str(self.path)),
+            "path": escape_line(str(self.path)),
             "kind": "run" if self.is_run else "eval-framework",
             "generation": self._generation,
             **self._reported,
@@ -269,7 +269,7 @@ class ViewedFolder:
         """What the list of folders says, for JSON: less than `state`, since it is asked for all the time."""
         with self._lock:
             found = self._found
-            sweep = None if self.sweep is None else plain(self.sweep.name)
+            sweep = None if self.sweep is None else escape_line(self.sweep.name)
             summary = None if found is None else msgspec.structs.replace(found, leads=())
             return self._told(sweep=sweep, changed=self._changed, summary=summary)
 
@@ -334,7 +334,7 @@ class ViewedFolder:
             reported = {"status": msgspec.to_builtins(self._status(self.path))}
             self._pace.see(reported["status"])
         except CoevalError as error:
-            reported = {"status": None, "status_error": plain(str(error))}
+            reported = {"status": None, "status_error": escape_line(str(error))}
         with self._lock:
             self._reported = {"error": self._reported["error"], **reported}
 
@@ -424,7 +424,7 @@ class ViewedPlaces:
             if not path.is_dir():
                 what = "is a file; name a folder" if path.exists() else "is not there"
                 raise UsageError(
-                    plain(f"{path} {what}: a run, an output of eval-framework, or one with these")
+                    escape_line(f"{path} {what}: a run, an output of eval-framework, or one with these")
                 )
             if is_readable(path):
                 self._add(path)
@@ -434,7 +434,7 @@ class ViewedPlaces:
         if not self.folders:
             named = ", ".join(map(str, paths))
             raise UsageError(
-                plain(
+                escape_line(
                     f"{named}: nothing to show: no run, no output of eval-framework, and no folder with such"
                 )
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.html_table import html_lines, html_table
-from coeval.core.plain import plain
+from coeval.core.plain import escape_line
 from coeval.reports.content import ReportTable, format_cell
 
 # --- Markdown
@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"([\\`*_|<>\[\]{}~#&!])")
 
 def escape_markdown(text: str) -> str:
     """Escape foreign text so that it marks up nothing in Markdown."""
-    return _MARKUP.sub(r"\\\1", plain(text))
+    return _MARKUP.sub(r"\\\1", escape_line(text))
 
 
 def as_markdown(table: ReportTable) -> str:
@@ -63,7 +63,7 @@ _LATEX = {
 
 def escape_latex(text: str) -> str:
     """Escape foreign text so that it is no command of LaTeX."""
-    escaped = "".join(_LATEX.get(sign, sign) for sign in plain(text))
+    escaped = "".join(_LATEX.get(sign, sign) for sign in escape_line(text))
     return re.sub(r"(?<=\w)\{-\}(?=\w)", "-", escaped)  # a hyphen within a word may end a line
 
 

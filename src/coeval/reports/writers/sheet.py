@@ -16,7 +16,7 @@ from xlsxwriter.worksheet import Worksheet
 from coeval import __version__
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.figures import IN_POINTS, FigureKind
-from coeval.core.plain import looks_like_formula, plain_lines
+from coeval.core.plain import escape_lines, looks_like_formula
 from coeval.core.text import dollar_decimals
 from coeval.reports.content import Cell, ReportColumn, ReportTable
 from coeval.reports.drawn_pictures import LIGHT
@@ -31,7 +31,7 @@ LONGEST = 32_767
 def clean_sheet_text(text: str) -> str:
     """Return a text that Excel can hold: characters that cannot be shown are written out, and a cut one ends
     in a mark."""
-    clean = plain_lines(text)
+    clean = escape_lines(text)
     if len(clean) * 2 <= LONGEST:  # whatever the characters are
         return clean
     units = clean.encode("utf-16-le")

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from coeval.core.folding import folded, folded_name
-from coeval.core.plain import plain
+from coeval.core.folding import wrap_lines, wrap_name
+from coeval.core.plain import escape_line
 from coeval.reports.content import ReportTable, format_cell
 
 _GAP = "  "
@@ -33,7 +33,7 @@ def terminal_lines(table: ReportTable, width: int) -> list[Text]:
     """
     columns = _text_columns(table)
     names, figures = columns[: table.names], columns[table.names :]
-    lines = [Text(line, style="italic") for line in folded(plain(table.title), width) if line]
+    lines = [Text(line, style="italic") for line in wrap_lines(escape_line(table.title), width) if line]
     needed = [column for column in figures if not column.spare]
     for candidates in (figures, needed):
         if (rows := _one_line_rows([*names, *candidates], width)) is not None:
@@ -58,14 +58,17 @@ class _TextColumn(NamedTuple):
     def with_folded_heading(self) -> _TextColumn:
         """Return the column with its heading folded to the width of its cells."""
         widest = max(_LONGEST_HEADING, *map(cell_len, self.cells[1:] or [""]))
-        return self._replace(cells=[folded_name(self.cells[0], widest), *self.cells[1:]])
+        return self._replace(cells=[wrap_name(self.cells[0], widest), *self.cells[1:]])
 
 
 def _text_columns(table: ReportTable) -> list[_TextColumn]:
     used = table.used_columns
     return [
         _TextColumn(
-            [plain(column.terminal_heading), *(format_cell(row[at], column.kind) for row in table.rows)],
+            [
+                escape_line(column.terminal_heading),
+                *(format_cell(row[at], column.kind) for row in table.rows),
+            ],
             words=column.kind == "text",
             bold=frozenset(row + 1 for row, bold_column in table.bold if bold_column == at),
             spare=column.spare,
@@ -101,7 +104,7 @@ def _row_lines(
 ) -> Iterator[Text]:
     """Yield a row's lines; folded text continues in its own column."""
     cells = [
-        folded(column.cells[row], cell_width) if column.free and row else column.cells[row].split("\n")
+        wrap_lines(column.cells[row], cell_width) if column.free and row else column.cells[row].split("\n")
         for column, cell_width in zip(columns, widths, strict=True)
     ]
     for parts in zip_longest(*cells, fillvalue=""):
@@ -132,7 +135,7 @@ def _group_rows(
     head, lines = rows[: len(rows) - len(last.cells) + 1], rows[len(rows) - len(last.cells) + 1 :]
     groups = groupby(range(1, len(last.cells)), key=lambda row: [column.cells[row] for column in names[:-1]])
     for group, members in groups:
-        head += [Text(line) for line in folded_name(", ".join(group), width).split("\n")]
+        head += [Text(line) for line in wrap_name(", ".join(group), width).split("\n")]
         head += [lines[row - 1] for row in members]
     return head
 
@@ -152,7 +155,7 @@ def _stack_figures(
     lines = []
     for row in range(len(names[0].cells)):
         name = ", ".join(column.cells[row] for column in names)
-        lines += [Text(line, style=_style(names[-1], row)) for line in folded_name(name, width).split("\n")]
+        lines += [Text(line, style=_style(names[-1], row)) for line in wrap_name(name, width).split("\n")]
         lines += [line for line in _row_lines(figures, widths, row, _FIGURE_INDENT) if line.plain.strip()]
     return lines
 

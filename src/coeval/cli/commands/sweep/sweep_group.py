@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from coeval.cli.command_names import LogLevel
-from coeval.cli.settings_flags import GroupedCommands, set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommands, read_set_flags, with_settings
 from coeval.core.errors import UsageError
 from coeval.sweeps.sweep_settings import SweepSettings
 
@@ -55,7 +55,7 @@ def sweep(
         return
     from coeval.cli.commands.sweep import sweep_report
 
-    given = sweep_report.settings_of(set_flags(context, SweepSettings), config)
+    given = sweep_report.settings_of(read_set_flags(context, SweepSettings), config)
     if status:
         raise typer.Exit(sweep_report.tell_status(given))
     raise typer.Exit(sweep_report.sweep_and_report(given, log_level, dry_run=dry_run))

@@ -14,16 +14,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.commands.sweep.sweep_tables import put_together_and_drawn
-from coeval.cli.loop import interruptible, run_async
+from coeval.cli.loop import run_async, run_interruptible
 from coeval.cli.streams import say, warn, warn_at_length
 from coeval.cli.views.progress_view import Progress, Terminal
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
-from coeval.core.plain import plain
-from coeval.core.text import dollars, listed, numbered
+from coeval.core.plain import escape_line
+from coeval.core.text import dollars, join_names, pluralize
 from coeval.engine.progress import clock, short
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
@@ -148,7 +148,7 @@ def board_table(board: SweepBoard, width: int, height: int) -> Table:
     for name, progress in judging:
         step, _, task = name.partition(" ")
         done = f"{progress.done:,}/{progress.planned:,}" if progress is not None and progress.planned else ""
-        table.add_row("judge", Text(step), Text(plain(task)), Text(done))
+        table.add_row("judge", Text(step), Text(escape_line(task)), Text(done))
     table.add_row()
     more = f", {len(shown) - room:,} more slots" if len(shown) > room else ""
     elapsed = clock(time.monotonic() - board.began)
@@ -182,7 +182,9 @@ def _cells(shown: WorkerShown) -> _SlotCells:
 def doing(progress: WorkerProgress) -> str:
     """The task that is asked now; else what the worker does."""
     if progress.state == "asking":
-        return next((plain(task) for task, (done, planned) in progress.tasks.items() if done < planned), "")
+        return next(
+            (escape_line(task) for task, (done, planned) in progress.tasks.items() if done < planned), ""
+        )
     said = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
     return said.get(progress.state, "ends")
 
@@ -233,7 +235,7 @@ def tell_status(settings: SweepSettings) -> int:
     table = JobTable(out, plan)
     table.read()
     whole = _tell_table(table, console)
-    say(console, f"{whole:,} of {numbered(len(plan.checkpoints), 'checkpoint')} complete")
+    say(console, f"{whole:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer()
     say(
         console,
@@ -267,7 +269,7 @@ def _tell_table(table: JobTable, console: Console) -> int:
     if len(rows) > _MOST_ROWS:
         say(console, f"… {len(rows) - _MOST_ROWS:,} more that are not complete", "dim")
     if missing:
-        say(console, f"scored samples lack {numbered(missing, 'record')}")
+        say(console, f"scored samples lack {pluralize(missing, 'record')}")
     for what, why in problems.items():
         warn_at_length(console, f"{what} failed: {why}")
     return whole
@@ -301,20 +303,20 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     """Print the summary; return the exit code: 0 complete, 2 where no server came up, 3 with gaps or failed
     jobs, 130 interrupted."""
     whole = board.concluded - board.incomplete
-    done = f"{whole:,} of {numbered(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
+    done = f"{whole:,} of {pluralize(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
     if board.incomplete:
         done += f", {board.incomplete:,} with gaps"
     if board.jobs and board.jobs_before:
         done += f"; {board.jobs_before:,} were already done"
     say(results, f"{sweep.out}: {done}")
     if board.unjudged:
-        say(results, f"{numbered(board.unjudged, 'job')} answered and not judged; --judge does that")
+        say(results, f"{pluralize(board.unjudged, 'job')} answered and not judged; --judge does that")
     for gap in board.gaps:
         warn_at_length(messages, gap)
     if board.cost_usd:
         say(messages, f"judging: {dollars(board.cost_usd)}")
     if board.interrupted:
-        say(messages, "Interrupted; what was finished is on disk, and the same command goes on from there.")
+        say(messages, "Interrupted; what was finished is on disk, and the same command resumes there.")
     return board.exit_code
 
 
@@ -337,8 +339,8 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
         estimate = estimate_sweep(request, table, checkpoints, terminal)
     if estimate.workers and (absent := absent_program(request)):
         warn(streams.messages(), absent)
-    steps = listed([str(checkpoint.step) for checkpoint in checkpoints], 12)
-    say(console, f"{numbered(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
+    steps = join_names([str(checkpoint.step) for checkpoint in checkpoints], 12)
+    say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
     rows = [
         (task, one.jobs, one.answers, format_calls(one.judgments), *_money(one.cost_usd))
         for task, one in estimate.tasks.items()
@@ -352,7 +354,7 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
 def _owed(estimate: SweepEstimate) -> str:
     if not estimate.checkpoints:
         return "nothing missing"
-    servers = f", {numbered(estimate.workers, 'server start')}" if estimate.workers else ""
+    servers = f", {pluralize(estimate.workers, 'server start')}" if estimate.workers else ""
     return f"{estimate.checkpoints:,} with something missing{servers}"
 
 
@@ -377,7 +379,7 @@ def _money(cost: Span | None) -> tuple[str, str]:
 
 # --- The command
 
-_AT_ONCE = "Stopped at once; what was finished is on disk, and the same command goes on from there."
+_AT_ONCE = "Stopped at once; what was finished is on disk, and the same command resumes there."
 FIRST_KEYS = "checkpoints:, out: and tasks:"
 
 
@@ -392,7 +394,7 @@ def settings_of(flags: dict[str, Any], file: Path | None) -> SweepSettings:
 
 def plan_of(settings: SweepSettings) -> int:
     """Count jobs and price the judging, and show it; asks and writes nothing."""
-    request = sweep_request(settings, find_keys(settings.keys))
+    request = sweep_request(settings, load_keys(settings.keys))
     checkpoints = checkpoints_of(request, SweepView(streams.messages()).warn)
     return tell_plan(request, checkpoints, streams.results())
 
@@ -403,13 +405,13 @@ def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) 
     if dry_run:
         return plan_of(settings)
     results, messages = streams.results(), streams.messages()
-    request, log_to = sweep_request(settings, find_keys(settings.keys)), parse_destinations(settings.log_to)
+    request, log_to = sweep_request(settings, load_keys(settings.keys)), parse_destinations(settings.log_to)
     view = SweepView(messages)
     checkpoints = checkpoints_of(request, view.warn)
     with under_way(request, checkpoints, view) as sweeping:
         try:
             with view:
-                run_async(interruptible(sweeping.run, view.note))
+                run_async(run_interruptible(sweeping.run, view.note))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = tell_end(sweeping.board, request.sweep, results, messages)

@@ -12,7 +12,7 @@ from coeval.cli import streams
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import pair_columns, pair_headings, show_each
 from coeval.core.errors import GAPS
-from coeval.core.text import listed, numbered
+from coeval.core.text import join_names, pluralize
 from coeval.reports.content import ReportTable, make_columns
 from coeval.reports.measure_table import SAMPLE_COLUMNS, metric_gap_in_points, metric_in_points, sample_cells
 from coeval.sweeps.sweep import JobPlan, Sweep
@@ -34,7 +34,7 @@ def print_aggregates(found: Sequence[Aggregated], console: Console) -> None:
     for task in sorted({task for one in found for task in one.tasks}):
         of_task = [(one.checkpoint.step, one.tasks[task]) for one in found if task in one.tasks]
         rows = tuple((str(step), *sample_cells(of, of.ci95), of.missing) for step, of in of_task)
-        title = f"{task}: {listed(dict.fromkeys(of.metric for _, of in of_task))}"
+        title = f"{task}: {join_names(dict.fromkeys(of.metric for _, of in of_task))}"
         show_each(console, [ReportTable("", title, _COLUMNS, rows)])
 
 
@@ -84,11 +84,11 @@ def tell_aggregates(
             gaps = gaps or of is None or not of.complete
             for note in notes:
                 same.setdefault((task, note), []).append(str(one.checkpoint.step))
-    said = [f"{out} holds no results of step {listed(map(str, absent))}"] if absent else []
-    said += [f"{task}, step {listed(at)}: {note}" for (task, note), at in same.items()]
+    said = [f"{out} holds no results of step {join_names(map(str, absent))}"] if absent else []
+    said += [f"{task}, step {join_names(at)}: {note}" for (task, note), at in same.items()]
     for sentence in said:  # what is the same at several steps is told once
         warn(streams.messages(), sentence)
-    written = numbered(sum(len(one.tasks) for one in found), "file")
+    written = pluralize(sum(len(one.tasks) for one in found), "file")
     say(streams.messages(), f"written: {out}/{pattern}/<task>/summary_agg.json, {written}")
     return gaps
 

@@ -32,7 +32,7 @@ from coeval.core.records import (
     response_id,
 )
 from coeval.core.shown_names import short_names
-from coeval.core.text import dollars, numbered
+from coeval.core.text import dollars, pluralize
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.engine.session import Session, unless_interrupted
@@ -119,8 +119,8 @@ def _short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterato
             left = max(0, quota.max_calls - meter.requests + in_jobs)
             if left < owed[name]:
                 yield (
-                    f"{max_calls(name)} is {quota.max_calls:,}, and leaves {numbered(left, 'request')} for "
-                    f"{numbered(owed[name], 'call')}: samples count towards it. Raise it for a whole run"
+                    f"{max_calls(name)} is {quota.max_calls:,}, and leaves {pluralize(left, 'request')} for "
+                    f"{pluralize(owed[name], 'call')}: samples count towards it. Raise it for a whole run"
                 )
 
 

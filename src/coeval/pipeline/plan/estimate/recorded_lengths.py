@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from coeval.core.errors import Undecodable
-from coeval.core.foreign import decoder
+from coeval.core.foreign import make_decoder
 from coeval.core.records import Usage, model_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Config, Phase
@@ -18,7 +18,7 @@ from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import run_folder
-from coeval.pipeline.start.inherit import source_folder
+from coeval.pipeline.start.inherit import find_source_run
 from coeval.pricing.lengths import Cell, Lengths, Source
 from coeval.store.jsonl import whole_lines
 from coeval.store.rundir import RECORD_FILES, phase_of_files
@@ -53,7 +53,7 @@ def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
     """Collect what records show, those of a table included that the run will put in its folder. Lines that
     are no records are passed over."""
     lengths, setups = Lengths(), preview.plan.setups
-    source, supplied = source_folder(config), preview.supply.rewritten
+    source, supplied = find_source_run(config), preview.supply.rewritten
     for phase in FLOWING:
         folders = (run_folder(config), *([source] if source is not None else []))
         kinds = (kind for kind in RECORD_FILES if phase_of_files(kind) == phase)
@@ -68,7 +68,7 @@ def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
 
 def _records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[SeenRecord]:
     """Read the records of a file, or those that are to stand in it."""
-    read = decoder(SeenRecord)
+    read = make_decoder(SeenRecord)
     size = path.stat().st_size if supplied is None else sum(map(len, supplied))
     lines = (line.text for line in whole_lines(path)) if supplied is None else supplied
     for line in islice(lines, 0, None, max(1, size // _READ_WHOLE)):

@@ -18,7 +18,7 @@ from coeval.core.text import dollars
 from coeval.engine.model_work import RoleModel
 from coeval.engine.progress import short
 from coeval.engine.terms import ModelFacts, output_limit
-from coeval.pipeline.config.resolve import sent_in_roles
+from coeval.pipeline.config.resolve import list_role_parameters
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
 from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
@@ -78,7 +78,7 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
     phases = {model.name: config.batched_phases(model) for model in config.models}
     facts = ModelFacts(
         [model.spec() for model in config.models],
-        {model.name: sent_in_roles(model) for model in config.models},
+        {model.name: list_role_parameters(model) for model in config.models},
         assumed.prices,
         lambda phase, name: phase in phases[name],
     )

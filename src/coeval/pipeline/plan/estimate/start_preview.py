@@ -7,14 +7,14 @@ from typing import NamedTuple
 import msgspec
 
 from coeval.core.errors import KeyMissing
-from coeval.core.text import listed
+from coeval.core.text import join_names
 from coeval.models.keys import Keys
-from coeval.pipeline.config.resolve import Resolved, resolve_models
+from coeval.pipeline.config.resolve import ResolvedConfig, resolve_models
 from coeval.pipeline.config.schema import BATCH_INTERFACES, Config
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import Preview, build_forecast, preview_run
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.open_start import resolve_hosts
+from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.estimate import Estimate, Saving
 from coeval.pricing.price_book import PriceBook
 
@@ -52,7 +52,7 @@ def preview_any_start(config: Config, options: RunOptions, keys: Keys, prices: P
 
 def _resolved(
     config: Config, options: RunOptions, keys: Keys, prices: PriceBook
-) -> tuple[Resolved, tuple[str, ...]]:
+) -> tuple[ResolvedConfig, tuple[str, ...]]:
     """Without a credential for any of its hosts, ``auto`` is priced as the cheapest of them."""
     try:
         return resolve_hosts(config, options, keys, prices), ()
@@ -86,5 +86,5 @@ def add_batch_savings(
     after = estimate_run(config.model_copy(update={"models": models}), preview, assumed).total.cost_usd
     if after is None or now.central - after.central < max(_LEAST_USD, _LEAST_SHARE * now.central):
         return estimate
-    words = f"batch jobs for {listed(able, most=2)} (batch_enabled: true)"
+    words = f"batch jobs for {join_names(able, most=2)} (batch_enabled: true)"
     return msgspec.structs.replace(estimate, savings=(Saving(words, after),))

@@ -1,11 +1,11 @@
-"""What every start shares: its models resolved, what they may spend, its folder locked, a session open.
+"""Steps that every start shares: resolve models, set their budgets, lock the folder, open a session.
 
-A run, a probe, samples for an estimate and proposals all go this way (`lock_and_open_session`).
+Runs, probes, samples for an estimate and proposals all use `lock_and_open_session`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
 from coeval.models.open import check_askable, obstacle
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.resolve import Resolved, resolve_models, routes_of, sent_in_roles
+from coeval.pipeline.config.resolve import ResolvedConfig, list_role_parameters, list_routes, resolve_models
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.plan.preview import Preview
 from coeval.pipeline.plan.run_plan import FED_BY
@@ -40,8 +40,8 @@ from coeval.store.rundir import FOLDERS, RECORD_FILES, RunDir
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """How a session is opened: ``specs`` are the models that are asked (None: all of the configuration),
-    ``board`` counts their work, ``log``: the run's log is written meanwhile."""
+    """How a session is opened: ``specs`` are the models to open (None: all of the configuration), ``board``
+    counts their work, ``log``: whether the run's log is written."""
 
     specs: list[ModelSpec] | None = None
     board: Board | None = None
@@ -52,104 +52,100 @@ class SessionOptions:
 async def lock_and_open_session(
     config: Config, prices: PriceBook, context: SessionContext, opening: SessionOptions = SessionOptions()
 ) -> AsyncIterator[Session]:
-    """Hold a run's folder and a session in it, whose account counts what is sent. ``config`` has no ``auto``.
+    """Lock a run's folder and open a session in it, whose account counts requests. ``config`` has no
+    ``auto``.
 
-    Raises UsageError: a model cannot be asked at all (no address, no key), the budget cannot be held, or
-    another process is at work in the folder. Nothing was created; StoreError: the folder cannot be read or
-    written.
+    Raises UsageError: a model has no address or no key, the budget cannot be enforced, or another process
+    uses the folder; nothing was created then. StoreError: the folder cannot be read or written.
     """
     specs = opening.specs if opening.specs is not None else [model.spec() for model in config.models]
     check_askable(specs, context.keys)
-    terms, folder = terms_for(config, prices), run_folder(config)
+    terms, folder = build_terms(config, prices), run_folder(config)
     for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
         context.watcher.warn(sentence)
     for sentence in counted_as_free(specs, terms, config.experiment.budget_usd):
         context.watcher.note(sentence)
     log = logged(folder.log, config.experiment.log_level) if opening.log else nullcontext()
     with folder.locked():
-        accounts = _accounts(folder.anchored(), config, terms)
+        accounts = _locate_accounts(folder.anchored(), config, terms)
         with log:  # until the session's last word
             board = opening.board or Board(PHASES, FED_BY)
             async with opened(accounts, specs, board, context, terms) as session:
                 yield session
 
 
-def owing(preview: Preview) -> set[str] | None:
-    """The models that have work; None where all may have some, as while phases 1–2 are open."""
+def find_models_with_work(preview: Preview) -> set[str] | None:
+    """Name the models that have owed work; None if any may have some, since phases 1–2 are unfinished."""
     return None if preview.unsettled else set(map(model_of, preview.plan_count.owing()))
 
 
-def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> Resolved:
-    """The configuration with ``auto`` resolved; a run that goes on stays with the hosts it began with.
+def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> ResolvedConfig:
+    """Resolve ``auto`` in a configuration; a continued run keeps the hosts it started with.
 
-    Raises UsageError: some model has no host that can be asked.
+    Raises UsageError: some model has no usable host.
     """
     if all(model.interface != "auto" for model in config.models):
-        return Resolved(config)
-    before = _routes_before(run_folder(config)) if options.continue_run else {}
+        return ResolvedConfig(config)
+    before = _read_previous_routes(run_folder(config)) if options.continue_run else {}
     return resolve_models(config, lambda interface: obstacle(interface, keys) is None, prices, before)
 
 
-def _routes_before(folder: RunDir) -> dict[str, Route]:
-    """The hosts that a run's models had at its last start; none where that can no longer be read."""
+def _read_previous_routes(folder: RunDir) -> dict[str, Route]:
+    """Read the hosts of a run's last start; none if its configuration cannot be read."""
     try:
-        return routes_of(load_config(folder.config))
+        return list_routes(load_config(folder.config))
     except (ConfigError, StoreError):
         return {}
 
 
-def terms_for(config: Config, prices: PriceBook) -> dict[str, Terms]:
-    """On what terms a configuration's models are asked.
+def build_terms(config: Config, prices: PriceBook) -> dict[str, Terms]:
+    """Return price, ceilings and limits of each model.
 
-    Raises UsageError: prices cannot be read, or there is a budget that they cannot be held to.
+    Raises UsageError: prices cannot be read, or a budget cannot be enforced with them.
     """
     quotas = config.experiment.quota
     ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
-    sent = {model.name: sent_in_roles(model) for model in config.models}
+    sent = {model.name: list_role_parameters(model) for model in config.models}
     terms = terms_of([model.spec() for model in config.models], ceilings, prices, sent)
-    refuse_boundless(requested_under(config), terms, config.experiment.budget_usd)
+    refuse_boundless(list_role_requests(config), terms, config.experiment.budget_usd)
     return terms
 
 
-def requested_under(config: Config) -> Iterator[RequestedUnder]:
-    """The models of an experiment in each of their roles; benchmark teachers are not asked."""
+def list_role_requests(config: Config) -> Iterator[RequestedUnder]:
+    """List each model of an experiment in each of its roles, without benchmark teachers."""
     for model in config.models:
         if model.interface != "benchmark":
             for role in model.roles:
                 yield RequestedUnder(model.spec(), model.sampling(role), role == "judge")
 
 
-def _accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Accounts:
-    """Where a run keeps its account, and how far it goes, while the folder is `locked`."""
-    costs = any(each.most is not None for each in terms.values())
+def _locate_accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Accounts:
+    """Return the files of a run's account and its budget; the folder is `locked`."""
+    costs = any(model_terms.most is not None for model_terms in terms.values())
     return Accounts(
         folder.usage,
         folder.errors,
         folder.probe_results,
         folder.pending_batches,
         folder.batches,
-        _phase_of,
+        _find_phase,
         config.experiment.budget_usd,
         read_own_usage(folder) if costs else {},
     )
 
 
-def _phase_of(path: Path) -> str:
+def _find_phase(path: Path) -> str:
     return next((phase for phase, folder in FOLDERS.items() if folder == path.parent.name), "")
 
 
 def read_own_usage(folder: RunDir) -> dict[str, Usage]:
-    """What the records of a run took, by model, less those that it took over; nothing where nobody noted what
-    those took.
+    """Sum the usage of a run's records by model, without inherited ones; empty if the usage of those is
+    unknown.
 
-    Raises StoreError: they cannot be read.
+    Raises StoreError: the records cannot be read.
     """
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is not None and meta.resume_from is not None and meta.inherited is None:
         return {}
-    whole = usage_on_record(_record_files(folder))
+    whole = usage_on_record(path for kind in RECORD_FILES for path in folder.files(kind))
     return less(whole, meta.inherited) if meta is not None and meta.inherited else whole
-
-
-def _record_files(folder: RunDir) -> Iterable[Path]:
-    return [path for kind in RECORD_FILES for path in folder.files(kind)]

@@ -1,4 +1,4 @@
-"""The start of a run: what must be true before the first item is asked for, and what is put in place."""
+"""The start of a run: checks before the first request, and what is written into its folder."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession
 from coeval.pipeline.start.checks import refuse_bad_start
 from coeval.pipeline.start.inherit import (
-    give_way,
-    inherited_phases,
-    remember_inherited,
-    source_folder,
-    take_over,
+    archive_replaced,
+    copy_inherited,
+    find_source_run,
+    list_inherited_phases,
+    record_inherited_names,
 )
-from coeval.pipeline.start.open_start import (
+from coeval.pipeline.start.session_start import (
     SessionOptions,
+    find_models_with_work,
+    list_role_requests,
     lock_and_open_session,
-    owing,
-    requested_under,
     resolve_hosts,
 )
 from coeval.pricing.price_book import PriceBook
@@ -51,44 +51,43 @@ log = logging.getLogger("coeval")
 
 @dataclass(slots=True)
 class StartedRun:
-    """A run whose models answer and whose folder is ours.
+    """A started run: its models answer and its folder is locked.
 
-    ``preview`` is what was found before anything was put in place; ``blocked`` are tasks without a blueprint.
+    ``preview`` was read before anything was written; ``blocked_tasks`` have no blueprint.
     """
 
-    running: RunSession
+    run_session: RunSession
     blueprint: Blueprint
     meta: Meta
     preview: Preview
-    blocked: list[TaskConfig] = field(default_factory=list)
+    blocked_tasks: list[TaskConfig] = field(default_factory=list)
 
     @property
-    def as_previewed(self) -> bool:
-        """Whether the preview's plan is the run's: its blueprint is settled and its records lie where they
-        were read."""
-        settled = not self.preview.unsettled and not self.blocked
-        return settled and self.preview.standing.path.absolute() == self.running.folder.path
+    def matches_preview(self) -> bool:
+        """Check whether the preview's plan is the run's: its blueprint is settled and it read the run's own
+        folder."""
+        settled = not self.preview.unsettled and not self.blocked_tasks
+        return settled and self.preview.records_folder.path.absolute() == self.run_session.folder.path
 
 
 @asynccontextmanager
 async def start_run(
     config: Config, options: RunOptions, context: SessionContext
 ) -> AsyncIterator[StartedRun]:
-    """Hold a run's folder, models and journal open while its phases run. What there is and what is owed is
-    worked out once (`StartedRun.preview`), while the folder is locked.
+    """Start a run, and hold its folder, models and journal open while its phases run.
 
-    Nothing is created before the configuration, the credentials and the items of benchmark
-    teachers have been found to be in order.
+    Existing records and owed work are computed once, while the folder is locked (`StartedRun.preview`).
+    Nothing is written before the configuration, the credentials and supplied items have been checked.
     """
     watcher, prices, folder = context.watcher, PriceBook(), run_folder(config)
     if folder.replacing.exists():
         finish_replacing(folder)
         refuse_bad_start(config, options)  # another folder now than the one that was checked
     config, choices = resolve_hosts(config, options, context.keys, prices)
-    context = replace(context, batching=_batching_of(config, options.batches, watcher))
+    context = replace(context, batching=_choose_batching(config, options.batches, watcher))
     supply = supply_of(config, options)
     supply.need_items()
-    opening = SessionOptions([model.spec() for model in options.opened(config)], log=True)
+    opening = SessionOptions([model.spec() for model in options.models_to_open(config)], log=True)
     async with lock_and_open_session(config, prices, context, opening) as session:
         for choice in choices:
             log.info("%s", choice)
@@ -98,33 +97,33 @@ async def start_run(
         preview.refuse(options)
         for remark in supply.remarks():
             watcher.warn(remark)
-        _refuse_too_dear(config, preview, prices, session, options)
+        _refuse_unaffordable(config, preview, prices, session, options)
         probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
-        requested = requested_under(config) if options.batches.asks else ()
-        await probe_models(session, probing, owing(preview), requested)
+        requested = list_role_requests(config) if options.batches.asks else ()
+        await probe_models(session, probing, find_models_with_work(preview), requested)
         if config.experiment.estimate_cost:
             from coeval.pipeline.plan.estimate.live_samples import estimate_at_start
 
             await estimate_at_start(config, preview, session, prices, phase_barriers=options.phase_barriers)
         _record_look(config, options, preview, watcher)
         supply.put(folder)
-        meta = _put_in_place(config, options, folder, watcher)
+        meta = _prepare_folder(config, options, folder, watcher)
         settled = with_found_labels(config, supply)
-        if preview.standing.path == folder.path:
+        if preview.records_folder.path == folder.path:
             for files in preview.plan.recorded.files:
                 files.written()
         supply.forget()
         anchored = folder.anchored()
         blueprint = Blueprint(
-            settled, anchored, follow_file=options.continue_run, inherited=source_folder(config)
+            settled, anchored, follow_file=options.continue_run, inherited=find_source_run(config)
         )
-        running = RunSession(settled, options, anchored, session)
-        running.summary.notes += [remark for answers in supply.answers for remark in answers.said]
-        yield StartedRun(running, blueprint, meta, preview)
+        run_session = RunSession(settled, options, anchored, session)
+        run_session.summary.notes += [remark for answers in supply.answers for remark in answers.said]
+        yield StartedRun(run_session, blueprint, meta, preview)
 
 
-def _batching_of(config: Config, mode: BatchMode, watcher: Watcher) -> Batching:
-    """What goes by batch jobs; every ``auto`` is resolved by now, and may stand for a host that has none."""
+def _choose_batching(config: Config, mode: BatchMode, watcher: Watcher) -> Batching:
+    """Choose the phases in which each model uses batch jobs, and warn of hosts that have none."""
     phases: dict[str, frozenset[Purpose]] = {}
     for model in config.models:
         if HOSTS[model.interface].batch:
@@ -134,17 +133,19 @@ def _batching_of(config: Config, mode: BatchMode, watcher: Watcher) -> Batching:
                 f"models.{model.name}.batch_enabled: the interface {model.interface} has no Batch API here; "
                 "it is asked live, at live prices"
             )
-    needed = {name: of for name, of in phases.items() if of}
+    needed = {name: batched for name, batched in phases.items() if batched}
     return Batching(needed, PollPace(*config.experiment.batch_poll_s), mode)
 
 
-def _refuse_too_dear(
+def _refuse_unaffordable(
     config: Config, preview: Preview, prices: PriceBook, session: Session, options: RunOptions
 ) -> None:
-    """A run that goes on is not refused: it goes as far as the money carries. Nor is one while batch jobs are
-    not done with: what they bring is paid for, or held, already, and stands among what is to be done.
+    """Refuse a new run whose least expected cost exceeds what is left of its budget.
 
-    Raises UsageError: what it is expected to cost at the least does not fit into what is left of the budget.
+    A continued run goes as far as the money lasts. With open batch jobs nothing is refused: their results
+    are paid, or reserved, and yet among the owed records.
+
+    Raises UsageError: it exceeds it.
     """
     budget = config.experiment.budget_usd
     if budget is None or options.continue_run or session.accounts.jobs.exists():
@@ -158,12 +159,12 @@ def _refuse_too_dear(
 
 
 def _record_look(config: Config, options: RunOptions, preview: Preview, watcher: Watcher) -> None:
-    """Record a look at the run whose scores this start adds to, if it was finished and gets more items."""
+    """Record a look at the finished run whose scores this start extends with more items."""
     folder = run_folder(config)
-    source = folder if options.continue_run else source_folder(config)
+    source = folder if options.continue_run else find_source_run(config)
     if source is None or not any(preview.plan_count.total(phase).owed for phase in FLOWING):
         return
-    if source is not folder and "evaluation" not in inherited_phases(config):
+    if source is not folder and "evaluation" not in list_inherited_phases(config):
         return  # its scores are not among those to come
     from coeval.pipeline.plan.run_reading import record_extension
 
@@ -172,20 +173,22 @@ def _record_look(config: Config, options: RunOptions, preview: Preview, watcher:
         watcher.warn(unwritten)
 
 
-def _put_in_place(config: Config, options: RunOptions, folder: RunDir, watcher: Watcher) -> Meta:
-    """Let what is overwritten give way, and take over what ``resume_from`` names; write ``config.yaml`` and
+def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher: Watcher) -> Meta:
+    """Move what is overwritten to ``replaced/``, copy what ``resume_from`` names, and write ``config.yaml``;
     at last ``meta.json``, which makes the folder a run that can be continued."""
     experiment = config.experiment
-    inherited = _inherited_usage(config, folder, taking=not options.continue_run)
-    if options.overwrite and (moved := give_way(config, folder)) is not None:
+    inherited = _sum_inherited_usage(config, folder, copying=not options.continue_run)
+    if options.overwrite and (moved := archive_replaced(config, folder)) is not None:
         watcher.note(f"what stood in {folder.path} of phases that are New is now in {moved}")
-    source = source_folder(config)
+    source = find_source_run(config)
     if source is not None and not options.continue_run:
-        taken = take_over(config, source, folder)
-        watcher.note(taken.done)
-        if taken.left_out is not None:
-            watcher.warn(taken.left_out)
-        remember_inherited(config, source, folder, inherited_phases(config), _counted(source))
+        copied = copy_inherited(config, source, folder)
+        watcher.note(copied.done)
+        if copied.left_out is not None:
+            watcher.warn(copied.left_out)
+        record_inherited_names(
+            config, source, folder, list_inherited_phases(config), _read_planned_names(source)
+        )
     if options.continue_run:
         meta = folder.read_meta()
         meta.phases_completed, meta.status = [], "running"
@@ -207,30 +210,30 @@ def _put_in_place(config: Config, options: RunOptions, folder: RunDir, watcher: 
     return meta
 
 
-def _inherited_usage(config: Config, folder: RunDir, *, taking: bool) -> dict[str, Usage] | None:
-    """What the records took that a run has taken over before it starts, and takes over now where it is
-    ``taking``; see `Meta.inherited`."""
+def _sum_inherited_usage(config: Config, folder: RunDir, *, copying: bool) -> dict[str, Usage] | None:
+    """Sum the usage of inherited records by model, those copied now included if ``copying``; see
+    `Meta.inherited`."""
     meta = folder.read_meta() if folder.meta.exists() else None
-    source = source_folder(config) if taking else None
+    source = find_source_run(config) if copying else None
     if source is None:
         return meta.inherited if meta is not None else None
     files = []
     for kind in RECORD_FILES:
-        if phase_of_files(kind) in inherited_phases(config):
+        if phase_of_files(kind) in list_inherited_phases(config):
             to_come = source.files(kind)
             new = [path for path in to_come if not (folder.folder(kind) / path.name).exists()]
             # A start that ended before it wrote meta.json has asked for nothing: what lies there was copied.
             files += [*new, *(folder.files(kind) if meta is None else ())]
     before = meta.inherited if meta is not None and meta.inherited else {}
-    found = usage_on_record(files)
+    usage = usage_on_record(files)
     return {
-        name: before.get(name, Usage(cost_usd=0.0)) + found.get(name, Usage(cost_usd=0.0))
-        for name in before | found
+        name: before.get(name, Usage(cost_usd=0.0)) + usage.get(name, Usage(cost_usd=0.0))
+        for name in before | usage
     }
 
 
-def _counted(source: RunDir) -> Planned | None:
-    """What counts in a source; all of it where its own configuration cannot be read."""
+def _read_planned_names(source: RunDir) -> Planned | None:
+    """Read which names count in a source run; None (all of them) if its configuration cannot be read."""
     try:
         return planned_names(source)
     except (ConfigError, StoreError):
