@@ -1,4 +1,4 @@
-"""`coeval compare`: whether one is better than another on the same items, and how sure that is."""
+"""`coeval compare`: compares models, folders or sweeps on the same items."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def compare(
             "scale, and significantly so. Example: --fail-if-worse 0.02, or 2%",
         ),
     ] = None,
-    however_unsure: Annotated[
+    any_difference: Annotated[
         bool, typer.Option("--any", help="With --fail-if-worse: even if the difference is not significant.")
     ] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="For a pull request.")] = False,
@@ -85,23 +85,27 @@ def compare(
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
-    folders = _in_order(words, run)
-    if however_unsure and fail_if_worse is None:
+    folders = _merge_folders(words, run)
+    if any_difference and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
-    delta = _share(fail_if_worse) if fail_if_worse is not None else None
+    threshold = _parse_share(fail_if_worse) if fail_if_worse is not None else None
 
-    _refuse_places(html, excel)
+    _check_targets(html, excel)
     files = ReportFiles(excel, figures)
     files.check_paths()
-    if _are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
+    if _check_are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
-    sure = not however_unsure
+    significant_only = not any_difference
     with sides_of(folders, split_names(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
-        policy = None if delta is None else GatePolicy(max_drop=100 * delta)
-        held = None if policy is None else gate_sides(groups, policy, sure=sure)
-    gate = [*worse_lines(held, delta or 0.0, sure=sure)] if held is not None else []
+        policy = None if threshold is None else GatePolicy(max_drop=100 * threshold)
+        gate_report = None if policy is None else gate_sides(groups, policy, sure=significant_only)
+    gate = (
+        [*worse_lines(gate_report, threshold or 0.0, sure=significant_only)]
+        if gate_report is not None
+        else []
+    )
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page
@@ -110,7 +114,7 @@ def compare(
         report = comparison_page(compared)
         if html is not None:
             write_bytes_atomic(html, write_page(report))
-        _write_files(report, html, files)
+        _write_and_report_files(report, html, files)
     if as_json:
         write_json(compared)
     elif as_markdown:
@@ -119,14 +123,13 @@ def compare(
         print_comparisons(compared, streams.results())
     for line in gate:
         (streams.warn if line.startswith("gate failed") else streams.say)(streams.messages(), line)
-    if held is not None and (held.verdict == "NO-GO" or held.unscored):
-        raise typer.Exit(WORSE if held.verdict == "NO-GO" else GAPS)
+    if gate_report is not None and (gate_report.verdict == "NO-GO" or gate_report.unscored):
+        raise typer.Exit(WORSE if gate_report.verdict == "NO-GO" else GAPS)
 
 
-def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
-    """
-    Raises UsageError: some are sweeps, others are not; or options were given that are for runs only.
-    """
+def _check_are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
+    """Check whether all folders are sweeps; raises UsageError if only some are, or if ``runs_only`` options
+    were given."""
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
         raise UsageError(
@@ -139,6 +142,7 @@ def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
 
 
 def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFiles, *, as_json: bool) -> None:
+    """Compare sweeps at equal steps; print the result, and write the page and files."""
     from coeval.analysis.training.sweep_comparison import compare_sweeps, read_sweeps
 
     runs = read_sweeps(folders)
@@ -150,21 +154,21 @@ def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFil
 
         if html is not None:
             write_sweep_page(runs, compared, html)
-        _write_files(training_report(runs, compared), html, files)
+        _write_and_report_files(training_report(runs, compared), html, files)
     if as_json:
         write_json(compared)
     else:
         print_sweeps(compared, streams.results())
 
 
-def _write_files(report: Report, html: Path | None, files: ReportFiles) -> None:
-    """Write the workbook and the pictures, and say where they and the page are."""
+def _write_and_report_files(report: Report, html: Path | None, files: ReportFiles) -> None:
+    """Write the workbook and the pictures, and print where they and the page are."""
     written = [*filter(None, [html]), *write_report_files(report, files)]
     streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
 
 
-def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
-    """The folders as they were given: the parser tells no order between words and options."""
+def _merge_folders(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
+    """Return the folders, given as words or by ``--run``, not both: the parser keeps no common order."""
     if words and run:
         raise UsageError("write all folders after --run, or none: coeval compare A B, or --run A --run B")
     if not (folders := words or run):
@@ -172,8 +176,8 @@ def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
     return folders
 
 
-def _refuse_places(html: Path | None, excel: Path | None) -> None:
-    """Refuse what cannot be written before anything is compared."""
+def _check_targets(html: Path | None, excel: Path | None) -> None:
+    """Raise UsageError if a file cannot be written, before anything is compared."""
     for flag, path in ("--html", html), ("--excel", excel):
         if path is not None and path.is_dir():
             raise UsageError(f"{flag} {path} is a folder; name a file")
@@ -181,10 +185,10 @@ def _refuse_places(html: Path | None, excel: Path | None) -> None:
             raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
 
 
-def _share(text: str) -> float:
-    """``0.02`` or ``2%`` as a share of the scale.
+def _parse_share(text: str) -> float:
+    """Parse ``0.02`` or ``2%`` as a share of the scale.
 
-    Raises UsageError: it is none, or one that no difference can exceed.
+    Raises UsageError: it is no share, or one that no difference can exceed.
     """
     number = text.strip()
     try:

@@ -48,7 +48,7 @@ def list_assets(names: Names = None) -> None:
     rows = []
     for name in chosen:
         asset = library.manifest.asset(name)
-        counts = (_size(asset.bytes), asset.records or "")
+        counts = (_format_size(asset.bytes), asset.records or "")
         rows.append((name, asset.license, *counts, library.presence(name)[0]))
     sizes = make_columns("size", "records", kind="count")
     show_rows(console, "", (*make_columns("name", "licence"), *sizes, *make_columns("there")), rows)
@@ -104,9 +104,9 @@ def verify(names: Names = None) -> None:
     """
     console = streams.results()
     library = Library()
-    absent = damaged = 0
+    missing = damaged = 0
     for check in library.verify(library.manifest.select(names or ["all"])):
-        absent += check.presence is not Presence.READY
+        missing += check.presence is not Presence.READY
         damaged += check.problem.startswith("damaged")
         if check.problem:
             streams.say(console, f"{check.name}: {check.problem} ({check.path})")
@@ -114,24 +114,24 @@ def verify(names: Names = None) -> None:
             streams.say(console, f"{check.name}: not fetched")
         elif check.presence is Presence.READY:
             streams.say(console, f"{check.name}: as pinned")
-    console.print(f"{damaged} damaged, {absent} not fetched")
+    console.print(f"{damaged} damaged, {missing} not fetched")
     if damaged:
         raise typer.Exit(1)
 
 
 @contextmanager
 def fetch_bar(console: Console) -> Iterator[Progress]:
-    """A progress bar for each thing that is fetched while this is entered; elsewhere than on a terminal a
-    line. Nothing is drawn where nothing is fetched."""
+    """Enter a progress callback that draws a bar per download; off a terminal it prints a line instead.
+    Without a download nothing is drawn."""
     shown: dict[str, Any] = {}
     if not console.file.isatty():
 
-        def tell_once(what: str, _: int, size: int | None) -> None:
-            if what not in shown:
-                shown[what] = size
-                streams.say(console, f"fetching {what}{'' if size is None else f' ({_size(size)})'}")
+        def print_once(label: str, _: int, size: int | None) -> None:
+            if label not in shown:
+                shown[label] = size
+                streams.say(console, f"fetching {label}{'' if size is None else f' ({_format_size(size)})'}")
 
-        yield tell_once
+        yield print_once
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
@@ -139,14 +139,14 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn()
     bars = Bars(*columns, TransferSpeedColumn(), console=console, redirect_stdout=False)
 
-    def tell(what: str, taken: int, size: int | None) -> None:
-        if what not in shown:
+    def update_bar(label: str, received: int, size: int | None) -> None:
+        if label not in shown:
             bars.start()
-            shown[what] = bars.add_task(what, total=size)
-        bars.update(shown[what], completed=taken)
+            shown[label] = bars.add_task(label, total=size)
+        bars.update(shown[label], completed=received)
 
     try:
-        yield tell
+        yield update_bar
     finally:  # a bar without an end would stay, of what did not come
         for task in bars.tasks:
             if task.total is None:
@@ -155,7 +155,7 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
             bars.stop()
 
 
-def _size(number: int | None) -> str:
+def _format_size(number: int | None) -> str:
     if number is None:
         return "?"
     return f"{number / 1e6:,.1f} MB" if number >= 1e5 else f"{number / 1e3:,.1f} kB"

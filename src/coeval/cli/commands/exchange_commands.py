@@ -50,33 +50,36 @@ def import_files(
       coeval import ./lm_eval_out/samples_*.jsonl --out ./outputs/theirs
       coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
     """
-    found = import_results(*files, out=out, model=model, columns=_columns(column or []), scale=_ends(scale))
+    imported = import_results(
+        *files, out=out, model=model, columns=_parse_columns(column or []), scale=_parse_scale(scale)
+    )
     console, messages = streams.results(), streams.messages()
     streams.say(
-        console, f"{pluralize(found.answers, 'answer')} of {pluralize(len(found.folders), 'model')} imported"
+        console,
+        f"{pluralize(imported.answers, 'answer')} of {pluralize(len(imported.folders), 'model')} imported",
     )
-    for name, folder in found.folders.items():
+    for name, folder in imported.folders.items():
         streams.say(console, f"  {name}: {folder}")
-    for remark in found.remarks:
+    for remark in imported.remarks:
         streams.warn(messages, remark)
-    folders = [str(folder) for folder in found.folders.values()]
+    folders = [str(folder) for folder in imported.folders.values()]
     command = "compare" if len(folders) > 1 else "results"
     streams.say(console, f"See the scores: coeval {command} {' '.join(map(quote, folders[:2]))}")
 
 
-def _columns(given: list[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        meant, is_pair, column = text.partition("=")
-        if not is_pair or meant not in USUAL_COLUMNS or not column:
+def _parse_columns(texts: list[str]) -> dict[str, str]:
+    columns = {}
+    for text in texts:
+        role, is_pair, column = text.partition("=")
+        if not is_pair or role not in USUAL_COLUMNS or not column:
             raise UsageError(
                 f"--column {text}: write MEANING=COLUMN, where MEANING is one of {', '.join(USUAL_COLUMNS)}"
             )
-        found[meant] = column
-    return found
+        columns[role] = column
+    return columns
 
 
-def _ends(scale: str | None) -> list[float] | None:
+def _parse_scale(scale: str | None) -> list[float] | None:
     try:
         return None if scale is None else [float(part) for part in scale.split(",")]
     except ValueError:
@@ -132,7 +135,7 @@ def log(
     """
     logged = log_results(folder, to, lambda news: streams.say(streams.messages(), news))
     for tracker, new in logged.items():
-        said = f"{pluralize(new, 'figure')} logged" if new else "up to date"
-        streams.say(streams.results(), f"{tracker}: {said}")
+        status = f"{pluralize(new, 'figure')} logged" if new else "up to date"
+        streams.say(streams.results(), f"{tracker}: {status}")
     if not logged:
         streams.say(streams.messages(), "WANDB_MODE=disabled: nothing was logged.")

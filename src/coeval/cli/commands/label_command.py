@@ -1,4 +1,4 @@
-"""`coeval label`: people label answers that were drawn by chance, in a browser or in a sheet."""
+"""`coeval label`: people label randomly drawn answers, in a browser or in a sheet."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def label(
         raise UsageError("--sheet and --read exclude each other; give one of them")
     if item and (n is not None or among):
         raise UsageError("--item picks answers by hand; leave out --n and --among, which draw them")
-    named = require_folder(word, run, "label")
-    if output_tasks(named):
+    path = require_folder(word, run, "label")
+    if output_tasks(path):
         raise UsageError(
-            f"{named} has no rubric to label by. To turn its answers into a run: coeval "
-            f"export {quote(str(named))} --to csv --out tables, then coeval init answers tables/scores.csv "
+            f"{path} has no rubric to label by. To turn its answers into a run: coeval "
+            f"export {quote(str(path))} --to csv --out tables, then coeval init answers tables/scores.csv "
             "--prompt prompt --response text (docs/exchange.md)"
         )
-    folder = existing_run(named)
+    folder = existing_run(path)
 
     if sheet is not None:  # before anything is drawn
         check_new_sheet(sheet, recorded_levels(folder, by))
@@ -89,14 +89,14 @@ def label(
     request = LabelRequest(by, n, chosen, seed, people, overlap, draws=read is None, items=tuple(item or ()))
     session = LabelSession(folder, request)
     if sheet is not None:
-        _write(session, sheet)
+        _write_sheet(session, sheet)
     elif read is not None:
-        _read(session, read)
+        _read_sheet(session, read)
     else:
-        _serve(session, port, open_it=open_it, no_token=no_token)
+        _serve_labelling(session, port, open_it=open_it, no_token=no_token)
 
 
-def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
+def _serve_labelling(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
     token = None if no_token else ViewToken()
     done, total = len(session.given), len(session.questions)
 
@@ -110,7 +110,7 @@ def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -
         streams.say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
 
 
-def _write(session: LabelSession, path: Path) -> None:
+def _write_sheet(session: LabelSession, path: Path) -> None:
     write_sheet(path, session.questions, session.given)
     streams.say(
         streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
@@ -119,13 +119,14 @@ def _write(session: LabelSession, path: Path) -> None:
     streams.say(streams.messages(), f"then: coeval label {run} --by {session.by} --read {quote(str(path))}")
 
 
-def _read(session: LabelSession, path: Path) -> None:
+def _read_sheet(session: LabelSession, path: Path) -> None:
+    """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
     found = read_sheet(path, session.questions, session.given)
     session.keep(found.labels)
-    for problem in found.problems[:_MOST_SHOWN]:
+    for problem in found.problems[:_MOST_PROBLEMS]:
         streams.warn(streams.messages(), problem)
-    if len(found.problems) > _MOST_SHOWN:
-        streams.warn(streams.messages(), f"and {len(found.problems) - _MOST_SHOWN:,} more rows")
+    if len(found.problems) > _MOST_PROBLEMS:
+        streams.warn(streams.messages(), f"and {len(found.problems) - _MOST_PROBLEMS:,} more rows")
     streams.say(
         streams.messages(),
         f"kept {pluralize(len(found.labels), 'label')} of {session.by}; "
@@ -142,4 +143,4 @@ def _read(session: LabelSession, path: Path) -> None:
 
 
 # A screen of sentences.
-_MOST_SHOWN = 20
+_MOST_PROBLEMS = 20

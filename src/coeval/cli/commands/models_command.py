@@ -1,4 +1,4 @@
-"""`coeval models`: what the credentials at hand reach."""
+"""`coeval models`: lists the models that the user's keys reach."""
 
 from __future__ import annotations
 
@@ -74,21 +74,22 @@ def models(
         )
     found_keys, prices = load_keys(keys), PriceBook()
     if providers:
-        _show_providers(found_keys, config, interface, as_json)
+        _print_providers(found_keys, config, interface, as_json)
         return
-    specs = _specs(config, interface, base_url, found_keys, prices)
-    requested = _survey(specs, found_keys, prices)
+    specs = _find_specs(config, interface, base_url, found_keys, prices)
+    requested = _list_models(specs, found_keys, prices)
     if config is None:  # then they were asked about for no model of anybody's
         requested = [report._replace(names={}) for report in requested]
-    _show(requested, verbose, as_json)
+    _print_models(requested, verbose, as_json)
     if all(report.problem is not None for report in requested):
         raise ModelUnavailable("no host lists its models; coeval models --providers shows what was found")
 
 
-def _specs(
+def _find_specs(
     config: Path | None, interface: str | None, base_url: str | None, keys: Keys, prices: PriceBook
 ) -> list[ModelSpec]:
-    """Whom to ask: the models of a file, or one for each interface."""
+    """Return one model per host to list: those of a file, of one interface, or of all hosts with a
+    credential."""
     if config is not None:
         settled = load_config(config)
         options = RunOptions.continue_if_started(settled)
@@ -97,14 +98,16 @@ def _specs(
     if interface is not None:
         if interface not in HOSTS:
             raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
-        found = at_hosts([ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)])
-        if not found:
+        at_interface = at_hosts(
+            [ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)]
+        )
+        if not at_interface:
             raise UsageError(f"--interface {interface}: these models are in this process; no host lists them")
-        return found
+        return at_interface
     return everywhere(keys)
 
 
-def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
+def _list_models(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     if not specs:
         raise UsageError(
             "no credential was found that reaches a host; coeval models --providers shows where they are "
@@ -117,7 +120,7 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
     )
 
 
-def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
+def _print_models(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
     if as_json:
         write_json({"hosts": hosts_as_data(reports)})
     else:
@@ -128,10 +131,10 @@ def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
             streams.warn(messages, f"{served_by(report)}: {report.problem}")
 
 
-def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
+def _print_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
     named = load_config(config).models if config is not None else []
-    found = credentials(keys, [model.spec() for model in named], interface)
+    rows = credentials(keys, [model.spec() for model in named], interface)
     if as_json:
-        write_json({"providers": found})
+        write_json({"providers": rows})
     else:
-        print_credentials(found, streams.results())
+        print_credentials(rows, streams.results())

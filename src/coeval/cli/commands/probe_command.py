@@ -1,4 +1,4 @@
-"""`coeval probe`: whether each model of an experiment can be asked, before anything depends on it."""
+"""`coeval probe`: checks that each model of an experiment answers, before a run depends on it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def probe(
     if not results:
         streams.say(messages, "no model was probed")
         return
-    _show(resolved, results, streams.results())
+    _print_results(resolved, results, streams.results())
     reasons = list(silent(results, lambda sentence: streams.warn(messages, sentence)))
     for reason in reasons:
         streams.warn(messages, reason)
@@ -73,16 +73,21 @@ def probe(
         raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} cannot be asked.")
 
 
-def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
+def _print_results(config: Config, results: list[ProbeResult], console: Console) -> None:
     models = {model.name: model for model in config.models}
     rows = [
-        (result.name, models[result.name].interface, _found(result), model_id_or_code(models[result.name]))
+        (
+            result.name,
+            models[result.name].interface,
+            _describe_result(result),
+            model_id_or_code(models[result.name]),
+        )
         for result in results
     ]
     show_rows(console, "", make_columns("model", "interface", "found", "asked as"), rows)
 
 
-def _found(result: ProbeResult) -> str:
+def _describe_result(result: ProbeResult) -> str:
     if result.error is not None:
         return result.error.kind.replace("_", " ")
     return "found" if result.listed else f"answered in {result.latency_s:.1f} s"

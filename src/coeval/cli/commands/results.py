@@ -1,4 +1,4 @@
-"""`coeval results`: a run's scores, again and in other shapes; nobody is asked."""
+"""`coeval results`: prints a run's scores, also as JSON, CSV or a paper's table; no model is called."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def results(
     if as_json + as_csv + as_markdown + as_latex > 1 or (paper and by is not None):
         raise UsageError("--json, --csv, --markdown and --latex exclude each other, the last two also --by")
     if paper:
-        print_paper(require_folder(word, run, "results"), latex=as_latex)
+        print_paper_table(require_folder(word, run, "results"), latex=as_latex)
         return
     folder = existing_results(require_folder(word, run, "results"))
     parts = None
     if by is not None:
-        with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
-            parts = breakdown(of_run, by)
+        with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (run_reader, _):
+            parts = breakdown(run_reader, by)
     with open_folder_reader(folder, shown=True) as (reader, notes):
         found = scores_of(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
@@ -85,7 +85,7 @@ def results(
     tell_missing(missing, RunDir(folder), streams.messages())
 
 
-def print_paper(folder: Path, *, latex: bool) -> None:
+def print_paper_table(folder: Path, *, latex: bool) -> None:
     """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep.
 
     Raises UsageError: the folder is none of these.

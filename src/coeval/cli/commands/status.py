@@ -1,4 +1,4 @@
-"""`coeval status`: what a folder holds and lacks, and what went wrong in it lately."""
+"""`coeval status`: shows what a folder holds and lacks, with recent errors; settles bills and batch jobs."""
 
 from __future__ import annotations
 
@@ -77,18 +77,20 @@ def status(
     """
     path = existing_results(require_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
-    _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
+    _check_flags(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
     if settle:
-        _settle(path, settle, is_run=is_run, writer=writer_of(path))
-    left = 0
+        _settle_bills(path, settle, is_run=is_run, writer=writer_of(path))
+    failed_jobs = 0
     if fetch_batches or cancel_batches:
         folder = RunDir(path)
-        left = (
-            _fetch(folder, keys, cancel=cancel_batches) if is_run else _cancel(folder, keys, writer_of(path))
+        failed_jobs = (
+            _fetch_run_jobs(folder, keys, cancel=cancel_batches)
+            if is_run
+            else _cancel_output_jobs(folder, keys, writer_of(path))
         )
     console = streams.results()
 
-    def shown() -> str:
+    def render_status() -> str:
         if as_json:
             return json_text(status_of(path), indent=0 if watching else 2) + "\n"
         with console.capture() as captured:
@@ -96,16 +98,17 @@ def status(
         return captured.get()
 
     if watching:
-        watch(shown, lambda: writer_of(path) is not None, console)
+        watch(render_status, lambda: writer_of(path) is not None, console)
     elif as_json:
-        typer.echo(shown(), nl=False)
+        typer.echo(render_status(), nl=False)
     else:
         show_status(path, console)
-    if left:
+    if failed_jobs:
         raise typer.Exit(1)
 
 
-def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: bool) -> None:
+def _check_flags(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: bool) -> None:
+    """Raise UsageError for flags that exclude each other or do not fit the folder."""
     if fetch and cancel:
         raise UsageError(
             "--fetch-batches and --cancel-batches exclude each other; the latter collects what is done, too"
@@ -122,12 +125,12 @@ def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool
         )
 
 
-def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | None) -> None:
-    """Book what the provider's bills say in the place of what was perhaps spent."""
+def _settle_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer: int | None) -> None:
+    """Book the amounts of provider bills in place of what was perhaps spent."""
     if writer is not None:
         raise UsageError(f"{path} is in use by process {writer}, which keeps the account; wait for it")
     bills: dict[str, float] = {}
-    for name, usd in map(_bill, given):
+    for name, usd in map(_parse_bill, texts):
         if name in bills:
             raise UsageError(f"--settle names {name} twice; give its whole bill once")
         bills[name] = usd
@@ -135,8 +138,8 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
         by = getuser()
     except (KeyError, OSError):
         by = "unknown"
-    with _all_locked(path):
-        recorded = read_own_usage(RunDir(path)) if is_run else _of_evaluation(path)
+    with _lock_all(path):
+        recorded = read_own_usage(RunDir(path)) if is_run else _read_evaluation_usage(path)
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         settled = account.settlements[-1]
@@ -148,8 +151,8 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
 
 
 @contextmanager
-def _all_locked(path: Path) -> Iterator[None]:
-    """Hold a run, or an output folder with all its tasks, which is what eval-framework holds.
+def _lock_all(path: Path) -> Iterator[None]:
+    """Hold the locks of a run, or of an output folder and its tasks, as eval-framework does.
 
     Raises UsageError: another process is at work there.
     """
@@ -160,9 +163,12 @@ def _all_locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _of_evaluation(output: Path) -> dict[str, Usage]:
-    """What the records of an output folder took, by the accounts that it has: a judge may be the same model
-    elsewhere, and answers may bear a checkpoint's name, which has no account."""
+def _read_evaluation_usage(output: Path) -> dict[str, Usage]:
+    """Return the usage in an output folder's records by account name.
+
+    A judge may have another name in its records, and answers may bear a checkpoint's name, which has no
+    account.
+    """
     accounts = read_accounts(output / "usage.json")
     recorded: dict[str, Usage] = {}
     for pattern, named in (("responses*.jsonl", str), ("judgments.*.jsonl", judge_name)):
@@ -173,7 +179,7 @@ def _of_evaluation(output: Path) -> dict[str, Usage]:
     return recorded
 
 
-def _bill(text: str) -> tuple[str, float]:
+def _parse_bill(text: str) -> tuple[str, float]:
     name, _, amount = text.rpartition("=")
     try:
         usd = float(amount.strip().removeprefix("$"))
@@ -184,8 +190,8 @@ def _bill(text: str) -> tuple[str, float]:
     return name, usd
 
 
-def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
-    """Have the jobs of an output folder of eval-framework cancelled; how many could not be. ``writer``: the
+def _cancel_output_jobs(output: RunDir, keys: Path | None, writer: int | None) -> int:
+    """Cancel the batch jobs of an output folder of eval-framework; return how many failed. ``writer``: the
     process at work there."""
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
@@ -196,20 +202,23 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
         raise UsageError(
             f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
         )
-    found = load_keys(keys)
-    with _all_locked(output.path):
+    key_set = load_keys(keys)
+    with _lock_all(output.path):
         jobs = read_jobs(output.pending_batches)
-        left = run_async(cancel_jobs(jobs, output, found, lambda sentence: streams.say(messages, sentence)))
+        failed_jobs = run_async(
+            cancel_jobs(jobs, output, key_set, lambda sentence: streams.say(messages, sentence))
+        )
     streams.say(
         messages,
         "What they have done by then is paid. The eval-framework command that submitted them collects it, "
         "and asks for the rest again. --cancel-batches, given once more, gives up what is on the list then.",
     )
-    return left
+    return failed_jobs
 
 
-def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
-    """Make records of what batch jobs have brought, asking nothing; how many could not be looked at."""
+def _fetch_run_jobs(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
+    """Make records of what batch jobs returned, without new requests; return how many jobs could not be
+    checked."""
     messages = streams.messages()
     if not folder.pending_batches.exists():
         streams.say(messages, "There are no batch jobs.")

@@ -32,7 +32,7 @@ from coeval.benchmarks.run.task_summary import (
 )
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
-from coeval.cli.commands.estimate_report import print_estimate, tell_budget
+from coeval.cli.commands.estimate_report import print_budget_fit, print_estimate
 from coeval.cli.loop import run_async, run_interruptible
 from coeval.cli.streams import say, warn
 from coeval.cli.views.progress_view import Terminal, tell_batches
@@ -211,14 +211,14 @@ def _print_bad_answers(outcome: Outcome, results: Console) -> None:
             warn(results, warning)
 
 
-def _describe_unused_records(given: SuppliedCounts) -> str:
+def _describe_unused_records(counts: SuppliedCounts) -> str:
     """Say which records of a file of responses were not used, and why; "" if all were."""
     parts = []
-    if given.doubled:
-        parts.append(f"{given.doubled:,} replaced by a later one of the same prompt")
-    if given.unknown:
-        parts.append(f"{given.unknown:,} for prompts that the task lacks")
-    return f"not used of the file's {given.records:,} records: {', '.join(parts)}" if parts else ""
+    if counts.doubled:
+        parts.append(f"{counts.doubled:,} replaced by a later one of the same prompt")
+    if counts.unknown:
+        parts.append(f"{counts.unknown:,} for prompts that the task lacks")
+    return f"not used of the file's {counts.records:,} records: {', '.join(parts)}" if parts else ""
 
 
 class EvalOutput(NamedTuple):
@@ -272,7 +272,9 @@ def _write_and_print_estimate(prepared: Prepared, messages: Console, *, as_json:
         accounts = read_accounts(usage_file(prepared.evaluation)).values()
         spent = sum(account.spent_usd + account.reserved_usd for account in accounts)
         priced = not estimate.unpriced
-        tell_budget(check_budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages)
+        print_budget_fit(
+            check_budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages
+        )
     say(messages, f"Written: {path}", "dim")
     return 0
 

@@ -1,4 +1,4 @@
-"""The group `coeval sweep`: the sweep itself, and what is done with what it made."""
+"""The group `coeval sweep`: the sweep itself, and commands on its results."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def sweep(
         return
     from coeval.cli.commands.sweep import sweep_report
 
-    given = sweep_report.settings_of(read_set_flags(context, SweepSettings), config)
+    given = sweep_report.read_sweep_settings(read_set_flags(context, SweepSettings), config)
     if status:
-        raise typer.Exit(sweep_report.tell_status(given))
-    raise typer.Exit(sweep_report.sweep_and_report(given, log_level, dry_run=dry_run))
+        raise typer.Exit(sweep_report.print_sweep_status(given))
+    raise typer.Exit(sweep_report.sweep_and_print(given, log_level, dry_run=dry_run))
 
 
 app = typer.Typer(
@@ -164,22 +164,22 @@ def aggregate(
     from coeval.core.errors import GAPS
     from coeval.sweeps import sweep_settings
 
-    requested, needed = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    task_names, step_numbers = sweep_settings.names(tasks), sweep_settings.steps(steps)
     expected = sweep_settings.counts(n_samples)
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.training.aggregate import aggregate as put_together
+    from coeval.analysis.training.aggregate import aggregate as aggregate_checkpoint
     from coeval.analysis.training.aggregate import evaluated_steps, write_aggregates
     from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import training_run
     from coeval.cli import streams
-    from coeval.cli.commands.sweep.sweep_tables import print_conclusions, tell_aggregates
+    from coeval.cli.commands.sweep.sweep_tables import print_aggregates_and_gaps, print_conclusions
 
-    checkpoints = evaluated_steps(out, name_pattern, needed, base)
-    found = [put_together(checkpoint, requested, expected) for checkpoint in checkpoints]
-    if sum(len(write_aggregates(one)) for one in found):
-        runs = [training_run(out.name, out, found, requested, base)]
-        print_conclusions(runs, compare_runs(runs), streams.results(), found)
-    if tell_aggregates(found, out, requested, needed, name_pattern):
+    checkpoints = evaluated_steps(out, name_pattern, step_numbers, base)
+    aggregated = [aggregate_checkpoint(checkpoint, task_names, expected) for checkpoint in checkpoints]
+    if sum(len(write_aggregates(one)) for one in aggregated):
+        runs = [training_run(out.name, out, aggregated, task_names, base)]
+        print_conclusions(runs, compare_runs(runs), streams.results(), aggregated)
+    if print_aggregates_and_gaps(aggregated, out, task_names, step_numbers, name_pattern):
         raise typer.Exit(GAPS)
 
 
@@ -214,16 +214,16 @@ def judges(
     from coeval.cli import streams
     from coeval.sweeps import sweep_settings
 
-    folders = _folders(judges, "--judges")
+    folders = _parse_folders(judges, "--judges")
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file")
-    requested, needed = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    task_names, step_numbers = sweep_settings.names(tasks), sweep_settings.steps(steps)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.judge_comparison import compare_judges
     from coeval.cli.commands.sweep.sweep_tables import print_judges
     from coeval.store.jsonl import write_json_atomic
 
-    compared = compare_judges(folders, requested, needed, name_pattern)
+    compared = compare_judges(folders, task_names, step_numbers, name_pattern)
     print_judges(compared, streams.results())
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -276,9 +276,9 @@ def plot(
     from coeval.cli import streams
     from coeval.sweeps import sweep_settings
 
-    folders = _folders(runs, "--runs")
-    patterns = _patterns(name_pattern or [], folders)
-    needed, requested = sweep_settings.steps(steps), sweep_settings.names(tasks)
+    folders = _parse_folders(runs, "--runs")
+    patterns = _parse_patterns(name_pattern or [], folders)
+    step_numbers, task_names = sweep_settings.steps(steps), sweep_settings.names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import training_curves
@@ -286,23 +286,23 @@ def plot(
     from coeval.reports.training_files import write_curves
 
     messages = streams.messages()
-    found = training_curves(folders, requested, needed, patterns)
-    for run in found:
+    curves = training_curves(folders, task_names, step_numbers, patterns)
+    for run in curves:
         for note in run.notes:
-            streams.warn(messages, note if len(found) == 1 else f"{run.label}: {note}")
-    compared = compare_runs(found)
-    print_conclusions(found, compared, streams.results())
-    written = list(write_curves(found, compared, plot_dir, show_errorbar))
+            streams.warn(messages, note if len(curves) == 1 else f"{run.label}: {note}")
+    compared = compare_runs(curves)
+    print_conclusions(curves, compared, streams.results())
+    written = list(write_curves(curves, compared, plot_dir, show_errorbar))
     streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures beside it")
 
 
 # --- Flags that give a name to a value
 
 
-def _folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
-    """``NAME=DIR`` of each, by name in order.
+def _parse_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
+    """Parse ``NAME=DIR`` texts, in order.
 
-    Raises UsageError: one has another form, a name stands twice, or there is no such folder.
+    Raises UsageError: one has another form, a name occurs twice, or there is no such folder.
     """
     found: dict[str, Path] = {}
     for text in texts:
@@ -317,10 +317,10 @@ def _folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
     return found
 
 
-def _patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
-    """``NAME=step_{step}`` of each, by name.
+def _parse_patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
+    """Parse ``NAME=step_{step}`` texts.
 
-    Raises UsageError: one has another form, or names a run that is not given.
+    Raises UsageError: one has another form, or names no run.
     """
     found = {}
     for text in texts:
